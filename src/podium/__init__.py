@@ -1,0 +1,3 @@
+"""One stage for every coding agent."""
+
+__version__ = "0.1.0"

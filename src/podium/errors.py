@@ -1,0 +1,109 @@
+"""Every exception Podium raises.
+
+PodiumError
+├── LaunchError                 the agent could not be started
+│   ├── NotInstalled            its program was not found (says where we looked and how to install it)
+│   ├── UnsupportedVersion      too old
+│   └── NotSignedIn             no usable credentials
+├── TransportError              the connection to the agent broke
+│   ├── ProcessExited           it ended while something was still expected of it
+│   ├── ConnectionLost          a socket or stream closed early
+│   └── MessageTooLarge         one message was over the configured bound
+├── ProtocolError               somebody broke the protocol
+│   ├── LocalProtocolError      we or the caller did
+│   └── RemoteProtocolError     the agent did
+├── AgentRefused                the agent answered a request with an error
+├── NotSupported                this agent or driver cannot do that (the catalog says so)
+└── ServiceError                a verb of the service could not be carried out
+    ├── SessionNotFound
+    ├── SessionEnded
+    ├── AlreadyAnswered
+    └── NotAllowed
+"""
+
+from __future__ import annotations
+
+
+class PodiumError(Exception):
+    """The root: ``except podium.PodiumError`` catches everything of ours and nothing else."""
+
+
+class LaunchError(PodiumError):
+    """The agent could not be started."""
+
+
+class NotInstalled(LaunchError):
+    """The agent's program was not found."""
+
+
+class UnsupportedVersion(LaunchError):
+    """The agent's program is too old."""
+
+
+class NotSignedIn(LaunchError):
+    """The agent has no usable credentials."""
+
+
+class TransportError(PodiumError):
+    """The connection to the agent broke."""
+
+
+class ProcessExited(TransportError):
+    """The process ended while something was still expected of it."""
+
+    def __init__(self, message: str, *, code: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.stderr = stderr
+
+
+class ConnectionLost(TransportError):
+    """A socket or stream closed early."""
+
+
+class MessageTooLarge(TransportError):
+    """One message was over the configured bound."""
+
+
+class ProtocolError(PodiumError):
+    """Somebody broke the protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We or the caller broke the protocol."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The agent broke the protocol."""
+
+
+class AgentRefused(PodiumError):
+    """The agent answered a request with an error."""
+
+    def __init__(self, message: str, *, code: int | str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotSupported(PodiumError):
+    """This agent or driver cannot do that."""
+
+
+class ServiceError(PodiumError):
+    """A verb of the service could not be carried out."""
+
+
+class SessionNotFound(ServiceError):
+    """No session has that id."""
+
+
+class SessionEnded(ServiceError):
+    """The session is over and takes no more input."""
+
+
+class AlreadyAnswered(ServiceError):
+    """Somebody else answered that question first, or its time was up."""
+
+
+class NotAllowed(ServiceError):
+    """The caller may not do that."""

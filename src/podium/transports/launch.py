@@ -1,0 +1,61 @@
+"""What to start, as a value. Pure: an agent's ``launch`` module builds it, ``process`` carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+SCRATCH = "\0scratch\0"
+"""Stands for the private folder that holds ``Launch.files``; no argument or variable can contain a NUL by accident."""
+
+
+class EndInput(msgspec.Struct, frozen=True):
+    """Close the child's standard input and wait up to ``wait`` seconds for it to end."""
+
+    wait: float = 2.0
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """Signal the child (``group``: its process group too, for a launcher with a worker) and wait."""
+
+    number: int
+    wait: float = 2.0
+    group: bool = False
+
+
+Step = EndInput | Signal
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """One child process, whole.
+
+    ``stdin``: ``"pipe"`` stays open for messages, ``"null"`` is empty, bytes are written and the input closed.
+    ``stdout``: ``"pipe"`` is enlarged to 1 MiB; ``"socketpair"`` is for programs that exit without draining a pipe.
+    ``env`` is laid over the caller's environment after the names in ``unset`` (a trailing ``*`` matches a prefix) are
+    taken out. ``files`` are written into a private folder which ``SCRATCH`` in ``argv`` and ``env`` stands for.
+    ``stop`` is the ladder of this program; whatever is still alive after it is killed, with every descendant.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = {}
+    unset: tuple[str, ...] = ()
+    stdin: Literal["pipe", "null"] | bytes = "pipe"
+    stdout: Literal["pipe", "socketpair"] = "pipe"
+    files: Mapping[str, bytes] = {}
+    stop: tuple[Step, ...] = (EndInput(),)
+
+
+class Exited(msgspec.Struct, frozen=True):
+    """The child ended. ``code`` is negative for a signal. What it last wrote on standard error is kept."""
+
+    code: int
+    stderr: str = ""
+
+
+class Stalled(msgspec.Struct, frozen=True):
+    """Neither a byte of output nor a tick of processor time for ``seconds``."""
+
+    seconds: float

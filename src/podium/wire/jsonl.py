@@ -1,0 +1,77 @@
+"""Newline-delimited framing."""
+
+from __future__ import annotations
+
+from .shapes import Unrecognized
+
+MAX_LINE = 256 * 2**20
+KEPT_OF_A_LONG_LINE = 64 * 2**10
+
+
+class LineBuffer:
+    """Cuts a byte stream, arriving in arbitrary chunks, into whole lines.
+
+    Only ``\\n`` ends a line: U+2028 and lone ``\\r`` occur inside JSON strings. A line longer than ``max_line`` becomes
+    one :class:`Unrecognized` that keeps its beginning, and the stream goes on behind it.
+    """
+
+    def __init__(self, max_line: int = MAX_LINE) -> None:
+        self._pending = bytearray()
+        self._searched = 0
+        self._max_line = max_line
+        self._skipped = 0  # bytes of an over-long line already let go; its beginning stays in _pending
+
+    def feed(self, chunk: bytes) -> list[bytes | Unrecognized]:
+        """Return the lines that ``chunk`` completed, without their line ends; blank lines are passed over."""
+        if not self._pending and not self._skipped:
+            # Nothing is pending: cut the chunk itself and copy only the incomplete rest.
+            end = chunk.rfind(b"\n")
+            if end == -1:
+                self._hold(chunk)
+                return []
+            rest = chunk[end + 1 :]
+            if end <= self._max_line:
+                if rest:
+                    self._hold(rest)
+                return [whole for raw in chunk[:end].split(b"\n") if (whole := raw.removesuffix(b"\r")).strip()]
+        self._pending += chunk
+        lines: list[bytes | Unrecognized] = []
+        start = 0
+        while (end := self._pending.find(b"\n", max(start, self._searched))) != -1:
+            line = self._complete(bytes(memoryview(self._pending)[start:end]))
+            if line is not None:
+                lines.append(line)
+            start = self._searched = end + 1
+        if start:
+            del self._pending[:start]
+        self._searched = len(self._pending)
+        self._bound()
+        return lines
+
+    def finish(self) -> list[bytes | Unrecognized]:
+        """Return the unterminated last line, if there is one."""
+        line = self._complete(bytes(self._pending))
+        self._pending.clear()
+        self._searched = 0
+        return [] if line is None else [line]
+
+    def _hold(self, rest: bytes) -> None:
+        self._pending += rest
+        self._searched = len(self._pending)
+        self._bound()
+
+    def _bound(self) -> None:
+        if len(self._pending) > self._max_line or self._skipped:
+            kept = min(KEPT_OF_A_LONG_LINE, self._max_line)
+            self._skipped += len(self._pending) - kept
+            del self._pending[kept:]
+            self._searched = len(self._pending)
+
+    def _complete(self, raw: bytes) -> bytes | Unrecognized | None:
+        size, self._skipped = len(raw) + self._skipped, 0
+        if size > self._max_line:
+            return Unrecognized(
+                raw[:KEPT_OF_A_LONG_LINE], f"a line of {size} bytes is over the bound of {self._max_line}"
+            )
+        line = raw.rstrip(b"\r")
+        return line if line.strip() else None

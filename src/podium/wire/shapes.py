@@ -1,0 +1,89 @@
+"""Decode one JSON message into the struct that its discriminating fields name.
+
+Every agent has a visible table *discriminator → struct*. What the table does not know, or what is not JSON at all,
+becomes an :class:`Unrecognized` value that holds the raw bytes: one surprising line must not end a session, and
+nothing an agent prints is ever lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+Shape = TypeVar("Shape")
+
+
+class Unrecognized(msgspec.Struct, frozen=True):
+    """A message we could not type: a new kind, a changed shape, a line over the bound, or not JSON at all."""
+
+    raw: bytes
+    why: str
+
+
+class Shapes(Generic[Shape]):
+    """A table from discriminator to struct, with the decoders compiled once.
+
+    ``fields`` names one or two discriminating fields. A key of the table is the value of the first field
+    (``"assistant"``), or both joined by a slash (``"system/init"``); the longer key wins.
+    """
+
+    def __init__(self, table: Mapping[str, type[Shape]], fields: tuple[str, ...] = ("type",)) -> None:
+        self._fields = fields
+        header = msgspec.defstruct(
+            "Header", [(f"key{n}", Any, None) for n in range(len(fields))], rename=lambda name: fields[int(name[3:])]
+        )
+        self._header: msgspec.json.Decoder[Any] = msgspec.json.Decoder(header)
+        self._decoders: dict[str, msgspec.json.Decoder[Shape]] = {
+            key: msgspec.json.Decoder(shape) for key, shape in table.items()
+        }
+        # The common case in one pass: CLIs print the discriminator first, so its value can be cut out of the bytes
+        # without decoding the message twice. Only keys that need no second field qualify.
+        split = {key.split("/", 1)[0] for key in table if "/" in key}
+        self._prefix = b'{"' + fields[0].encode() + b'":"'
+        self._sniffed = {
+            key.encode(): decoder for key, decoder in self._decoders.items() if "/" not in key and key not in split
+        }
+
+    def decode(self, message: bytes) -> Shape | Unrecognized:
+        """Never raises on content."""
+        try:
+            return self._typed(message)
+        except msgspec.ValidationError as error:
+            return Unrecognized(message, str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            return self._typed(repaired(message))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            return Unrecognized(message, str(error) or type(error).__name__)
+
+    def _typed(self, message: bytes) -> Shape | Unrecognized:
+        start = len(self._prefix)
+        if message.startswith(self._prefix) and (
+            decoder := self._sniffed.get(message[start : message.find(b'"', start, start + 64)])
+        ):
+            return decoder.decode(message)
+        header = self._header.decode(message)
+        values = [getattr(header, f"key{n}") for n in range(len(self._fields))]
+        first = values[0]
+        if not isinstance(first, str):
+            return Unrecognized(message, f"no {self._fields[0]!r} in the message")
+        key = "/".join(value for value in values if isinstance(value, str))
+        decoder = self._decoders.get(key) or self._decoders.get(first)
+        if decoder is None:
+            return Unrecognized(message, f"unknown {'/'.join(self._fields)} {key!r}")
+        return decoder.decode(message)
+
+
+def repaired(message: bytes) -> bytes:
+    """The same message as strict UTF-8 JSON. Raises ``ValueError`` when it is no JSON at all.
+
+    Node prints half of a split emoji as a lone ``"\\ud83d"``, tools print invalid UTF-8 and raw control characters;
+    strict decoders refuse the whole line for it. Used on the failure path only.
+    """
+    value = json.loads(message.decode("utf-8", "replace"), strict=False)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
