@@ -1,0 +1,1 @@
+"""The public test kit: a scripted model that stands in for the model APIs of the real CLIs."""
