@@ -1,0 +1,99 @@
+"""A process and a protocol, pumped together: what every line-speaking agent client needs, and nothing of any agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from ..errors import ProcessExited
+from ..wire.shapes import Unrecognized
+from .launch import Exited, Stalled
+from .process import ChildProcess
+from .relay import Relay
+
+Event = TypeVar("Event")
+EventOut = TypeVar("EventOut", covariant=True)
+
+
+class LineProtocol(Protocol[EventOut]):
+    """The shape a conversation drives. Agents match it; they never inherit it."""
+
+    def receive(self, message: bytes) -> Iterable[EventOut]: ...
+    def receive_eof(self) -> Iterable[EventOut]: ...
+    def outgoing(self) -> Iterable[bytes]: ...
+
+
+class Conversation(Generic[Event]):
+    """Reads the process to its end, publishing ``(message, event)`` pairs; the last event is ``Exited``.
+
+    ``notice`` sees each event before any reader does, synchronously: that is where a client resolves what it waits for
+    and starts answering questions. The raw message is ``b""`` for events that no message caused.
+    """
+
+    def __init__(
+        self,
+        process: ChildProcess,
+        protocol: LineProtocol[Event],
+        relay: Relay[tuple[bytes, Event | Unrecognized | Stalled | Exited]],
+        *,
+        notice: Callable[[Event | Unrecognized | Stalled | Exited], None] = lambda event: None,
+        quiet: float | None = None,
+    ) -> None:
+        self.process = process
+        self._protocol = protocol
+        self._relay = relay
+        self._notice = notice
+        self._quiet = quiet
+        self._pump = asyncio.get_running_loop().create_task(self._run())
+
+    async def flush(self) -> None:
+        """Write what the protocol wants written. Call it after every ``protocol.send``."""
+        for message in self._protocol.outgoing():
+            await self.process.send(message)
+
+    async def ended(self) -> None:
+        """Wait until the process has ended and everything it said is published."""
+        await asyncio.shield(self._pump)
+
+    async def stop(self) -> None:
+        """Stop the process by its ladder; everything it still says on the way is published."""
+        await self.process.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(self._pump)
+
+    def abandon(self) -> None:
+        """For finalizers: kill everything now, wait for nothing."""
+        self.process.abandon()
+
+    def abandon_with(self, owner: object) -> None:
+        """Tie the process to ``owner``'s life: when it is collected, nothing is left running."""
+        weakref.finalize(owner, self.abandon)
+
+    async def _run(self) -> None:
+        try:
+            async for batch in self.process.batches(quiet=self._quiet):
+                pairs: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]] = []
+                for message in batch:
+                    if isinstance(message, bytes):
+                        pairs += [(message, event) for event in self._protocol.receive(message)]
+                    else:
+                        pairs.append((message.raw if isinstance(message, Unrecognized) else b"", message))
+                await self._publish(pairs)
+            last: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]]
+            last = [(b"", event) for event in self._protocol.receive_eof()]
+            code = await self.process.wait()
+            await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
+        finally:
+            # Cancelled, or our own fault: either way the child must not outlive its reader.
+            if self.process.code is None:
+                self.process.abandon()
+
+    async def _publish(self, pairs: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]]) -> None:
+        for _, event in pairs:
+            self._notice(event)
+        with contextlib.suppress(ProcessExited):  # the end of its output will say so
+            await self.flush()
+        await self._relay.publish(pairs)

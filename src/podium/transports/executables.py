@@ -1,0 +1,72 @@
+"""Find an agent's program, and ask it for its version."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import LaunchError, NotInstalled, UnsupportedVersion
+from .launch import Launch, Signal
+from .process import ChildProcess
+
+VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def find_executable(
+    name: str,
+    *,
+    executable: str | None = None,
+    env: Mapping[str, str] | None = None,
+    install: str = "",
+    hints: Sequence[str] = (),
+) -> str:
+    """The absolute path of ``name``: the given ``executable``, else on ``PATH``, else in one of the ``hints`` folders.
+
+    Raises ``NotInstalled``, saying where we looked and that ``install`` is the command that brings it.
+    """
+    environ = os.environ if env is None else env
+    if executable is not None:
+        found = shutil.which(executable, path=environ.get("PATH"))
+        if found is None:
+            raise NotInstalled(f"{executable!r} is not an executable program; correct the path{_advice(name, install)}")
+        return str(Path(found).absolute())
+    home = environ.get("HOME", "")
+    folders = [str(Path(hint.replace("~", home, 1))) for hint in hints]
+    path = os.pathsep.join([environ.get("PATH", os.defpath), *folders])
+    found = shutil.which(name, path=path)
+    if found is None:
+        looked = ", ".join(folder for folder in path.split(os.pathsep) if folder)
+        raise NotInstalled(f"{name} was not found; looked in {looked}{_advice(name, install)}")
+    return str(Path(found).absolute())
+
+
+def _advice(name: str, install: str) -> str:
+    return f". Install it with: {install}" if install else f". Install {name} or pass executable=."
+
+
+async def read_version(
+    executable: str, *, env: Mapping[str, str] | None = None, extra: Mapping[str, str] | None = None
+) -> tuple[int, int, int]:
+    """What ``executable --version`` says. ``env`` replaces the environment, ``extra`` is laid over it."""
+    launch = Launch(argv=(executable, "--version"), cwd="/", env=extra or {}, stdin="null", stop=(Signal(15, 1.0),))
+    text = ""
+    async with await ChildProcess.start(launch, base_env=env) as process:
+        async for batch in process.batches():
+            text += "\n".join(part.decode("utf-8", "replace") for part in batch if isinstance(part, bytes))
+        await process.wait()
+        found = VERSION.search(text) or VERSION.search(process.stderr_tail)
+        if found is None:
+            raise LaunchError(
+                f"{executable} --version said {(text or process.stderr_tail)[:200]!r}; is it the right program?"
+            )
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def require_version(name: str, found: tuple[int, int, int], least: tuple[int, int, int], install: str) -> None:
+    """Raise ``UnsupportedVersion`` when ``found`` is older than ``least``."""
+    if found < least:
+        have, need = (".".join(map(str, version)) for version in (found, least))
+        raise UnsupportedVersion(f"{name} {have} is too old: {need} or newer is needed. Update it with: {install}")

@@ -1,0 +1,187 @@
+"""The guard: a small process between us and an agent that holds the promise *nothing is left running*.
+
+It is the agent's parent and the reaper of its orphans (``PR_SET_CHILD_SUBREAPER``), so every descendant stays in its
+tree, shells in their own process session included. It is told what to do over a socket. When that socket closes,
+because we closed it, were collected, crashed or were killed with ``kill -9``, it kills the whole tree and ends.
+
+This file is run on its own (``python -I -S guard.py``): standard library only, and only what starts fast.
+
+    ours → guard     ``signal N`` · ``signal-group N`` · ``end``           (one a line)
+    guard → ours     ``started PID`` · ``failed ERRNO`` · ``exited CODE`` · ``left N``, then the socket closes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+TERM_GRACE = 0.3
+KILL_BOUND = 5.0
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of ``pid``, from all its threads."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (pathlib is not worth its start-up time here)
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process under ``pid``, parents before their children."""
+    found = children(pid)
+    for child in found:
+        found += children(child)  # the list grows while it is walked: breadth first
+    return found
+
+
+class Guard:
+    def __init__(self, control: int, cwd: str, argv: list[str]) -> None:
+        self._control = control
+        self._cwd = cwd
+        self._argv = argv
+        self._child = 0
+        self._inbox = b""
+
+    def run(self) -> None:
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # A handler and not SIG_IGN: an ignored signal would stay ignored in the agent.
+            signal.signal(number, lambda *_: None)
+        if not self._start():
+            return
+        while True:
+            ready, _, _ = select.select([self._control, wake_read], [], [])
+            if wake_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    if signal.SIGTERM in os.read(wake_read, 4096):
+                        break
+                if self._reap():
+                    self._end_rest()
+                    break
+            if self._control in ready and not self._obey():
+                break
+        self._kill_all()
+
+    def _start(self) -> bool:
+        error_read, error_write = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            self._become_agent(error_write)
+        os.close(error_write)
+        failure = os.read(error_read, 64)
+        os.close(error_read)
+        if failure:
+            self._tell(f"failed {failure.decode()}")
+            return False
+        # Let go of the agent's pipes, or their other ends would never see the end.
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        self._tell(f"started {self._child}")
+        return True
+
+    def _become_agent(self, error_write: int) -> None:
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in signal.valid_signals():
+                with contextlib.suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
+            os.close(self._control)
+            os.chdir(self._cwd)
+            os.execvpe(self._argv[0], self._argv, os.environ)
+        except OSError as error:
+            os.write(error_write, str(error.errno).encode())
+        finally:
+            os._exit(127)
+
+    def _obey(self) -> bool:
+        """Carry out what we are told; false when it is time to end everything."""
+        try:
+            received = os.read(self._control, 4096)
+        except ConnectionError:
+            return False
+        if not received:
+            return False
+        *lines, self._inbox = (self._inbox + received).split(b"\n")
+        for line in lines:
+            match line.split():
+                case [b"signal", number]:
+                    self._signal(os.kill, int(number))
+                case [b"signal-group", number]:
+                    self._signal(os.killpg, int(number))
+                case _:
+                    return False
+        return True
+
+    def _signal(self, send: object, number: int) -> None:
+        if self._child and callable(send):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                send(self._child, number)
+
+    def _reap(self) -> bool:
+        """Collect what has ended; true once the agent itself has."""
+        ended = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return ended
+            if pid == 0:
+                return ended
+            if pid == self._child:
+                self._child = 0
+                self._tell(f"exited {os.waitstatus_to_exitcode(status)}")
+                ended = True
+
+    def _end_rest(self) -> None:
+        """The agent is over: ask what it left behind to end, for a moment."""
+        rest = descendants(os.getpid())
+        for pid in rest:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + TERM_GRACE
+        while rest and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self._reap()
+            rest = descendants(os.getpid())
+
+    def _kill_all(self) -> None:
+        deadline = time.monotonic() + KILL_BOUND
+        while rest := descendants(os.getpid()):
+            for pid in rest:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            if time.monotonic() > deadline:
+                self._tell(f"left {len(rest)}")
+                return
+            time.sleep(0.005)
+        self._reap()
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._control, line.encode() + b"\n")
+
+
+def adopt_orphans() -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    adopt_orphans()
+    Guard(int(sys.argv[1]), sys.argv[2], sys.argv[3:]).run()

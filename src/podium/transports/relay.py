@@ -1,0 +1,133 @@
+"""One stream, many readers, with back-pressure: the slowest reader slows the source, and nobody loses anything."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+LIMIT = 4096
+TRIM = 512
+
+
+class _Cursor:
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class Relay(Generic[Item]):
+    """Holds what has been published until every reader has taken it.
+
+    The first reader gets everything from the start. Another one that joins gets what is still held. When the last
+    reader leaves, the next one goes on where it stopped. More than ``limit`` untaken items make ``publish`` wait.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._items: list[Item] = []
+        self._first = 0  # the number of the first item held
+        self._cursors: set[_Cursor] = set()
+        self._resume_at = 0  # where a reader starts when there is no other
+        self._waiting: list[asyncio.Future[None]] = []
+        self._room: asyncio.Future[None] | None = None
+        self._closed = False
+
+    async def publish(self, items: Iterable[Item]) -> None:
+        """Hand ``items`` to the readers; waits while the slowest is more than ``limit`` behind."""
+        self._items.extend(items)
+        self._wake()
+        while self._end - self._floor > self._limit and not self._closed:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def close(self) -> None:
+        """Nothing more will come: readers end after what is held."""
+        self._closed = True
+        self._wake()
+        self._make_room()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def reader(self) -> Reader[Item]:
+        cursor = _Cursor(self._floor)
+        self._cursors.add(cursor)
+        return Reader(self, cursor)
+
+    @property
+    def _end(self) -> int:
+        return self._first + len(self._items)
+
+    @property
+    def _floor(self) -> int:
+        return min((cursor.at for cursor in self._cursors), default=self._resume_at)
+
+    def _take(self, cursor: _Cursor) -> Item:
+        item = self._items[cursor.at - self._first]
+        cursor.at += 1
+        if cursor.at - self._first >= TRIM or cursor.at == self._end:
+            self._trim()
+        return item
+
+    def _trim(self) -> None:
+        done = self._floor - self._first
+        if done >= TRIM or (done and done == len(self._items)):
+            del self._items[:done]
+            self._first += done
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if (
+            self._room is not None
+            and not self._room.done()
+            and (self._closed or self._end - self._floor <= self._limit)
+        ):
+            self._room.set_result(None)
+
+    def _leave(self, cursor: _Cursor) -> None:
+        self._cursors.discard(cursor)
+        if not self._cursors:
+            self._resume_at = cursor.at
+        self._trim()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _news(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+
+class Reader(Generic[Item]):
+    """An async iterator. Leaving it (``close``, or letting it be collected) frees what it had not taken."""
+
+    def __init__(self, relay: Relay[Item], cursor: _Cursor) -> None:
+        self._relay = relay
+        self._cursor = cursor
+        self._leave = weakref.finalize(self, Relay[Item]._leave, relay, cursor)
+        self._leave.atexit = False
+
+    def __aiter__(self) -> Reader[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        relay, cursor = self._relay, self._cursor
+        while cursor.at == relay._end:
+            if relay._closed or not self._leave.alive:
+                raise StopAsyncIteration
+            await relay._news()
+        return relay._take(cursor)
+
+    def close(self) -> None:
+        self._leave()
+        self._relay._wake()
