@@ -59,9 +59,8 @@ async def read_version(
         await process.wait()
         found = VERSION.search(text) or VERSION.search(process.stderr_tail)
         if found is None:
-            raise LaunchError(
-                f"{executable} --version said {(text or process.stderr_tail)[:200]!r}; is it the right program?"
-            )
+            said = (text or process.stderr_tail)[:200]
+            raise LaunchError(f"{executable} --version said {said!r}; is it the right program?")
     return int(found[1]), int(found[2]), int(found[3])
 
 

@@ -18,6 +18,7 @@ import select
 import signal
 import sys
 import time
+from types import FrameType
 
 TERM_GRACE = 0.3
 KILL_BOUND = 5.0
@@ -57,7 +58,7 @@ class Guard:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # A handler and not SIG_IGN: an ignored signal would stay ignored in the agent.
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _wake)
         if not self._start():
             return
         while True:
@@ -173,6 +174,10 @@ class Guard:
     def _tell(self, line: str) -> None:
         with contextlib.suppress(OSError):
             os.write(self._control, line.encode() + b"\n")
+
+
+def _wake(number: int, frame: FrameType | None) -> None:
+    """The wake-up descriptor has already told the loop."""
 
 
 def adopt_orphans() -> None:
