@@ -1,0 +1,31 @@
+"""Answers to a permission request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .events import PermissionRequest, Remember
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
+    """Let the tool run, with ``updated_input`` in place of its own where the agent can do that.
+
+    ``remember``: ask again next time, not again in this session, or never again.
+    """
+
+    updated_input: dict[str, Any] | None = None
+    remember: Remember = "once"
+
+
+class Deny(msgspec.Struct, frozen=True, tag="deny"):
+    """Refuse. The agent is told ``message`` and goes on, unless ``interrupt`` ends its turn."""
+
+    message: str = ""
+    interrupt: bool = False
+
+
+Decision: TypeAlias = Allow | Deny
+CanUseTool: TypeAlias = Callable[[PermissionRequest], Decision | Awaitable[Decision]]

@@ -1,0 +1,253 @@
+"""What happened, in words that fit every agent.
+
+Wire names are camelCase, attributes snake_case. A dictionary makes events without a header; the session stamps it
+(``agent``, ``session_id``, ``seq``, ``timestamp``, ``turn``), so replays of one transcript compare equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
+
+Status = Literal["success", "error", "interrupted", "max_turns", "max_budget"]
+ToolStatus = Literal["success", "error", "denied"]
+Operation = Literal["read", "write", "execute", "network", "other"]
+Risk = Literal["low", "medium", "high"]
+Remember = Literal["once", "session", "always"]
+ToolName = Literal[
+    "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "web_search",
+    "task", "plan", "mcp", "question", "other",
+]  # fmt: skip
+ErrorKind = Literal[
+    "connection_failed", "authentication_failed", "session_not_found", "permission_denied", "tool_execution_failed",
+    "timeout", "protocol_error", "rate_limited", "quota_exceeded", "context_overflow", "model_not_found", "unknown",
+]  # fmt: skip
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens and money. ``input_tokens`` includes the cached ones; ``total_tokens`` is input + output + reasoning
+    where the agent counts reasoning apart, else input + output."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        cost = (
+            None
+            if self.cost_usd is None and other.cost_usd is None
+            else (self.cost_usd or 0.0) + (other.cost_usd or 0.0)
+        )
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            cost_usd=cost,
+        )
+
+
+class PlanItem(msgspec.Struct, frozen=True, rename="camel"):
+    text: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    """What every event carries. Never made on its own."""
+
+    agent: str = ""
+    session_id: str = ""
+    seq: int = 0
+    timestamp: int = 0
+    turn: int = 0
+    parent_tool_use_id: str | None = None
+    native: msgspec.Raw | None = None
+
+
+class Init(Header, frozen=True, kw_only=True, tag="init"):
+    model: str = ""
+    cwd: str = ""
+    tools: list[str] = []
+    capabilities: dict[str, Any] = {}
+    agent_version: str = ""
+    native_session_id: str = ""
+    resumed: bool = False
+
+
+class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):
+    prompt: str = ""
+
+
+class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta"):
+    text: str
+    message_id: str = ""
+
+
+class Text(Header, frozen=True, kw_only=True, tag="text"):
+    """A whole message of the agent. Where deltas came before it, it repeats them joined."""
+
+    text: str
+    message_id: str = ""
+
+
+class ThinkingDelta(Header, frozen=True, kw_only=True, tag="thinking_delta"):
+    text: str
+
+
+class Thinking(Header, frozen=True, kw_only=True, tag="thinking"):
+    text: str
+
+
+class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
+    tool_use_id: str
+    name: ToolName
+    native_name: str = ""
+    input: dict[str, Any] = {}
+    operation: Operation = "other"
+    target: str = ""
+    risk: Risk = "medium"
+    description: str = ""
+
+
+class ToolProgress(Header, frozen=True, kw_only=True, tag="tool_progress"):
+    tool_use_id: str
+    output: str
+
+
+class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
+    tool_use_id: str
+    name: ToolName
+    status: ToolStatus
+    output: str = ""
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+class FileChange(Header, frozen=True, kw_only=True, tag="file_change"):
+    path: str
+    change: Literal["created", "modified", "deleted", "moved"]
+    diff: str = ""
+    before: str | None = None
+    after: str | None = None
+    tool_use_id: str = ""
+
+
+class Plan(Header, frozen=True, kw_only=True, tag="plan"):
+    items: list[PlanItem]
+
+
+class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_request"):
+    """A question that waits for a decision; also what a ``can_use_tool`` callback is given."""
+
+    request_id: str
+    tool_name: ToolName
+    tool_use_id: str = ""
+    native_name: str = ""
+    operation: Operation = "other"
+    target: str = ""
+    risk: Risk = "medium"
+    input: dict[str, Any] = {}
+    description: str = ""
+    choices: list[str] = []
+    expires_at: int | None = None
+
+
+class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_resolved"):
+    request_id: str
+    decision: Literal["allow", "deny"]
+    remember: Remember = "once"
+    by: Literal["callback", "policy", "client", "timeout", "interrupt"] = "callback"
+    message: str = ""
+
+
+class UsageReport(Header, frozen=True, kw_only=True, tag="usage"):
+    """The running turn so far, and the whole session so far. Never the agent's own cumulative figure."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    cost_usd: float | None = None
+    session: Usage = Usage()
+
+
+class Retry(Header, frozen=True, kw_only=True, tag="retry"):
+    attempt: int
+    max_attempts: int | None = None
+    delay_ms: float | None = None
+    reason: str = ""
+
+
+class Notice(Header, frozen=True, kw_only=True, tag="notice"):
+    level: Literal["info", "warning", "error"]
+    code: str
+    message: str
+
+
+class Error(Header, frozen=True, kw_only=True, tag="error"):
+    kind: ErrorKind
+    message: str
+    fatal: bool = False
+
+
+class TurnCompleted(Header, frozen=True, kw_only=True, tag="turn_completed"):
+    status: Status
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    result: str = ""
+    structured: Any = None
+
+
+class Done(Header, frozen=True, kw_only=True, tag="done"):
+    status: Status
+    result: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    tool_uses: int = 0
+
+
+class Unrecognized(Header, frozen=True, kw_only=True, tag="unrecognized"):
+    """Something the agent said that we cannot translate, kept whole."""
+
+    raw: str
+    why: str
+
+
+Event: TypeAlias = (
+    Init | TurnStarted | TextDelta | Text | ThinkingDelta | Thinking | ToolUse | ToolProgress | ToolResult | FileChange
+    | Plan | PermissionRequest | PermissionResolved | UsageReport | Retry | Notice | Error | TurnCompleted | Done
+    | Unrecognized
+)  # fmt: skip
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def stamp(event: Event, *, agent: str, session_id: str, seq: int, timestamp: int, turn: int) -> Event:
+    """Write the header into an event that nobody else has seen yet."""
+    # Frozen for everyone else; here the event is still ours, and a copy per event would cost more than its decoding.
+    force_setattr(event, "agent", agent)
+    force_setattr(event, "session_id", session_id)
+    force_setattr(event, "seq", seq)
+    force_setattr(event, "timestamp", timestamp)
+    force_setattr(event, "turn", turn)
+    return event
+
+
+def encode(event: Event) -> bytes:
+    """One event as canonical JSON."""
+    return _ENCODER.encode(event)
+
+
+def decode(line: bytes) -> Event:
+    """The inverse of :func:`encode`."""
+    return _DECODER.decode(line)

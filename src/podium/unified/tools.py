@@ -1,0 +1,48 @@
+"""The normalized tools: what each does to the world, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .events import Operation, ToolName
+
+OPERATIONS: dict[ToolName, Operation] = {
+    "shell": "execute",
+    "read_file": "read",
+    "write_file": "write",
+    "edit_file": "write",
+    "search_content": "read",
+    "find_files": "read",
+    "web_fetch": "network",
+    "web_search": "network",
+    "task": "other",
+    "plan": "other",
+    "mcp": "other",
+    "question": "other",
+    "other": "other",
+}
+
+# The words the agents use for what a tool acts on, the telling ones first.
+_TARGETS: dict[Operation, tuple[str, ...]] = {
+    "execute": ("command", "cmd", "script", "input"),
+    "read": ("file_path", "filePath", "absolute_path", "path", "dir_path", "pattern", "query"),
+    "write": ("file_path", "filePath", "absolute_path", "path", "notebook_path"),
+    "network": ("url", "query", "prompt"),
+    "other": ("description", "prompt", "name", "title"),
+}
+
+
+def operation_of(name: ToolName) -> Operation:
+    return OPERATIONS[name]
+
+
+def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
+    """The path, command, URL or pattern a call is about; empty when its input does not say."""
+    for key in _TARGETS[OPERATIONS[name]]:
+        value = arguments.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list) and value:
+            return " ".join(str(word) for word in cast("list[object]", value))
+    return ""
