@@ -18,7 +18,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     code: int
     message: str = ""
-    data: msgspec.Raw | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")  # msgspec does not know a Raw that may also be None
 
 
 class Request(msgspec.Struct, frozen=True):
