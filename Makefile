@@ -1,0 +1,59 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Both make their own virtual environment.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+CLIS   ?= .clis
+WORKERS ?= 2
+
+.PHONY: help demo test check fix bench bless record clis clean
+
+help:  ## say what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
+	@$(BIN)/podium demo
+
+test: $(VENV)/.dev clis check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+check: $(VENV)/.dev  ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+fix: $(VENV)/.dev  ## let the machine mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## print the ratios
+	$(BIN)/python -m bench
+
+bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts (review the diff)
+	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract -k golden
+	git diff --stat tests/goldens
+
+record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
+	$(BIN)/python -m podium.testing.record $(AGENT)
+
+clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
+	@if $(BIN)/python -m podium.testing.cli_install $(CLIS); then :; \
+	elif [ "$$CI" = true ]; then echo "the real CLIs could not be installed, and under CI=true they must be" >&2; exit 1; \
+	else echo "the real CLIs could not be installed: the live tests will be skipped" >&2; fi
+
+clean:  ## remove what make made
+	rm -rf $(VENV) $(CLIS)
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
