@@ -5,7 +5,7 @@ One protocol serves one connection, which may carry many sessions; every event s
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from .events import (
 )
 from .offers import lacking, offers
 from .profile import AcpProfile
+from .reading import method_by_shape, session_in, strict
 from .requests import (
     REQUESTS,
     AgentRequest,
@@ -46,7 +47,6 @@ from .requests import (
     WriteTextFile,
 )
 from .responses import (
-    GIVEAWAYS,
     RESPONSES,
     AgentResponse,
     Answered,
@@ -54,17 +54,14 @@ from .responses import (
     DeleteSessionResponse,
     ForkSessionResponse,
     InitializeResponse,
-    LoadSessionResponse,
     NewSessionResponse,
-    PromptResponse,
-    ResumeSessionResponse,
-    SetSessionConfigOptionResponse,
-    SetSessionModelResponse,
-    SetSessionModeResponse,
+    addressed,
 )
 from .updates import UPDATES, AgentMessageChunk, CurrentModeUpdate, SessionUpdate
 
 Question = TypeVar("Question", bound=AgentRequest)
+
+Reply: TypeAlias = AgentResponse | Answered | RequestFailed | Unanswered
 
 PROTOCOL_VERSION = 1
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
@@ -98,6 +95,7 @@ class AcpProtocol:
         self._replaying: set[str] = set()
         self._known: set[str] = set()
         self._withdrawn: list[Event] = []
+        self._answers: dict[Id, Reply] = {}
         self._listening = True  # until we call somebody, we hear a recording and not an agent of ours
 
     # ---------------------------------------------------------------------------------------------- what we say
@@ -141,11 +139,16 @@ class AcpProtocol:
         """Learn from a message that *we* once sent, as a two-way recording holds it. Sends nothing."""
         match parse(message):
             case Request(id=number, method=method, params=params):
-                self._called(number, method, _session_in(params))
+                self._called(number, method, session_in(params))
             case Response(id=number):
                 self._questions.pop(number, None)
             case _:
                 pass
+
+    def answers(self) -> dict[Id, Reply]:
+        """What has become of our requests, by the number :meth:`call` gave them; drains."""
+        answers, self._answers = self._answers, {}
+        return answers
 
     def is_open(self, request_id: Id) -> bool:
         """Whether the agent still waits for our answer to this request."""
@@ -162,9 +165,9 @@ class AcpProtocol:
     def receive(self, message: bytes) -> list[Event]:
         events = self._withdrawn
         self._withdrawn = []
-        match parse(message):
-            case Unrecognized() as surprise:
-                events.append(surprise)
+        match parse(strict(message)):
+            case Unrecognized(why=why):
+                events.append(Unrecognized(message, why))
             case Notification() as notification:
                 events += self._notified(message, notification)
             case Request() as request:
@@ -177,7 +180,10 @@ class AcpProtocol:
         events = self._withdrawn
         self._withdrawn = []
         events += [RequestWithdrawn(question, "the agent ended") for question in self._questions.values()]
-        events += [Unanswered(method, session, number) for number, (method, session) in self._calls.items()]
+        for number, (method, session_id) in self._calls.items():
+            lost = Unanswered(method, session_id, number)
+            self._answers[number] = lost
+            events.append(lost)
         self._questions.clear()
         self._calls.clear()
         self._turns.clear()
@@ -250,31 +256,32 @@ class AcpProtocol:
         if known is None and not self._listening:
             return [Unrecognized(message, "answers no request of ours")]
         method, session_id = known or ("", "")
+        withdrawn = self._turn_over(response.id, session_id)
+        reply = self._reply(message, method, session_id, response)
+        if isinstance(reply, Unrecognized):
+            # The turn is over however its answer looks; a caller that waits for it must not wait for ever.
+            failed = RequestFailed(method, INVALID_PARAMS, reply.why, None, session_id, response.id)
+            self._answers[response.id] = failed
+            return [*withdrawn, reply, failed]
+        if known is not None:
+            self._answers[response.id] = reply
+        return [*withdrawn, reply]
+
+    def _reply(self, message: bytes, method: str, session_id: str, response: Response) -> Reply | Unrecognized:
         if response.fault is not None:
             fault = response.fault
-            details = msgspec.json.decode(bytes(fault.data))
-            failed = RequestFailed(method, fault.code, fault.message, details, session_id, response.id)
             if method in ("session/load", "session/resume"):
-                self._replaying.discard(session_id)
-                self._known.discard(session_id)
-            return [failed, *self._turn_over(response.id, session_id)]
+                self._forget(session_id)
+            details = msgspec.json.decode(bytes(fault.data))
+            return RequestFailed(method, fault.code, fault.message, details, session_id, response.id)
         result = bytes(response.result or b"null")
-        if not method:
-            method = _method_by_shape(result)
-        decoder = _RESPONSE_DECODERS.get(method)
+        decoder = _RESPONSE_DECODERS.get(method or method_by_shape(result))
         if decoder is None:
-            return [Answered(response.id, msgspec.Raw(result))]
+            return Answered(response.id, msgspec.Raw(result))
         try:
-            answer = decoder.decode(b"{}" if result == b"null" else result)
+            answer = addressed(decoder.decode(b"{}" if result == b"null" else result), session_id)
         except msgspec.MsgspecError as error:
-            # The turn is over however its answer looks; a caller that waits for it must not wait for ever.
-            surprise = RequestFailed(
-                method, INVALID_PARAMS, f"unreadable answer: {error}", None, session_id, response.id
-            )
-            return [Unrecognized(message, f"{method}: {error}"), surprise, *self._turn_over(response.id, session_id)]
-        return [self._settled(answer, session_id), *self._turn_over(response.id, session_id)]
-
-    def _settled(self, answer: AgentResponse, session_id: str) -> AgentResponse:
+            return Unrecognized(message, f"unreadable answer to {method}: {error}")
         match answer:
             case InitializeResponse():
                 self.agent = answer
@@ -283,23 +290,15 @@ class AcpProtocol:
             case ForkSessionResponse():
                 self._known.add(answer.session_id)
                 self._replaying.add(answer.session_id)
-                return msgspec.structs.replace(answer, forked_from=session_id)
             case CloseSessionResponse() | DeleteSessionResponse():
-                self._known.discard(session_id)
-                self._replaying.discard(session_id)
-                return msgspec.structs.replace(answer, session_id=session_id)
-            case (
-                LoadSessionResponse()
-                | ResumeSessionResponse()
-                | SetSessionModeResponse()
-                | SetSessionModelResponse()
-                | SetSessionConfigOptionResponse()
-                | PromptResponse()
-            ):
-                return msgspec.structs.replace(answer, session_id=session_id)
+                self._forget(session_id)
             case _:
                 pass
         return answer
+
+    def _forget(self, session_id: str) -> None:
+        self._known.discard(session_id)
+        self._replaying.discard(session_id)
 
     def _turn_over(self, number: Id, session_id: str) -> list[Event]:
         """Whatever was asked in a turn that has ended needs no answer, but gets one: the agent may still wait."""
@@ -389,22 +388,3 @@ class AcpProtocol:
             raise LocalProtocolError(f"That request is a {type(question).__name__}; it needs another kind of answer.")
         del self._questions[request_id]
         return cast("Question", question)
-
-
-class _Addressed(msgspec.Struct, frozen=True, rename="camel"):
-    session_id: str = ""
-
-
-def _session_in(params: msgspec.Raw) -> str:
-    try:
-        return msgspec.json.decode(bytes(params), type=_Addressed).session_id
-    except msgspec.MsgspecError:
-        return ""
-
-
-def _method_by_shape(result: bytes) -> str:
-    try:
-        members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    except msgspec.MsgspecError:
-        return ""
-    return next((method for member, method in GIVEAWAYS.items() if member in members), "")

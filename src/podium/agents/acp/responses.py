@@ -168,3 +168,14 @@ GIVEAWAYS: dict[str, str] = {
     "configOptions": "session/set_config_option",
 }
 """The member of a result that tells which method it answers, for recordings that lack our side. First match counts."""
+
+
+def addressed(answer: AgentResponse, session_id: str) -> AgentResponse:
+    """The answer with the session it is about, which the wire leaves to the number of the request."""
+    match answer:
+        case InitializeResponse() | AuthenticateResponse() | NewSessionResponse() | ListSessionsResponse():
+            return answer
+        case ForkSessionResponse():
+            return msgspec.structs.replace(answer, forked_from=session_id)
+        case _:
+            return msgspec.structs.replace(answer, session_id=session_id)
