@@ -1,0 +1,393 @@
+"""What ``codex app-server`` reports by itself, in its own words. Each names the thread it is about.
+
+Sub-agents are threads on the same pipe: their notifications, even their ``turn/completed``, come in between.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ...transports.launch import Exited, Stalled
+from ...wire.shapes import Unrecognized
+from . import thread_items
+from .lenient import decoded
+from .questions import Question
+from .thread_items import FileUpdateChange, ThreadItem
+from .threads import Refused, Replied, Thread, ThreadStatus, Turn, TurnErrorDetails
+from .usage import ThreadTokenUsage, Usage
+
+
+class ThreadStartedNotification(msgspec.Struct, frozen=True):
+    thread: Thread
+
+    @property
+    def thread_id(self) -> str:
+        return self.thread.id
+
+
+class ThreadStatusChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    status: ThreadStatus = ThreadStatus()
+
+
+class ThreadNameUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    thread_name: str | None = None
+
+
+class ThreadSettingsUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    thread_settings: dict[str, Any] = {}
+
+
+class ThreadGoalUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    goal: dict[str, Any] = {}
+    turn_id: str | None = None
+
+
+class ThreadTokenUsageUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """After every model call, and at once after a resume (then ``turn_id`` is an earlier turn)."""
+
+    thread_id: str
+    turn_id: str = ""
+    token_usage: ThreadTokenUsage = ThreadTokenUsage()
+
+
+class ThreadChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """Archived, deleted, closed, goal cleared, read state …: ``method`` says which; only the thread matters."""
+
+    thread_id: str
+    method: str = ""
+
+
+class TurnStartedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn: Turn = Turn()
+
+
+class TurnCompletedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """The end of a turn, whatever its status. ``turn_usage`` is worked out by the protocol from the thread's totals."""
+
+    thread_id: str
+    turn: Turn = Turn()
+    turn_usage: Usage | None = None
+
+
+class TurnDiffUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """The git diff of the turn so far; repeated."""
+
+    thread_id: str
+    turn_id: str = ""
+    diff: str = ""
+
+
+class TurnPlanStep(msgspec.Struct, frozen=True):
+    """``status``: pending, inProgress, completed."""
+
+    step: str = ""
+    status: str = ""
+
+
+class TurnPlanUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    explanation: str | None = None
+    plan: list[TurnPlanStep] = []
+
+
+class ItemStartedNotification(msgspec.Struct, frozen=True):
+    thread_id: str
+    turn_id: str
+    item: ThreadItem | Unrecognized
+
+
+class ItemCompletedNotification(msgspec.Struct, frozen=True):
+    """Items that an interrupt leaves open never get one."""
+
+    thread_id: str
+    turn_id: str
+    item: ThreadItem | Unrecognized
+
+
+class AgentMessageDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    delta: str = ""
+
+
+class PlanDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    delta: str = ""
+
+
+class ReasoningSummaryPartAddedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    summary_index: int = 0
+
+
+class ReasoningSummaryTextDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    summary_index: int = 0
+    delta: str = ""
+
+
+class ReasoningTextDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    content_index: int = 0
+    delta: str = ""
+
+
+class CommandExecutionOutputDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """The first chunks may be missing: the completed item has the whole output."""
+
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    delta: str = ""
+
+
+class TerminalInteractionNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """The model typed into a running command."""
+
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    process_id: str = ""
+    stdin: str = ""
+
+
+class FileChangeOutputDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    delta: str = ""
+
+
+class FileChangePatchUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    changes: list[FileUpdateChange] = []
+
+
+class McpToolCallProgressNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    item_id: str = ""
+    message: str = ""
+
+
+class McpServerStatusUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """``status``: starting, ready, failed, cancelled."""
+
+    name: str = ""
+    status: str = ""
+    error: str | None = None
+    thread_id: str | None = None
+
+
+class AutoApprovalReviewNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """The reviewer model looks at an action (started or completed, see ``review``)."""
+
+    thread_id: str
+    turn_id: str = ""
+    review_id: str = ""
+    target_item_id: str | None = None
+    review: dict[str, Any] = {}
+
+
+class HookNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """A hook of the user's started or completed (see ``run``)."""
+
+    thread_id: str
+    turn_id: str | None = None
+    run: dict[str, Any] = {}
+
+
+class ServerRequestResolvedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """A question is closed: answered, or made void by an interrupt."""
+
+    thread_id: str
+    request_id: int | str
+
+
+class ContextCompactedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+
+
+class ModelReroutedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str
+    turn_id: str = ""
+    from_model: str = ""
+    to_model: str = ""
+    reason: Any = None
+
+
+class ErrorNotification(msgspec.Struct, frozen=True, rename="camel"):
+    """With ``will_retry`` harmless; without, ``turn/completed`` with status failed follows."""
+
+    thread_id: str
+    turn_id: str = ""
+    error: TurnErrorDetails = TurnErrorDetails()
+    will_retry: bool = False
+
+
+class WarningNotification(msgspec.Struct, frozen=True, rename="camel"):
+    message: str = ""
+    thread_id: str | None = None
+
+
+class ConfigWarningNotification(msgspec.Struct, frozen=True, rename="camel"):
+    summary: str = ""
+    details: str | None = None
+
+
+class DeprecationNoticeNotification(msgspec.Struct, frozen=True, rename="camel"):
+    summary: str = ""
+    details: str | None = None
+
+
+class AccountRateLimitsUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    rate_limits: dict[str, Any] = {}
+
+
+class AccountUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    auth_mode: str | None = None
+    plan_type: str | None = None
+
+
+class RemoteControlStatusChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+    status: str = ""
+    server_name: str = ""
+
+
+class ItemParams(msgspec.Struct, frozen=True, rename="camel"):
+    """An item notification before its item is typed."""
+
+    thread_id: str
+    item: msgspec.Raw
+    turn_id: str = ""
+
+
+Notification: TypeAlias = (
+    ThreadStartedNotification
+    | ThreadStatusChangedNotification
+    | ThreadNameUpdatedNotification
+    | ThreadSettingsUpdatedNotification
+    | ThreadGoalUpdatedNotification
+    | ThreadTokenUsageUpdatedNotification
+    | ThreadChangedNotification
+    | TurnStartedNotification
+    | TurnCompletedNotification
+    | TurnDiffUpdatedNotification
+    | TurnPlanUpdatedNotification
+    | ItemStartedNotification
+    | ItemCompletedNotification
+    | AgentMessageDeltaNotification
+    | PlanDeltaNotification
+    | ReasoningSummaryPartAddedNotification
+    | ReasoningSummaryTextDeltaNotification
+    | ReasoningTextDeltaNotification
+    | CommandExecutionOutputDeltaNotification
+    | TerminalInteractionNotification
+    | FileChangeOutputDeltaNotification
+    | FileChangePatchUpdatedNotification
+    | McpToolCallProgressNotification
+    | McpServerStatusUpdatedNotification
+    | AutoApprovalReviewNotification
+    | HookNotification
+    | ServerRequestResolvedNotification
+    | ContextCompactedNotification
+    | ModelReroutedNotification
+    | ErrorNotification
+    | WarningNotification
+    | ConfigWarningNotification
+    | DeprecationNoticeNotification
+    | AccountRateLimitsUpdatedNotification
+    | AccountUpdatedNotification
+    | RemoteControlStatusChangedNotification
+)
+AppEvent: TypeAlias = Notification | Question | Replied | Refused | Unrecognized | Exited | Stalled
+"""Everything a thread of the app-server can yield."""
+
+NOTIFICATIONS: dict[str, type[Any]] = {
+    "error": ErrorNotification,
+    "thread/started": ThreadStartedNotification,
+    "thread/status/changed": ThreadStatusChangedNotification,
+    "thread/name/updated": ThreadNameUpdatedNotification,
+    "thread/settings/updated": ThreadSettingsUpdatedNotification,
+    "thread/goal/updated": ThreadGoalUpdatedNotification,
+    "thread/tokenUsage/updated": ThreadTokenUsageUpdatedNotification,
+    "thread/compacted": ContextCompactedNotification,
+    "thread/archived": ThreadChangedNotification,
+    "thread/unarchived": ThreadChangedNotification,
+    "thread/deleted": ThreadChangedNotification,
+    "thread/closed": ThreadChangedNotification,
+    "thread/reverted": ThreadChangedNotification,
+    "thread/goal/cleared": ThreadChangedNotification,
+    "thread/readState/changed": ThreadChangedNotification,
+    "thread/queue/changed": ThreadChangedNotification,
+    "turn/started": TurnStartedNotification,
+    "turn/completed": TurnCompletedNotification,
+    "turn/diff/updated": TurnDiffUpdatedNotification,
+    "turn/plan/updated": TurnPlanUpdatedNotification,
+    "item/started": ItemParams,
+    "item/completed": ItemParams,
+    "item/agentMessage/delta": AgentMessageDeltaNotification,
+    "item/plan/delta": PlanDeltaNotification,
+    "item/reasoning/summaryPartAdded": ReasoningSummaryPartAddedNotification,
+    "item/reasoning/summaryTextDelta": ReasoningSummaryTextDeltaNotification,
+    "item/reasoning/textDelta": ReasoningTextDeltaNotification,
+    "item/commandExecution/outputDelta": CommandExecutionOutputDeltaNotification,
+    "item/commandExecution/terminalInteraction": TerminalInteractionNotification,
+    "item/fileChange/outputDelta": FileChangeOutputDeltaNotification,
+    "item/fileChange/patchUpdated": FileChangePatchUpdatedNotification,
+    "item/mcpToolCall/progress": McpToolCallProgressNotification,
+    "item/autoApprovalReview/started": AutoApprovalReviewNotification,
+    "item/autoApprovalReview/completed": AutoApprovalReviewNotification,
+    "hook/started": HookNotification,
+    "hook/completed": HookNotification,
+    "mcpServer/startupStatus/updated": McpServerStatusUpdatedNotification,
+    "serverRequest/resolved": ServerRequestResolvedNotification,
+    "model/rerouted": ModelReroutedNotification,
+    "warning": WarningNotification,
+    "guardianWarning": WarningNotification,
+    "configWarning": ConfigWarningNotification,
+    "deprecationNotice": DeprecationNoticeNotification,
+    "account/rateLimits/updated": AccountRateLimitsUpdatedNotification,
+    "account/updated": AccountUpdatedNotification,
+    "remoteControl/status/changed": RemoteControlStatusChangedNotification,
+}
+
+_DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
+
+
+def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | Unrecognized:
+    """Type one notification; ``message`` is the whole line, kept when it has no type. Never raises on content."""
+    decoder = _DECODERS.get(method)
+    if decoder is None:
+        return Unrecognized(message, f"unknown notification {method!r}")
+    value = decoded(decoder, params)
+    if isinstance(value, str):
+        return Unrecognized(message, f"{method}: {value}")
+    if isinstance(value, ItemParams):
+        item = thread_items.decode(bytes(value.item))
+        shape = ItemStartedNotification if method == "item/started" else ItemCompletedNotification
+        return shape(value.thread_id, value.turn_id, item)
+    if isinstance(value, ThreadChangedNotification):
+        return ThreadChangedNotification(value.thread_id, method)
+    typed: Notification = value
+    return typed
