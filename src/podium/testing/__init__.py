@@ -1,1 +1,91 @@
-"""The public test kit: a scripted model that stands in for the model APIs of the real CLIs."""
+"""The public test kit: a scripted model that stands in for the model APIs of the real CLIs.
+
+from podium.testing import ScriptedModel, say, shell
+
+with ScriptedModel([[say("Running."), shell("make test")], say("Done.")]) as model:
+    env = model.environment("claude", cwd=repo).env
+"""
+
+from .clis import find_cli
+from .environment import AGENTS, Environment
+from .model import OtherRequest, Request, ScriptedModel, ScriptNotConsumed
+from .script import (
+    Case,
+    Reply,
+    Script,
+    ToolOutcome,
+    When,
+    call,
+    context_overflow,
+    cut,
+    delete_file,
+    edit_file,
+    empty,
+    endless,
+    find_files,
+    forever,
+    half_emoji,
+    http_error,
+    mcp,
+    native,
+    plan,
+    question,
+    read_file,
+    say,
+    search_content,
+    shell,
+    stall,
+    stop,
+    stream_error,
+    structured,
+    task,
+    think,
+    usage,
+    web_fetch,
+    web_search,
+    write_file,
+)
+
+__all__ = [
+    "AGENTS",
+    "Case",
+    "Environment",
+    "OtherRequest",
+    "Reply",
+    "Request",
+    "Script",
+    "ScriptNotConsumed",
+    "ScriptedModel",
+    "ToolOutcome",
+    "When",
+    "call",
+    "context_overflow",
+    "cut",
+    "delete_file",
+    "edit_file",
+    "empty",
+    "endless",
+    "find_cli",
+    "find_files",
+    "forever",
+    "half_emoji",
+    "http_error",
+    "mcp",
+    "native",
+    "plan",
+    "question",
+    "read_file",
+    "say",
+    "search_content",
+    "shell",
+    "stall",
+    "stop",
+    "stream_error",
+    "structured",
+    "task",
+    "think",
+    "usage",
+    "web_fetch",
+    "web_search",
+    "write_file",
+]

@@ -1,0 +1,1 @@
+"""Four model APIs: thin faces over one script engine."""

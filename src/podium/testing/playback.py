@@ -1,0 +1,228 @@
+"""Which reply of which script answers a request. Pure but for its memory of what it has served.
+
+A request tells the whole conversation so far, and that decides: the reply is the one after the reply that was served
+for the longest beginning of this conversation. So a retry gets the same reply again, a resumed or forked session goes
+on where it was, and parallel sessions do not disturb each other, whatever process or connection they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import msgspec
+
+from .asked import Asked, NativeCall, Result, Turn
+from .script import (
+    Call,
+    ContextOverflow,
+    Cut,
+    Empty,
+    Endless,
+    Forever,
+    HttpError,
+    Part,
+    Reply,
+    Script,
+    Stall,
+    Stop,
+    StreamError,
+    ToolOutcome,
+    calls_in,
+    parts_of,
+    say,
+)
+
+MAIN = ""
+"""The name of the default script among the routes."""
+
+History = tuple[Hashable, ...]
+
+_FAULTS = (HttpError, StreamError, ContextOverflow, Cut, Stall, Endless, Empty)
+_COMPACTED = (
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem",
+    "<state_snapshot>",
+)
+_OVER = say("The script is over.")
+
+
+class Cue(msgspec.Struct, frozen=True):
+    """The answer to one request: these parts, of this reply. ``beyond``: the script had no reply left."""
+
+    route: str
+    step: int
+    attempt: int
+    parts: tuple[Part, ...]
+    beyond: bool = False
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A call we made, by its id: what the script said, what the agent was told, and whether we added it ourselves."""
+
+    call: Call
+    native: NativeCall
+    follow_up: bool = False
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A call of ours and what it gave."""
+
+    call: Call
+    native: NativeCall
+    result: Result
+    follow_up: bool = False
+
+
+class _Served(msgspec.Struct):
+    route: str
+    step: int
+    attempts: dict[str, int]
+    failed: bool = False
+
+
+class Playback:
+    """The scripts, and how far each conversation has come in them."""
+
+    def __init__(self, script: Script, routes: Mapping[str, Script]) -> None:
+        self._scripts: dict[str, Script] = {MAIN: script, **routes}
+        self._served: dict[History, _Served] = {}
+        self._newest: dict[str, _Served] = {}
+        self._used: set[tuple[str, int]] = set()
+
+    def cue(self, asked: Asked, outcomes: Sequence[ToolOutcome]) -> Cue:
+        """Choose the reply for this request, and remember that it was served."""
+        history = history_of(asked.turns)
+        served = self._served.get(history)
+        if served is None:
+            served = self._next(asked, history)
+            self._served[history] = served
+        attempt = served.attempts[asked.session] = served.attempts.get(asked.session, 0) + 1
+        self._newest[asked.session] = served
+        script = self._scripts[served.route]
+        reply, beyond = _reply(script, served.step)
+        parts = tuple(
+            part for part in parts_of(reply, outcomes) if not isinstance(part, _FAULTS) or _befalls(part, attempt)
+        )
+        served.failed = any(isinstance(part, _FAULTS) for part in parts)
+        self._used.add((served.route, served.step))
+        for call in calls_in(parts):
+            if call.tool == "task" and not call.native:
+                self._scripts.setdefault(str(call.input["prompt"]), call.script or [say("The sub-agent is done.")])
+        return Cue(served.route, served.step, attempt, parts, beyond)
+
+    def remember(self, asked: Asked) -> None:
+        """This request was answered with a follow-up of our own; the conversation stays at its reply."""
+        history = history_of(asked.turns)
+        known = self._longest(history)
+        if history not in self._served and known is not None:
+            self._served[history] = self._served[history[:known]]
+
+    def unused(self) -> list[str]:
+        """The replies nobody asked for, in words."""
+        left: list[str] = []
+        for route, script in self._scripts.items():
+            name = f"route {route!r}" if route else "script"
+            left += [
+                f"{name}, reply {n + 1} of {len(script)}" for n in range(len(script)) if (route, n) not in self._used
+            ]
+        return left
+
+    def _longest(self, history: History) -> int | None:
+        return next((n for n in range(len(history), 0, -1) if history[:n] in self._served), None)
+
+    def _next(self, asked: Asked, history: History) -> _Served:
+        known = self._longest(history)
+        entries = _entries(asked.turns)
+        route, at = self._route(entries)
+        if known is None:
+            return self._first(asked, entries[at:], route)
+        before = self._served[history[:known]]
+        news = entries[known:]
+        if before.failed and all(turn.role == "model" for turn in news):
+            return before  # the agent kept what came through before the fault, and asks again
+        before.attempts.pop(asked.session, None)
+        if at >= known and route != before.route:
+            return _Served(route, 0, {})
+        return _Served(before.route, before.step + 1, {})
+
+    def _first(self, asked: Asked, entries: Sequence[Turn], route: str) -> _Served:
+        if any(mark in asked.turns[0].text for mark in _COMPACTED if asked.turns):
+            newest = self._newest.get(asked.session)
+            if newest is not None:
+                return _Served(newest.route, newest.step + 1, {})
+        # A conversation we never saw the beginning of: count the answers it has had.
+        return _Served(route, sum(turn.role == "model" for turn in entries), {})
+
+    def _route(self, entries: Sequence[Turn]) -> tuple[str, int]:
+        """The script asked for by the newest user message that asks for one, and where that message stands."""
+        for at in range(len(entries) - 1, -1, -1):
+            if entries[at].role == "user":
+                found = [mark for mark in self._scripts if mark and mark in entries[at].text]
+                if found:
+                    return max(found, key=len), at
+        return MAIN, 0
+
+
+def _reply(script: Script, step: int) -> tuple[Reply, bool]:
+    if step < len(script):
+        return script[step], False
+    last = script[-1] if script else _OVER
+    if isinstance(last, Forever) or (_is_parts(last) and any(_lasting(part) for part in parts_of(last, ()))):
+        return last, False  # agents ask again after a fault: what is broken stays broken
+    return _OVER, True
+
+
+def _is_parts(reply: Reply) -> bool:
+    return isinstance(reply, (Part, Sequence))
+
+
+def _lasting(part: Part) -> bool:
+    return isinstance(part, Stop) or (isinstance(part, _FAULTS) and getattr(part, "times", None) is None)
+
+
+def _befalls(fault: Part, attempt: int) -> bool:
+    times: int | None = getattr(fault, "times", None)
+    return times is None or attempt <= times
+
+
+def _entries(turns: Sequence[Turn]) -> list[Turn]:
+    return [turn for turn in turns if turn.text or turn.calls or turn.results]
+
+
+def history_of(turns: Sequence[Turn]) -> History:
+    """The conversation in a form that stays the same when agents trim results and reword what they added."""
+    return tuple(
+        (turn.role, "" if turn.role == "tool" else " ".join(turn.text.split()), len(turn.calls), len(turn.results))
+        for turn in _entries(turns)
+    )
+
+
+def outcomes_of(turns: Sequence[Turn], issued: Mapping[str, Issued]) -> list[ToolOutcome]:
+    """What the calls of the last scripted reply gave, those of our follow-ups to it included."""
+    found: list[ToolOutcome] = []
+    for turn in reversed(turns):
+        if turn.role == "model" and not _only_follow_ups(turn, issued):
+            break
+        for result in reversed(turn.results):
+            made = issued.get(result.id)
+            name = made.native.name if made else result.name
+            tool = made.call.tool if made else result.name
+            found.append(ToolOutcome(tool, result.output, result.error, name, result.id))
+    return found[::-1]
+
+
+def answered_last(turns: Sequence[Turn], issued: Mapping[str, Issued]) -> list[Answered]:
+    """The calls whose results are the newest thing in the conversation."""
+    found: list[Answered] = []
+    for turn in reversed(turns):
+        if turn.role != "tool":
+            break
+        for result in reversed(turn.results):
+            if made := issued.get(result.id):
+                found.append(Answered(made.call, made.native, result, made.follow_up))
+    return found[::-1]
+
+
+def _only_follow_ups(turn: Turn, issued: Mapping[str, Issued]) -> bool:
+    made = [issued.get(call.id) for call in turn.calls]
+    return bool(made) and all(one is not None and one.follow_up for one in made)

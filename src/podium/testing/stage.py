@@ -1,0 +1,200 @@
+"""Plays the parts of a reply through one API's wire, as frames for the server to write. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from .asked import Asked, Json, NativeCall
+from .playback import Answered
+from .script import (
+    Call,
+    ContextOverflow,
+    Cut,
+    Endless,
+    HttpError,
+    Part,
+    Say,
+    Stall,
+    Stop,
+    StopReason,
+    StreamError,
+    Structured,
+    Think,
+    UsageOverride,
+)
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Write nothing for so long; without ``seconds``, until the client goes away."""
+
+    seconds: float | None
+
+
+class Hangup(msgspec.Struct, frozen=True):
+    """Write these bytes outside any framing and reset the connection."""
+
+    tail: bytes = b""
+
+
+Frame: TypeAlias = bytes | Pause | Hangup
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An HTTP error as one API words it."""
+
+    status: int
+    body: Json
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An HTTP answer. ``frames`` are written as they come; with ``chunked`` off they are the one whole body."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    frames: Iterable[Frame]
+    chunked: bool = False
+
+
+class Wire(Protocol):
+    """One answer in one API's words: streamed piece by piece, or whole once all of it has been played."""
+
+    def begin(self) -> Iterable[bytes]: ...
+    def say(self, pieces: Iterable[str]) -> Iterable[bytes]: ...
+    def think(self, text: str) -> Iterable[bytes]: ...
+    def call(self, call: NativeCall, call_id: str) -> Iterable[bytes]: ...
+    def fail(self, kind: str, message: str) -> Iterable[bytes]: ...
+    def end(self, stop: StopReason, usage: UsageOverride) -> Iterable[bytes]: ...
+    def whole(self, stop: StopReason, usage: UsageOverride) -> Json: ...
+
+
+class Face(Protocol):
+    """One model API: how its requests are read, which tools its agents have, how it answers."""
+
+    @property
+    def name(self) -> str: ...
+    def reads(self, method: str, path: str) -> bool: ...
+    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked: ...
+    def native(self, call: Call, asked: Asked) -> list[NativeCall]: ...
+    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]: ...
+    def side_answer(self, asked: Asked) -> str: ...
+    def wire(self, asked: Asked, new_id: Callable[[], int]) -> Wire: ...
+    def refuse(self, error: HttpError) -> Refusal: ...
+    def overflow(self) -> HttpError | StreamError: ...
+
+
+JSON_HEADERS = (("content-type", "application/json; charset=utf-8"),)
+STREAM_HEADERS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
+
+Dispatched: TypeAlias = list[tuple[NativeCall, str]]
+Dispatch: TypeAlias = Callable[[Call], Dispatched]
+"""Translates a call and gives each native one its id."""
+Act: TypeAlias = Part | Dispatched
+
+
+def perform(face: Face, asked: Asked, parts: Sequence[Act], wire: Wire, dispatch: Dispatch) -> Answer:
+    """The answer that plays these parts."""
+    played = [_concrete(part, asked, face) for part in parts]
+    for part in played:
+        if isinstance(part, HttpError):
+            return refused(face.refuse(part))
+    if not asked.stream and (failure := next((part for part in played if isinstance(part, StreamError)), None)):
+        return refused(face.refuse(HttpError(500, failure.message, failure.kind)))
+    acts = [dispatch(part) if isinstance(part, Call) else part for part in played]
+    silent = list(itertools.takewhile(lambda act: isinstance(act, Stall), acts))
+    delay = [Pause(part.seconds) for part in silent if isinstance(part, Stall)]
+    rest = acts[len(silent) :]
+    frames = _streamed(rest, wire) if asked.stream else _whole(rest, wire)
+    headers = STREAM_HEADERS if asked.stream else JSON_HEADERS
+    return Answer(200, headers, itertools.chain(delay, frames), chunked=asked.stream)
+
+
+def refused(refusal: Refusal) -> Answer:
+    return answer_json(refusal.status, refusal.body, refusal.headers)
+
+
+def answer_json(status: int, body: object, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+    return Answer(status, JSON_HEADERS + headers, [json.dumps(body).encode()])
+
+
+def _concrete(part: Act, asked: Asked, face: Face) -> Act:
+    match part:
+        case ContextOverflow():
+            return face.overflow()
+        case Structured(value=value) if "StructuredOutput" in asked.tools:
+            return Call("StructuredOutput", value, native=True)
+        case Structured(value=value):
+            return Say((json.dumps(value),))
+        case _:
+            return part
+
+
+def _reason(parts: Sequence[Act]) -> StopReason:
+    for part in parts:
+        if isinstance(part, Stop):
+            return part.reason
+    return "end"
+
+
+def _usage(parts: Sequence[Act]) -> UsageOverride:
+    thought = any(isinstance(part, Think) for part in parts)
+    return next(
+        (part for part in parts if isinstance(part, UsageOverride)), UsageOverride(reasoning=7 if thought else 0)
+    )
+
+
+def _streamed(acts: Sequence[Act], wire: Wire) -> Iterator[Frame]:
+    yield from wire.begin()
+    for act in acts:
+        match act:
+            case list():
+                for native, call_id in act:
+                    yield from wire.call(native, call_id)
+            case Say(pieces=pieces, pause=pause):
+                yield from _spaced(wire.say(pieces), pause)
+            case Endless(text=text, pause=pause):
+                yield from _spaced(wire.say(itertools.repeat(text)), pause)
+            case Think(text=text):
+                yield from wire.think(text)
+            case Stall(seconds=seconds):
+                yield Pause(seconds)
+            case Cut(partway=partway):
+                yield Hangup(b'data: {"type":"con' if partway else b"")
+                return
+            case StreamError(kind=kind, message=message):
+                yield from wire.fail(kind, message)
+                return
+            case _:
+                pass
+    yield from wire.end(_reason(acts), _usage(acts))
+
+
+def _spaced(frames: Iterable[bytes], pause: float) -> Iterator[Frame]:
+    for frame in frames:
+        yield frame
+        if pause:
+            yield Pause(pause)
+
+
+def _whole(acts: Sequence[Act], wire: Wire) -> Iterator[Frame]:
+    finite = [act for act in acts if not isinstance(act, Endless)]
+    for frame in _streamed(finite, wire):
+        if not isinstance(frame, bytes):
+            yield frame
+            if isinstance(frame, Hangup):
+                return
+    if len(finite) < len(acts):
+        yield Pause(None)
+        return
+    yield json.dumps(wire.whole(_reason(acts), _usage(acts))).encode()
+
+
+def sse(payload: Json, event: str | None = None) -> bytes:
+    """One server-sent event. ASCII on purpose: half a surrogate pair can be sent as an escape only."""
+    head = f"event: {event}\n" if event else ""
+    return f"{head}data: {json.dumps(payload)}\n\n".encode()
