@@ -33,6 +33,7 @@ from .questions import Question, RequestId
 from .threads import Refused, Replied
 from .usage import Usage
 
+NOTHING = Usage()
 CLEAN = "thread/backgroundTerminals/clean"
 
 
@@ -42,7 +43,7 @@ class ExecProtocol:
     ``before`` is the thread's total before this turn: zero for a new thread, ``None`` when it is not known.
     """
 
-    def __init__(self, *, before: Usage | None = Usage()) -> None:
+    def __init__(self, *, before: Usage | None = NOTHING) -> None:
         self._before = before
         self.thread_id: str | None = None
         self.ended = False

@@ -89,7 +89,7 @@ class McpServerElicitationRequest(msgspec.Struct, frozen=True, rename="camel", k
 
     @property
     def is_tool_approval(self) -> bool:
-        return self._meta("codex_approval_kind") == "mcp_tool_call"
+        return bool(self._meta("codex_approval_kind") == "mcp_tool_call")
 
     @property
     def tool_params(self) -> Any:
@@ -100,7 +100,8 @@ class McpServerElicitationRequest(msgspec.Struct, frozen=True, rename="camel", k
         return self.call.id if self.call else ""
 
     def _meta(self, key: str) -> Any:
-        return cast("dict[str, Any]", self.meta).get(key) if isinstance(self.meta, dict) else None
+        meta: Any = self.meta
+        return cast("dict[str, Any]", meta).get(key) if isinstance(meta, dict) else None
 
 
 class UserInputOption(msgspec.Struct, frozen=True):

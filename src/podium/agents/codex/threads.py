@@ -13,7 +13,7 @@ from .thread_items import ThreadItem
 
 
 class TurnErrorDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """``codex_error_info`` is a word (``"modelNotFound"``) or one word with details (``{"httpConnectionFailed": …}``)."""
+    """``codex_error_info`` is a word (``"modelNotFound"``), or a word with details, or nothing."""
 
     message: str = ""
     codex_error_info: Any = None
@@ -22,22 +22,21 @@ class TurnErrorDetails(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def kind(self) -> str:
         """The word alone; empty when there is none."""
-        match self.codex_error_info:
-            case str(word):
-                return word
-            case dict():
-                return str(next(iter(cast("dict[str, Any]", self.codex_error_info)), ""))
-            case _:
-                return ""
+        if isinstance(self.codex_error_info, str):
+            return self.codex_error_info
+        return next(iter(self._detailed()), "")
 
     @property
     def http_status(self) -> int | None:
-        if isinstance(self.codex_error_info, dict):
-            for details in cast("dict[str, Any]", self.codex_error_info).values():
-                if isinstance(details, dict):
-                    status = cast("dict[str, Any]", details).get("httpStatusCode")
-                    return status if isinstance(status, int) else None
+        for details in self._detailed().values():
+            if isinstance(details, dict):
+                status = cast("dict[str, Any]", details).get("httpStatusCode")
+                return status if isinstance(status, int) else None
         return None
+
+    def _detailed(self) -> dict[str, Any]:
+        found: Any = self.codex_error_info
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 class Turn(msgspec.Struct, frozen=True, rename="camel"):
