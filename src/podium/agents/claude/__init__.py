@@ -1,0 +1,1 @@
+"""Claude Code: a complete native library over ``stream-json`` and the control channel."""
