@@ -12,10 +12,10 @@ from ..errors import ProcessExited
 from ..wire.shapes import Unrecognized
 from .launch import Exited, Stalled
 from .process import ChildProcess
-from .relay import Relay
 
 Event = TypeVar("Event")
 EventOut = TypeVar("EventOut", covariant=True)
+ItemIn = TypeVar("ItemIn", contravariant=True)
 
 
 class LineProtocol(Protocol[EventOut]):
@@ -24,6 +24,12 @@ class LineProtocol(Protocol[EventOut]):
     def receive(self, message: bytes) -> Iterable[EventOut]: ...
     def receive_eof(self) -> Iterable[EventOut]: ...
     def outgoing(self) -> Iterable[bytes]: ...
+
+
+class Outlet(Protocol[ItemIn]):
+    """Where the pairs go: one relay, or a switchboard of several."""
+
+    async def publish(self, items: Iterable[ItemIn]) -> None: ...
 
 
 class Conversation(Generic[Event]):
@@ -37,7 +43,7 @@ class Conversation(Generic[Event]):
         self,
         process: ChildProcess,
         protocol: LineProtocol[Event],
-        relay: Relay[tuple[bytes, Event | Unrecognized | Stalled | Exited]],
+        relay: Outlet[tuple[bytes, Event | Unrecognized | Stalled | Exited]],
         *,
         notice: Callable[[Event | Unrecognized | Stalled | Exited], None] = lambda event: None,
         quiet: float | None = None,
