@@ -1,0 +1,230 @@
+"""Start, resume and list Claude Code sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import LaunchError, LocalProtocolError, NotSignedIn, ProcessExited, SessionNotFound
+from ...transports.executables import find_executable, read_version, require_version
+from ...transports.launch import Exited, Launch, Signal
+from ...transports.process import ChildProcess
+from ...transports.relay import Relay
+from .commands import McpStatus, Prompt
+from .config import ClaudeSessionConfig, check
+from .delegate import Delegate
+from .events import Result, SystemInit
+from .exchange import Exchange, Pair, is_not_signed_in
+from .history import History, list_sessions
+from .launch import PERMISSION_SERVER, SURROUNDING, USERS_OWN, initialize, launch
+from .session import ClaudeSession
+
+INSTALL = "npm install -g @anthropic-ai/claude-code"
+HINTS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
+MINIMUM_VERSION = (2, 1, 0)
+START_PATIENCE = 120.0
+SIGN_IN_PATIENCE = 2.0
+SIGN_IN = "run `claude` once and sign in with /login, or set ANTHROPIC_API_KEY"
+
+
+class Credentials(msgspec.Struct, frozen=True, rename="camel"):
+    """What ``claude auth status`` knows. It does not try whether the key is valid."""
+
+    logged_in: bool = False
+    auth_method: str = "none"
+    api_provider: str = ""
+
+
+class ClaudeClient:
+    """Claude Code in one working directory. ``env`` replaces this process's environment, whole."""
+
+    def __init__(self, cwd: str | Path, executable: str | None = None, env: Mapping[str, str] | None = None) -> None:
+        self.cwd = str(Path(cwd).absolute())
+        self._executable = executable
+        self._env = env
+
+    async def create_session(
+        self, prompt: str | Sequence[Mapping[str, Any]] | None, config: ClaudeSessionConfig | None = None
+    ) -> ClaudeSession:
+        """Start a session with its first prompt, and return when Claude Code has taken it up.
+
+        Without a prompt the process waits for the first ``send``.
+        """
+        return await self._start(prompt, config or ClaudeSessionConfig(), resume=None)
+
+    async def resume_session(
+        self,
+        session_id: str,
+        prompt: str | Sequence[Mapping[str, Any]] | None,
+        config: ClaudeSessionConfig | None = None,
+    ) -> ClaudeSession:
+        """Go on with a stored session of this working directory; ``SessionNotFound`` when there is none."""
+        return await self._start(prompt, config or ClaudeSessionConfig(), resume=session_id)
+
+    async def list_sessions(self) -> History:
+        """What Claude Code has stored for this working directory, newest first."""
+        return await asyncio.to_thread(list_sessions, self.cwd, env=self._env)
+
+    def find_executable(self) -> str:
+        return find_executable("claude", executable=self._executable, env=self._env, install=INSTALL, hints=HINTS)
+
+    async def check_version(self) -> tuple[int, int, int]:
+        """The installed version; ``UnsupportedVersion`` when it is too old for this library."""
+        found = await read_version(self.find_executable(), env=self._env)
+        require_version("Claude Code", found, MINIMUM_VERSION, INSTALL)
+        return found
+
+    async def auth_status(self) -> Credentials:
+        """Whether there are credentials at all (no network)."""
+        command = Launch(
+            argv=(self.find_executable(), "auth", "status"),
+            cwd=self._existing_cwd(),
+            env={} if self._env is not None else {name: os.environ[name] for name in USERS_OWN if name in os.environ},
+            unset=() if self._env is not None else SURROUNDING,
+            stdin="null",
+            stop=(Signal(2, 1.0),),
+        )
+        text = b""
+        async with await ChildProcess.start(command, base_env=self._env) as process:
+            async for batch in process.batches():
+                text += b"\n".join(line for line in batch if isinstance(line, bytes))
+        try:
+            return msgspec.json.decode(text, type=Credentials)
+        except msgspec.DecodeError:
+            raise LaunchError(f"claude auth status said {text[:200]!r}; update it with: {INSTALL}") from None
+
+    async def check_signed_in(self) -> None:
+        if not (await self.auth_status()).logged_in:
+            raise NotSignedIn(f"Claude Code has no credentials; {SIGN_IN}")
+
+    def _existing_cwd(self) -> str:
+        if not Path(self.cwd).is_dir():
+            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+        return self.cwd
+
+    async def _start(
+        self, prompt: str | Sequence[Mapping[str, Any]] | None, config: ClaudeSessionConfig, *, resume: str | None
+    ) -> ClaudeSession:
+        check(config, resume=resume)
+        executable = self.find_executable()
+        cwd = self._existing_cwd()
+        chosen = config.session_id or (resume if resume is not None and not config.fork_session else str(uuid.uuid4()))
+        delegate = await Delegate.open() if config.delegates else None
+        try:
+            process = await ChildProcess.start(
+                launch(
+                    config,
+                    cwd=cwd,
+                    executable=executable,
+                    resume=resume,
+                    session_id=chosen,
+                    permission_server=delegate.entry if delegate else None,
+                    inherited=os.environ if self._env is None else None,
+                ),
+                base_env=self._env,
+            )
+        except BaseException:
+            if delegate is not None:
+                delegate.close()
+            raise
+        relay: Relay[Pair] = Relay()
+        exchange = Exchange(process, config, delegate, relay)
+        try:
+            async with asyncio.timeout(START_PATIENCE):
+                await self._introduce(exchange, config, prompt, resume)
+        except TimeoutError:
+            await exchange.stop(0)
+            raise LaunchError(
+                f"Claude Code did not begin within {START_PATIENCE:g} s; what it last said: {process.stderr_tail!r}"
+            ) from None
+        except BaseException:
+            await exchange.stop(0)
+            raise
+        return ClaudeSession(exchange, chosen if not config.continue_session else "")
+
+    async def _introduce(
+        self,
+        exchange: Exchange,
+        config: ClaudeSessionConfig,
+        prompt: str | Sequence[Mapping[str, Any]] | None,
+        resume: str | None,
+    ) -> None:
+        """Register what lives in this process, hand over the prompt, and see that the conversation begins."""
+        try:
+            registration = initialize(config)
+            if registration is not None:
+                await exchange.request(registration)
+            if config.delegates:
+                await _connected(exchange, PERMISSION_SERVER)
+            if prompt is None:
+                return
+            await exchange.send(Prompt(prompt))
+        except ProcessExited:
+            pass  # its first words say why
+        first = await asyncio.shield(exchange.first_words)
+        match first:
+            case SystemInit():
+                await _signed_in(exchange, first)
+            case Result(is_error=True) if resume is not None and any("No conversation" in e for e in first.errors):
+                raise SessionNotFound(
+                    f"Claude Code has no session {resume!r} in {self.cwd}; list_sessions() shows them"
+                )
+            case Result():
+                if first.errors and any("--resume" in error for error in first.errors):
+                    raise SessionNotFound(f"{first.errors[0]} list_sessions() shows the sessions of {self.cwd}")
+            case Exited():
+                await self._explain(first, config)
+
+    async def _explain(self, exited: Exited, config: ClaudeSessionConfig) -> None:
+        """Claude Code ended before it began: say why, and what to do."""
+        words = exited.stderr.strip()
+        if "unknown option" in words or "argument missing" in words:
+            await self.check_version()
+            raise LocalProtocolError(f"Claude Code does not take that option: {words}; correct extra_args")
+        if "already in use" in words:
+            raise LocalProtocolError(f"{words} Resume it with resume_session, or choose another session_id")
+        if "No conversation found" in words:
+            raise SessionNotFound(f"{words}; list_sessions() shows the sessions of {self.cwd}")
+        if "root/sudo" in words:
+            raise LaunchError(f'{words}; in a container of its own, pass env={{"IS_SANDBOX": "1"}} in the config')
+        if re.search(r"[Ii]nvalid MCP config|MCP config", words):
+            raise LocalProtocolError(f"{words}; correct mcp_servers")
+        raise ProcessExited(
+            f"Claude Code ended with code {exited.code} before the conversation began: {words or 'it said nothing'}",
+            code=exited.code,
+            stderr=exited.stderr,
+        )
+
+
+async def _signed_in(exchange: Exchange, init: SystemInit) -> None:
+    # "none" is also what a subscription login shows; only the next words tell the two apart, and they come at once.
+    if init.api_key_source != "none":
+        return
+    try:
+        async with asyncio.timeout(SIGN_IN_PATIENCE):
+            following = await asyncio.shield(exchange.next_words)
+    except TimeoutError:
+        return
+    if is_not_signed_in(following):
+        raise NotSignedIn(f"Claude Code is not signed in; {SIGN_IN}")
+
+
+async def _connected(exchange: Exchange, server: str) -> None:
+    """Wait until an MCP server is up: Claude Code does not, and would fail at the first question."""
+    while True:
+        answer: dict[str, list[dict[str, Any]]] = await exchange.request(McpStatus()) or {}
+        status = next((s.get("status") for s in answer.get("mcpServers", []) if s.get("name") == server), "missing")
+        match status:
+            case "connected":
+                return
+            case "pending":
+                await asyncio.sleep(0.05)
+            case _:
+                raise LaunchError(f"the permission server did not start (it is {status}); use can_use_tool instead")
