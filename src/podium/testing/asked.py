@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 import msgspec
 
@@ -88,8 +88,12 @@ def record(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if _is_list(value) else []
 
 
 def records(value: Any) -> list[Json]:

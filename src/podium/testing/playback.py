@@ -203,7 +203,7 @@ def outcomes_of(turns: Sequence[Turn], issued: Mapping[str, Issued]) -> list[Too
     for turn in reversed(turns):
         if turn.role == "model" and not _only_follow_ups(turn, issued):
             break
-        for result in reversed(turn.results):
+        for result in sorted(turn.results, key=lambda result: result.id, reverse=True):  # our ids count upwards
             made = issued.get(result.id)
             name = made.native.name if made else result.name
             tool = made.call.tool if made else result.name

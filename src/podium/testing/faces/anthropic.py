@@ -115,7 +115,7 @@ def _turns(message: Json) -> Iterator[Turn]:
         yield Turn("model", text, calls)
         return
     results = tuple(
-        Result(str(block.get("tool_use_id")), text_of(block.get("content")), bool(block.get("is_error")))
+        Result(str(block.get("tool_use_id")), typed(text_of(block.get("content"))), bool(block.get("is_error")))
         for block in blocks
         if block.get("type") == "tool_result"
     )

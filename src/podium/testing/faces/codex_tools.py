@@ -46,6 +46,10 @@ def native_calls(call: Call, tools: Tools) -> list[NativeCall]:
             return [_function(tools, call.tool, dict(given))]
 
 
+_DEFERRED = {"spawn_agent": "multi_agent_v1", "wait_agent": "multi_agent_v1"}
+"""Tools that some models have to search for before they see them, with their namespaces: they work unseen, too."""
+
+
 def _function(tools: Tools, name: str, given: Any) -> NativeCall:
     """A function tool: called straight, or from inside a code cell."""
     tool = tools.get(name)
@@ -56,6 +60,8 @@ def _function(tools: Tools, name: str, given: Any) -> NativeCall:
         return NativeCall(name, given, namespace=str(tool.get("namespace") or ""))
     if "exec" in tools:
         return _cell(f"tools[{json.dumps(name)}]({json.dumps(given)})")
+    if "tool_search" in tools and name in _DEFERRED:
+        return NativeCall(name, given, namespace=_DEFERRED[name])
     return NativeCall(name, given, offered=False)
 
 
@@ -119,7 +125,7 @@ def _mcp(tools: Tools, server: str, tool: str, arguments: Any) -> NativeCall:
             return NativeCall(name, arguments, namespace=namespace)
     if "exec" in tools and "exec_command" not in tools:
         return _cell(f"tools[{json.dumps(whole)}]({json.dumps(arguments)})")
-    return NativeCall(tool, arguments, offered=False, namespace=folder)
+    return NativeCall(tool, arguments, offered="tool_search" in tools, namespace=folder)
 
 
 # ---------------------------------------------------------------------------------------------------- sub-agents
@@ -143,7 +149,7 @@ def sub_agent_calls(tools: Tools, last: Sequence[Answered]) -> list[tuple[Call, 
         waiting = answered.follow_up and '"timed_out":true' not in output.replace(" ", "")
         if answered.call.tool != "task" or answered.call.native or waiting or answered.result.error:
             continue
-        fields = _fields(tools, "wait_agent")
+        fields = _fields(tools, "wait_agent") or {"targets": {}, "timeout_ms": {}}
         given: Json = {"timeout_ms": 60_000} if "timeout_ms" in fields else {}
         ids = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", output) or _targets(answered.native)
         for field in ("targets", "ids", "agent_ids"):

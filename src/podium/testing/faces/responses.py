@@ -111,6 +111,15 @@ def _turns(items: Sequence[Json]) -> Iterator[Turn]:
             yield from close("model")
             given = item.get("arguments", item.get("input"))
             calls.append(MadeCall(str(item.get("call_id")), str(item.get("name")), given))
+        elif kind == "agent_message":  # agents of one team write to each other
+            yield from close("user")
+            letter = text_of(item.get("content")) + "".join(
+                str(part["encrypted_content"]) for part in records(item.get("content")) if "encrypted_content" in part
+            )
+            if "Message Type: NEW_TASK" in letter:
+                yield Turn("user", letter.partition("Payload:")[2].strip())
+            else:
+                yield Turn("tool", results=(Result("", letter, name="agent_message"),))
         elif kind.endswith("_output"):
             yield from close("tool")
             results.append(_result(item))
