@@ -76,7 +76,7 @@ class PolicyRule(
 
     tool_name: str | tuple[str, ...]
     decision: Decision
-    priority: int = 500
+    priority: int
     mcp_name: str | None = None
     command_prefix: str | tuple[str, ...] | None = None
     command_regex: str | None = None

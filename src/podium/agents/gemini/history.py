@@ -1,0 +1,109 @@
+"""The sessions Gemini CLI has stored on disk.
+
+A session file must be replayed from its beginning to be understood (see ``records``), so it is read whole; only what a
+listing needs is decoded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from .home import user_folder
+from .records import Metadata, Record, Replay
+from .store import chats_folders
+
+LONGEST_TITLE = 200
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """``tokens`` is the sum of what all answers used. The CLI stores neither the branch nor a cost."""
+
+    session_id: str
+    cwd: str
+    title: str = ""
+    first_prompt: str = ""
+    message_count: int = 0
+    model: str | None = None
+    git_branch: str | None = None
+    started_ms: int = 0
+    updated_ms: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+    path: str = ""
+
+
+class History(msgspec.Struct, frozen=True):
+    """Newest first. ``skipped`` are files that could not be read, with the reason."""
+
+    sessions: list[StoredSession] = []
+    skipped: list[tuple[str, str]] = []
+
+
+def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> History:
+    """The sessions of ``cwd``, as the CLI would list them: no sub-agents, no empty files, one entry for each id."""
+    folder = user_folder(os.environ if env is None else env)
+    place = str(Path(cwd).absolute())
+    sessions: dict[str, StoredSession] = {}
+    skipped: list[tuple[str, str]] = []
+    for path in _files(folder, place):
+        try:
+            found = read_session(path, place)
+        except (OSError, ValueError) as error:
+            skipped.append((str(path), str(error) or type(error).__name__))
+            continue
+        known = sessions.get(found.session_id) if found else None
+        if found and (known is None or found.updated_ms > known.updated_ms):
+            sessions[found.session_id] = found
+    return History(sorted(sessions.values(), key=lambda one: -one.updated_ms), skipped)
+
+
+def _files(folder: Path, cwd: str) -> Iterator[Path]:
+    for chats in chats_folders(folder, cwd):
+        for path in sorted(chats.iterdir()):
+            if path.name.startswith("session-") and path.suffix in (".json", ".jsonl"):
+                yield path
+
+
+def read_session(path: Path, cwd: str) -> StoredSession | None:
+    """One file; ``None`` for a sub-agent's and for an empty one. Raises ``ValueError`` for what is no session."""
+    content = path.read_bytes()
+    replay = Replay()
+    # Before 0.40 a session was one JSON object, spread over many lines.
+    replay.feed(content.split(b"\n") if path.suffix == ".jsonl" else [content])
+    metadata = replay.metadata
+    if not metadata.session_id:
+        raise ValueError("no session header; the file is damaged or not a session")
+    messages = replay.messages
+    if metadata.kind == "subagent" or not any(message.is_resumable for message in messages):
+        return None
+    return _summary(path, cwd, metadata, messages)
+
+
+def _summary(path: Path, cwd: str, metadata: Metadata, messages: list[Record]) -> StoredSession:
+    prompt = next((message.text.strip() for message in messages if message.is_prompt), "")
+    models = [message.model for message in messages if message.model]
+    updated = _ms(metadata.last_updated) or path.stat().st_mtime_ns // 10**6
+    return StoredSession(
+        session_id=metadata.session_id,
+        cwd=cwd,
+        title=(metadata.summary or " ".join(prompt.split()))[:LONGEST_TITLE],
+        first_prompt=prompt,
+        message_count=len(messages),
+        model=models[-1] if models else None,
+        started_ms=_ms(metadata.start_time) or updated,
+        updated_ms=updated,
+        tokens=sum(message.tokens.total for message in messages if message.tokens),
+        path=str(path),
+    )
+
+
+def _ms(timestamp: str) -> int:
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return 0

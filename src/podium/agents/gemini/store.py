@@ -1,0 +1,140 @@
+"""Where Gemini CLI keeps its sessions, and how to read one while it grows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from .events import Event, ToolResult
+from .protocol import StreamProtocol
+from .records import Replay, ToolDetails, details
+
+HEAD = 64 * 2**10
+
+
+def chats_folders(folder: Path, cwd: str) -> list[Path]:
+    """The folders below ``folder`` (a ``.gemini``) with the sessions of ``cwd``: by the registry and by their markers.
+
+    A slug is registered in ``projects.json`` and marked by a ``.project_root`` file; either may be missing.
+    """
+    wanted = {str(Path(cwd).absolute()), str(Path(cwd).resolve())}
+    slugs: dict[str, None] = {}
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        registered: dict[str, Any] = json.loads((folder / "projects.json").read_bytes()).get("projects", {})
+        slugs |= {str(slug): None for path, slug in registered.items() if path in wanted}
+    for place in sorted((folder / "tmp").glob("*/.project_root")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if place.read_text().strip() in wanted:
+                slugs[place.parent.name] = None
+    return [chats for slug in slugs if (chats := folder / "tmp" / slug / "chats").is_dir()]
+
+
+def session_id_of(path: Path) -> str:
+    """From the header, which is the first line; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            header: object = msgspec.json.decode(file.readline(HEAD))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    return str(cast("dict[str, Any]", header).get("sessionId", "")) if isinstance(header, dict) else ""
+
+
+def session_files(folder: Path, cwd: str, session_id: str) -> list[Path]:
+    """The files of one session, oldest first: the first is the conversation, others are what a resume left behind."""
+    short = session_id[:8]
+    found = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.jsonl")]
+    return sorted((path for path in found if session_id_of(path) == session_id), key=lambda path: path.name)
+
+
+def sweep_stubs(folder: Path, cwd: str, session_id: str) -> list[Path]:
+    """Remove the empty files that resuming this session has left; returns them.
+
+    Each resume begins an empty file under the same short id, then goes on in the old one. The next start of Gemini in
+    that project with ``sessionRetention`` on (its default, so the user's own next start) takes the empty file for an
+    expired session and deletes every file with that short id: the real conversation is lost.
+    """
+    files = session_files(folder, cwd, session_id)
+    removed: list[Path] = []
+    if len(files) < 2 or not _has_content(files[0]):
+        return removed
+    for path in files[1:]:
+        with contextlib.suppress(OSError):
+            if not _has_content(path):
+                path.unlink()
+                removed.append(path)
+    return removed
+
+
+def _has_content(path: Path) -> bool:
+    replay = Replay()
+    try:
+        replay.feed(path.read_bytes().split(b"\n"))
+    except OSError:
+        return True  # what cannot be read is not ours to judge
+    return any(message.is_resumable for message in replay.messages)
+
+
+class SessionFile:
+    """Reads a session's file as far as it has been written, each time only what is new."""
+
+    def __init__(self, locate: Callable[[], Path | None]) -> None:
+        self._locate = locate
+        self._path: Path | None = None
+        self._offset = 0
+        self.replay = Replay()
+
+    def read(self) -> Replay:
+        self._path = self._path or self._locate()
+        if self._path is not None:
+            with contextlib.suppress(OSError), self._path.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+                whole = content.rfind(b"\n") + 1  # the last line may be half written
+                self._offset += whole
+                self.replay.feed(content[:whole].split(b"\n"))
+        return self.replay
+
+    def tool_details(self, tool_id: str) -> ToolDetails | None:
+        record = self.read().tool(tool_id)
+        return details(record) if record else None
+
+
+class DetailedProtocol:
+    """A stream protocol that also reads the session file: :class:`ToolDetails` come behind the results they belong to.
+
+    The CLI writes them after it has printed the results of a model turn and before it prints anything else.
+    """
+
+    def __init__(self, protocol: StreamProtocol, file: SessionFile) -> None:
+        self._protocol = protocol
+        self._file = file
+        self._awaited: list[str] = []
+
+    def receive(self, message: bytes) -> list[Event]:
+        events: list[Event] = []
+        for event in self._protocol.receive(message):
+            if isinstance(event, ToolResult):
+                self._awaited.append(event.tool_id)
+            else:
+                events += self._details()
+            events.append(event)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        return [*self._details(), *self._protocol.receive_eof()]
+
+    def outgoing(self) -> list[bytes]:
+        return self._protocol.outgoing()
+
+    def _details(self) -> list[Event]:
+        if not self._awaited:
+            return []
+        replay = self._file.read()
+        found = {tool_id: record for tool_id in self._awaited if (record := replay.tool(tool_id))}
+        self._awaited = [tool_id for tool_id in self._awaited if tool_id not in found]
+        return [details(record) for record in found.values()]
