@@ -47,6 +47,7 @@ class Connection:
         self._quiet = quiet
         self._channels: dict[str, Channel] = {}
         self._waiting: dict[Id, asyncio.Future[Reply]] = {}
+        self._greeting: list[tuple[bytes, Event]] = []  # what was said before there was any session: all hear it
         self._opening = 0
         self._early: list[tuple[bytes, Event]] = []  # of sessions that are being opened
         self._leaving: set[str] = set()
@@ -163,6 +164,7 @@ class Connection:
             raise LocalProtocolError(f"Session {session_id} is already open on this connection.")
         early = [pair for pair in self._early if session_of(pair[1]) == session_id]
         self._early = [pair for pair in self._early if session_of(pair[1]) != session_id]
+        early = [*self._greeting, *early]
         channel = self._channels[session_id] = Channel(answering, limit + len(early))
         self._leaving.discard(session_id)
         for _, event in early:
@@ -267,6 +269,8 @@ class Connection:
         if session_id and self._opening:
             self._early.append(pair)
             return []
+        if not session_id and not self._channels:
+            self._greeting.append(pair)
         return [] if session_id in self._leaving else list(self._channels)
 
     def _notice(self, event: Event) -> None:

@@ -1,0 +1,421 @@
+"""Our client against an agent written with the official package, in a real child process."""
+
+import asyncio
+import contextlib
+import gc
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.agents.acp import (
+    AcpClient,
+    AcpConfig,
+    AcpSession,
+    AgentMessageChunk,
+    ClientCapabilities,
+    CurrentModeUpdate,
+    Event,
+    InitializeResponse,
+    NewSessionResponse,
+    PermissionOption,
+    PromptResponse,
+    RequestFailed,
+    RequestPermission,
+    RequestWithdrawn,
+    SessionListing,
+    SessionUpdate,
+    Unanswered,
+    Usage,
+)
+from podium.errors import (
+    LaunchError,
+    LocalProtocolError,
+    NotSignedIn,
+    NotSupported,
+    ProcessExited,
+    SessionEnded,
+    SessionNotFound,
+    UnsupportedVersion,
+)
+from podium.transports.launch import Exited
+
+AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
+EVERYTHING = ClientCapabilities(True, True, True, True, True)
+BOUND = 60.0
+TURN_END = PromptResponse | RequestFailed | Unanswered
+
+
+def run(main: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(BOUND):
+            await main
+
+    asyncio.run(bounded())
+
+
+async def turn(events: AsyncIterator[Event]) -> list[Event]:
+    heard: list[Event] = []
+    async for event in events:
+        heard.append(event)
+        if isinstance(event, TURN_END):
+            break
+    return heard
+
+
+def text_in(events: list[Event]) -> str:
+    updates = [event.update for event in events if isinstance(event, SessionUpdate)]
+    return "".join(update.text for update in updates if isinstance(update, AgentMessageChunk))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_create_follow_up_and_close(tmp_path: Path) -> None:
+    async def main() -> None:
+        session = await AcpClient(AGENT, tmp_path).create_session("say hello")
+        async with session:
+            events = session.events
+            first = await turn(events)
+            hello, opened, *rest = first
+            assert isinstance(hello, InitializeResponse)
+            assert isinstance(opened, NewSessionResponse)
+            assert text_in(rest) == "hello"
+            assert rest[-1] == PromptResponse("end_turn", Usage(3, 4, 7), session_id=session.session_id)
+            await session.send("say again")
+            assert text_in(await turn(events)) == "again"
+            assert (await session.turn_ended()) == rest[-1]
+            pid = session.pid
+            assert alive(pid)
+        assert [event async for event in events][-1] == Exited(0, "")
+        assert not alive(pid)
+        with pytest.raises(SessionEnded):
+            await session.send("say more")
+
+    run(main())
+
+
+def test_all_updates_arrive_typed_and_many_readers_see_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path).create_session() as session:
+            one, two, raw = session.events, session.events, session.received
+            await session.send("updates")
+            heard = await turn(one)
+            assert await turn(two) == heard
+            assert [event async for _, event in _until_turn_end(raw)] == heard
+            kinds = [type(event.update).__name__ for event in heard if isinstance(event, SessionUpdate)]
+            assert kinds == [
+                "UserMessageChunk",
+                "AgentMessageChunk",
+                "AgentThoughtChunk",
+                "ToolCall",
+                "ToolCallUpdate",
+                "Plan",
+                "PlanUpdate",
+                "PlanRemoved",
+                "AvailableCommandsUpdate",
+                "CurrentModeUpdate",
+                "ConfigOptionUpdate",
+                "SessionInfoUpdate",
+                "UsageUpdate",
+            ]
+
+    run(main())
+
+
+async def _until_turn_end(raw: AsyncIterator[tuple[bytes, Event]]) -> AsyncIterator[tuple[bytes, Event]]:
+    async for pair in raw:
+        yield pair
+        if isinstance(pair[1], TURN_END):
+            return
+
+
+async def _allow_later(question: RequestPermission) -> PermissionOption:
+    await asyncio.sleep(0)
+    return next(option for option in question.options if option.option_id == "yes-always")
+
+
+def _broken(question: RequestPermission) -> Any:
+    raise RuntimeError("broken callback")
+
+
+async def _never(question: RequestPermission) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("config", "outcome"),
+    [
+        (AcpConfig(request_permission=lambda question: "allow_once"), "yes"),
+        (AcpConfig(request_permission=lambda question: "allow_always"), "yes-always"),
+        (AcpConfig(request_permission=lambda question: "reject_once"), "no"),
+        (AcpConfig(request_permission=lambda question: "reject_always"), "never"),
+        (AcpConfig(request_permission=lambda question: None), "cancelled"),
+        (AcpConfig(request_permission=_allow_later), "yes-always"),
+        (AcpConfig(), "no"),
+        (AcpConfig(request_permission=_broken), "no"),
+        (AcpConfig(request_permission=lambda question: "sure"), "no"),  # type: ignore[arg-type,return-value]
+        (AcpConfig(request_permission=_never, permission_timeout=0.05), "no"),
+    ],
+    ids=["once", "always", "reject", "reject-always", "cancel", "async", "nobody", "broken", "nonsense", "timeout"],
+)
+def test_permission(tmp_path: Path, config: AcpConfig, outcome: str) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
+            heard = await turn(session.events)
+            assert [event.tool_call.title for event in heard if isinstance(event, RequestPermission)] == ["rm -rf /"]
+            assert text_in(heard) == outcome
+
+    run(main())
+
+
+def test_interrupt_mid_turn_and_mid_question_keeps_the_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+        closed = asyncio.Event()
+
+        async def ask(question: RequestPermission) -> None:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+
+        config = AcpConfig(request_permission=ask)
+        async with await AcpClient(AGENT, tmp_path).create_session("wait", config) as session:
+            events = session.events
+            await session.interrupt()
+            end = (await turn(events))[-1]
+            assert isinstance(end, PromptResponse)
+            assert end.stop_reason == "cancelled"
+            await session.send("ask_then_wait")
+            await asked.wait()
+            await session.interrupt()
+            await closed.wait()
+            heard = await turn(events)
+            assert [event.why for event in heard if isinstance(event, RequestWithdrawn)] == ["the turn was cancelled"]
+            assert text_in(heard) == "cancelled"
+            await session.send("say still here")
+            assert text_in(await turn(events)) == "still here"
+
+    run(main())
+
+
+def test_files_are_served_inside_the_workspace_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        work = tmp_path / "work"
+        work.mkdir()
+        (tmp_path / "secret").write_text("secret")
+        (work / "link").symlink_to(tmp_path / "secret")
+        (work / "a.txt").write_text("inside")
+        answers = {}
+        async with await AcpClient(AGENT, work, capabilities=EVERYTHING).create_session() as session:
+            events = session.events
+            for prompt in (
+                f"read {work}/a.txt",
+                f"read {work}/missing",
+                f"read {work}/link",
+                f"read {work}/../secret",
+                f"write {tmp_path}/secret",
+                f"write {work}/new/b.txt",
+            ):
+                await session.send(prompt)
+                answers[prompt.replace(str(tmp_path), "")] = text_in(await turn(events))
+        assert answers == {
+            "read /work/a.txt": "inside",
+            "read /work/missing": "error -32002",
+            "read /work/link": "error -32603",
+            "read /work/../secret": "error -32603",
+            "write /secret": "error -32603",
+            "write /work/new/b.txt": "written",
+        }
+        assert (tmp_path / "secret").read_text() == "secret"
+        assert (work / "new" / "b.txt").read_text() == "written\n"
+
+    run(main())
+
+
+def test_nothing_is_served_that_was_not_offered(tmp_path: Path) -> None:
+    async def main() -> None:
+        (tmp_path / "a.txt").write_text("inside")
+        async with await AcpClient(AGENT, tmp_path).create_session(f"read {tmp_path}/a.txt") as session:
+            assert text_in(await turn(session.events)) == "error -32601"
+
+    run(main())
+
+
+def test_terminals(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path, capabilities=EVERYTHING).create_session() as session:
+            events = session.events
+            await session.send("terminal pwd; echo err >&2; echo; exit 3")
+            assert text_in(await turn(events)) == f"3 {tmp_path}\nerr\n\n"
+            await session.send("hold sleep 1000 & echo $! > pid; wait")
+            await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+            pid = int((tmp_path / "pid").read_text())
+            assert alive(pid)
+        await until(lambda: not alive(pid))
+
+    run(main())
+
+
+def test_elicitation_and_extensions(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = AcpConfig(elicit=lambda question: {"colour": question.message[6:12]})
+        client = AcpClient(AGENT, tmp_path, capabilities=EVERYTHING)
+        async with await client.create_session("elicit", config) as session:
+            events = session.events
+            assert '"colour":"colour"' in text_in(await turn(events)).replace(" ", "")
+            await session.send("extension")
+            assert text_in(await turn(events)) == "error -32601"
+
+    run(main())
+
+
+def test_modes_models_and_options(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = AcpConfig(mode="code", model="large")
+        async with await AcpClient(AGENT, tmp_path).create_session("say ok", config) as session:
+            heard = await turn(session.events)
+            assert SessionUpdate(session.session_id, CurrentModeUpdate("code")) in heard
+            assert [option.current_value for option in session.config_options] == ["large"]
+            with pytest.raises(LocalProtocolError, match="no mode 'yolo'; it offers ask, code"):
+                await session.set_mode("yolo")
+            with pytest.raises(LocalProtocolError, match="no value of the agent's option 'model'; it offers small"):
+                await session.set_model("huge")
+            with pytest.raises(LocalProtocolError, match="no option 'x'; it offers model"):
+                await session.set_config_option("x", "y")
+
+    run(main())
+
+
+def test_resume_replay_fork_list_and_unknown(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = AcpClient(AGENT, tmp_path)
+        async with await client.resume_session("stored", "say on") as session:
+            heard = await turn(session.events)
+            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [False]
+        async with await client.resume_session("stored", "say on", AcpConfig(replay=True)) as session:
+            heard = await turn(session.events)
+            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [True, False]
+            assert text_in(heard) == "historyon"
+        async with await client.fork_session("stored", "say forked") as session:
+            assert session.session_id == "forked"
+            heard = await turn(session.events)
+            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [True, False]
+        assert await client.list_sessions() == [SessionListing("a", "/x", "A"), SessionListing("b", "/x")]
+        with pytest.raises(SessionNotFound, match="has no session nope: list its sessions"):
+            await client.resume_session("nope", "say x")
+        with pytest.raises(NotSupported, match="deleting"):
+            await client.delete_session("stored")
+
+    run(main())
+
+
+def test_several_sessions_in_one_process_are_kept_apart(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = AcpClient(AGENT, tmp_path, share_process=True)
+        sessions: list[AcpSession] = await asyncio.gather(*(client.create_session() for _ in range(5)))
+        assert len({session.pid for session in sessions}) == 1
+        assert len({session.session_id for session in sessions}) == 5
+        readers = [session.events for session in sessions]
+        await asyncio.gather(*(session.send(f"say {number}") for number, session in enumerate(sessions)))
+        assert [text_in(await turn(reader)) for reader in readers] == ["0", "1", "2", "3", "4"]
+        pid = sessions[0].pid
+        for session in sessions[:4]:
+            await session.close()
+        assert alive(pid)
+        await sessions[4].send("say last")
+        assert text_in(await turn(readers[4])) == "last"
+        await sessions[4].cancel()
+        assert not alive(pid)
+
+    run(main())
+
+
+def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path).create_session("fail") as session:
+            events = session.events
+            end = (await turn(events))[-1]
+            assert isinstance(end, RequestFailed)
+            assert (end.method, end.code, end.message) == ("session/prompt", 429, "Slow down")
+            await session.send("die")
+            rest = [event async for event in events]
+            assert [type(event) for event in rest] == [Unanswered, Exited]
+            assert isinstance(rest[-1], Exited)
+            assert rest[-1].code == 7
+            assert "something went wrong" in rest[-1].stderr
+            assert isinstance(await session.turn_ended(), Unanswered)
+            with pytest.raises(SessionEnded):
+                await session.send("say x")
+            await session.interrupt()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "words"),
+    [
+        ([*AGENT, "--signed-out"], NotSignedIn, "not signed in: .* It offers: Log in"),
+        ([*AGENT, "--future"], UnsupportedVersion, "speaks version 99"),
+        (["sh", "-c", "echo no such flag >&2; exit 2"], ProcessExited, "before it answered initialize: no such flag"),
+        (["sh", "-c", "echo Welcome; read line; exit 0"], ProcessExited, "before it answered initialize"),
+    ],
+    ids=["signed-out", "future", "wrong-flag", "no-acp"],
+)
+def test_agents_that_cannot_be_used(tmp_path: Path, argv: list[str], error: type[Exception], words: str) -> None:
+    async def main() -> None:
+        with pytest.raises(error, match=words):
+            await AcpClient(argv, tmp_path).create_session("say x")
+
+    run(main())
+
+
+def test_an_agent_that_never_answers(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(LaunchError, match=r"did not answer within 0\.2 s; does this command line speak"):
+            await AcpClient(["sh", "-c", "cat >/dev/null"], tmp_path, start_timeout=0.2).create_session()
+
+    run(main())
+
+
+def test_a_forgotten_session_leaves_nothing_running(tmp_path: Path) -> None:
+    async def main() -> None:
+        session = await AcpClient(AGENT, tmp_path).create_session("wait")
+        await turn_begun(session)
+        pid = session.pid
+        del session
+        gc.collect()
+        await until(lambda: not alive(pid))
+
+    run(main())
+
+
+async def turn_begun(session: AcpSession) -> None:
+    async for event in session.events:
+        if isinstance(event, SessionUpdate):
+            return
+
+
+def test_an_exception_in_the_block_ends_everything(tmp_path: Path) -> None:
+    async def main() -> None:
+        pid = 0
+        with contextlib.suppress(ZeroDivisionError):
+            async with await AcpClient(AGENT, tmp_path).create_session("wait") as session:
+                pid = session.pid
+                raise ZeroDivisionError
+        assert not alive(pid)
+
+    run(main())

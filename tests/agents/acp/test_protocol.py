@@ -1,0 +1,440 @@
+"""The sans-I/O protocol: what we say, what we hear, what is answered without being asked."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from acp import schema
+
+from podium.agents.acp import (
+    AcpProfile,
+    AcpProtocol,
+    AgentMessageChunk,
+    Answer,
+    AnswerElicitation,
+    AnswerPermission,
+    Authenticate,
+    Cancel,
+    ClientCapabilities,
+    CloseSession,
+    CreateElicitation,
+    CurrentModeUpdate,
+    DeleteSession,
+    EmbeddedResource,
+    EnvVariable,
+    ExtensionNotification,
+    ForkSession,
+    HttpHeader,
+    ImageContent,
+    Initialize,
+    ListSessions,
+    LoadSession,
+    LoadSessionResponse,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    NewSession,
+    NewSessionResponse,
+    PermissionOption,
+    Prompt,
+    PromptResponse,
+    ReadTextFile,
+    Refuse,
+    RequestDeclined,
+    RequestFailed,
+    RequestPermission,
+    RequestWithdrawn,
+    Resource,
+    ResourceLink,
+    ResumeSession,
+    SessionUpdate,
+    SetConfigOption,
+    SetMode,
+    SetModel,
+    TextContent,
+    ToolCallUpdate,
+    Unanswered,
+    WriteTextFile,
+)
+from podium.errors import LocalProtocolError, NotSupported
+from podium.wire.shapes import Unrecognized
+
+SERVERS = (
+    McpServerStdio("s", "/bin/x", ("-a",), (EnvVariable("K", "v"),)),
+    McpServerHttp("h", "http://127.0.0.1/", (HttpHeader("A", "b"),)),
+    McpServerSse("e", "http://127.0.0.1/"),
+)
+BLOCKS = (
+    TextContent("hi"),
+    ImageContent("AA==", "image/png"),
+    ResourceLink("file:///a", "a"),
+    EmbeddedResource(Resource("file:///a", text="t")),
+)
+
+
+def drain(protocol: AcpProtocol) -> list[Any]:
+    return [msgspec.json.decode(message) for message in protocol.outgoing()]
+
+
+def message(**members: Any) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", **members})
+
+
+def update(session_id: str, **members: Any) -> bytes:
+    return message(method="session/update", params={"sessionId": session_id, "update": members})
+
+
+def said(session_id: str, text: str) -> bytes:
+    return update(session_id, sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+
+def chunk(session_id: str, text: str, *, replayed: bool = False) -> SessionUpdate:
+    content = msgspec.Raw(msgspec.json.encode({"type": "text", "text": text}))
+    return SessionUpdate(session_id, AgentMessageChunk(content), replayed)
+
+
+OPTIONS = [
+    {"optionId": "server", "name": "Always, the whole server", "kind": "allow_always"},
+    {"optionId": "tool", "name": "Always", "kind": "allow_always"},
+    {"optionId": "once", "name": "Once", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+
+def asks(number: int = 0, session_id: str = "s", options: list[dict[str, str]] | None = None) -> bytes:
+    params = {
+        "sessionId": session_id,
+        "toolCall": {"toolCallId": "c1", "title": "ls"},
+        "options": OPTIONS if options is None else options,
+    }
+    return message(id=number, method="session/request_permission", params=params)
+
+
+def question(number: int = 0, session_id: str = "s", options: list[dict[str, str]] | None = None) -> RequestPermission:
+    offered = msgspec.convert(OPTIONS if options is None else options, list[PermissionOption])
+    return RequestPermission(session_id, ToolCallUpdate("c1", title="ls"), offered, request_id=number)
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "model"),
+    [
+        (Initialize(), "initialize", schema.InitializeRequest),
+        (Authenticate("login"), "authenticate", schema.AuthenticateRequest),
+        (NewSession("/w", SERVERS), "session/new", schema.NewSessionRequest),
+        (NewSession("/w", (), ("/x",)), "session/new", schema.NewSessionRequest),
+        (LoadSession("s", "/w", SERVERS), "session/load", schema.LoadSessionRequest),
+        (ResumeSession("s", "/w"), "session/resume", schema.ResumeSessionRequest),
+        (ForkSession("s", "/w"), "session/fork", schema.ForkSessionRequest),
+        (ListSessions(), "session/list", schema.ListSessionsRequest),
+        (ListSessions("/w", "next"), "session/list", schema.ListSessionsRequest),
+        (CloseSession("s"), "session/close", schema.CloseSessionRequest),
+        (DeleteSession("s"), "session/delete", schema.DeleteSessionRequest),
+        (SetMode("s", "code"), "session/set_mode", schema.SetSessionModeRequest),
+        (SetConfigOption("s", "c", "v"), "session/set_config_option", schema.SetSessionConfigOptionSelectRequest),
+        (SetConfigOption("s", "c", True), "session/set_config_option", schema.SetSessionConfigOptionBooleanRequest),
+        (Prompt("s", BLOCKS), "session/prompt", schema.PromptRequest),
+    ],
+)
+def test_each_request_is_one_the_official_schema_accepts(command: Any, method: str, model: Any) -> None:
+    protocol = AcpProtocol(ClientCapabilities(True, True, True, True, True))
+    protocol.send(command)
+    (sent,) = drain(protocol)
+    assert sent["method"] == method
+    parsed = model.model_validate(sent["params"])
+    assert parsed.model_dump(mode="json", by_alias=True, exclude_unset=True) == sent["params"]
+
+
+def test_set_model_is_sent_as_it_is_spoken() -> None:
+    protocol = AcpProtocol()
+    protocol.send(SetModel("s", "m"))
+    assert drain(protocol) == [
+        {"jsonrpc": "2.0", "id": 0, "method": "session/set_model", "params": {"sessionId": "s", "modelId": "m"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "broad", "chosen"),
+    [
+        (AnswerPermission(0, "allow_once"), (), "once"),
+        (AnswerPermission(0, "allow_always"), (), "server"),
+        (AnswerPermission(0, "allow_always"), ("server",), "tool"),
+        (AnswerPermission(0, "reject_once"), (), "no"),
+        (AnswerPermission(0, "reject_always"), (), "no"),
+        (AnswerPermission(0, option_id="tool"), (), "tool"),
+        (AnswerPermission(0), (), None),
+    ],
+)
+def test_a_permission_is_answered_by_kind(answer: AnswerPermission, broad: tuple[str, ...], chosen: str | None) -> None:
+    protocol = AcpProtocol(profile=AcpProfile(broad_options=broad))
+    assert protocol.receive(asks()) == [question()]
+    protocol.send(answer)
+    outcome = {"outcome": "cancelled"} if chosen is None else {"outcome": "selected", "optionId": chosen}
+    assert drain(protocol) == [{"jsonrpc": "2.0", "id": 0, "result": {"outcome": outcome}}]
+
+
+@pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
+def test_an_answer_that_is_not_offered_becomes_cancelled_and_never_more(kind: Any) -> None:
+    protocol = AcpProtocol()
+    always = [{"optionId": "x", "name": "Always", "kind": "allow_always"}]
+    protocol.receive(asks(options=always))
+    protocol.send(AnswerPermission(0, kind))
+    assert drain(protocol) == [{"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}]
+
+
+def test_a_question_takes_one_answer_of_the_right_kind() -> None:
+    protocol = AcpProtocol()
+    protocol.receive(asks())
+    with pytest.raises(LocalProtocolError, match="none of the options"):
+        protocol.send(AnswerPermission(0, option_id="bogus"))
+    with pytest.raises(LocalProtocolError, match="another kind of answer"):
+        protocol.send(AnswerElicitation(0, "accept"))
+    assert protocol.is_open(0)
+    protocol.send(Refuse(0, "no"))
+    assert drain(protocol) == [{"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}]
+    with pytest.raises(LocalProtocolError, match="closed"):
+        protocol.send(AnswerPermission(0, "allow_once"))
+
+
+def prompted(*sessions: str, capabilities: ClientCapabilities | None = None) -> AcpProtocol:
+    protocol = AcpProtocol(capabilities)
+    for session_id in sessions:
+        protocol.send(Prompt(session_id, (TextContent("go"),)))
+    protocol.outgoing()
+    return protocol
+
+
+def test_cancel_answers_the_open_questions_of_its_session_only() -> None:
+    protocol = prompted("s", "other")
+    protocol.receive(asks(0))
+    protocol.receive(asks(1, "other"))
+    protocol.send(Cancel("s"))
+    assert drain(protocol) == [
+        {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}},
+        {"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}},
+    ]
+    assert protocol.open_questions("other") == [question(1, "other")]
+    assert protocol.receive(message(id=0, result={"stopReason": "cancelled"})) == [
+        RequestWithdrawn(question(0), "the turn was cancelled"),
+        PromptResponse("cancelled", session_id="s"),
+    ]
+    protocol.send(Cancel("s"))
+    assert drain(protocol) == []
+
+
+def test_a_turn_that_ends_closes_its_questions() -> None:
+    protocol = prompted("s")
+    protocol.receive(asks(4))
+    assert protocol.receive(message(id=0, error={"code": 500, "message": "boom", "data": {"a": 1}})) == [
+        RequestWithdrawn(question(4), "its turn ended"),
+        RequestFailed("session/prompt", 500, "boom", {"a": 1}, "s", 0),
+    ]
+    assert drain(protocol) == [{"jsonrpc": "2.0", "id": 4, "result": {"outcome": {"outcome": "cancelled"}}}]
+    assert not protocol.in_turn("s")
+
+
+def test_an_agent_may_take_its_question_back() -> None:
+    protocol = prompted("s")
+    protocol.receive(asks(4))
+    assert protocol.receive(message(method="$/cancel_request", params={"requestId": 4})) == [
+        RequestWithdrawn(question(4), "the agent took it back")
+    ]
+    assert not protocol.is_open(4)
+
+
+def test_the_end_of_the_stream_settles_everything() -> None:
+    protocol = prompted("s")
+    protocol.receive(asks(4))
+    assert protocol.receive_eof() == [
+        RequestWithdrawn(question(4), "the agent ended"),
+        Unanswered("session/prompt", "s", 0),
+    ]
+    assert protocol.answers() == {0: Unanswered("session/prompt", "s", 0)}
+    assert protocol.receive_eof() == []
+
+
+def test_one_turn_at_a_time() -> None:
+    protocol = prompted("s")
+    with pytest.raises(LocalProtocolError, match="A turn is running"):
+        protocol.send(Prompt("s", (TextContent("again"),)))
+    with pytest.raises(LocalProtocolError, match="empty prompt"):
+        protocol.send(Prompt("t", ()))
+
+
+READ = message(id=3, method="fs/read_text_file", params={"sessionId": "s", "path": "/a", "limit": 2})
+WRITE = message(id=3, method="fs/write_text_file", params={"sessionId": "s", "path": "/a", "content": "x"})
+TERMINAL = message(id=3, method="terminal/output", params={"sessionId": "s", "terminalId": "t"})
+FORM = message(id=3, method="elicitation/create", params={"sessionId": "s", "message": "?", "mode": "form"})
+PAGE = message(id=3, method="elicitation/create", params={"message": "?", "mode": "url", "url": "http://x"})
+
+
+@pytest.mark.parametrize("request_", [READ, WRITE, TERMINAL, FORM, PAGE])
+def test_what_was_not_offered_is_refused(request_: bytes) -> None:
+    protocol = prompted("s")
+    (event,) = protocol.receive(request_)
+    assert isinstance(event, RequestDeclined)
+    assert event.why == "not offered"
+    (answer,) = drain(protocol)
+    assert (answer["id"], answer["error"]["code"]) == (3, -32601)
+
+
+def test_an_echo_of_a_write_is_acknowledged_where_the_profile_says_so() -> None:
+    protocol = AcpProtocol(profile=AcpProfile(undeclared_writes_are_echoes=True))
+    protocol.send(Initialize())
+    protocol.outgoing()
+    written = WriteTextFile("s", "/a", "x", request_id=3)
+    assert protocol.receive(WRITE) == [RequestDeclined(written, "an echo of its own write")]
+    assert drain(protocol) == [{"jsonrpc": "2.0", "id": 3, "result": {}}]
+
+
+def test_what_was_offered_waits_for_an_answer() -> None:
+    protocol = prompted("s", capabilities=ClientCapabilities(read_files=True, elicitation_forms=True))
+    assert protocol.receive(READ) == [ReadTextFile("s", "/a", limit=2, request_id=3)]
+    protocol.send(Answer(3, {"content": "text"}))
+    assert protocol.receive(FORM) == [CreateElicitation("?", "form", session_id="s", request_id=3)]
+    protocol.send(AnswerElicitation(3, "accept", {"a": 1}))
+    assert [sent["result"] for sent in drain(protocol)] == [
+        {"content": "text"},
+        {"action": "accept", "content": {"a": 1}},
+    ]
+
+
+def test_a_loaded_session_is_history_until_the_next_prompt() -> None:
+    protocol = AcpProtocol()
+    protocol.send(LoadSession("s", "/w"))
+    heard = protocol.receive(said("s", "before"))
+    heard += protocol.receive(message(id=0, result={}))
+    heard += protocol.receive(said("s", "after the answer"))
+    protocol.send(Prompt("s", (TextContent("go"),)))
+    heard += protocol.receive(said("s", "live"))
+    assert heard == [
+        chunk("s", "before", replayed=True),
+        LoadSessionResponse("s"),
+        chunk("s", "after the answer", replayed=True),
+        chunk("s", "live"),
+    ]
+
+
+def test_a_fork_is_replayed_under_an_id_we_do_not_know_yet() -> None:
+    protocol = prompted("old")
+    protocol.send(ForkSession("old", "/w"))
+    heard = protocol.receive(said("new", "history"))
+    protocol.receive(message(id=1, result={"sessionId": "new"}))
+    heard += protocol.receive(said("new", "more history"))
+    assert heard == [chunk("new", "history", replayed=True), chunk("new", "more history", replayed=True)]
+
+
+def test_a_failed_load_leaves_nothing_behind() -> None:
+    protocol = AcpProtocol()
+    protocol.send(LoadSession("s", "/w"))
+    assert protocol.receive(message(id=0, error={"code": -32603, "message": "no"})) == [
+        RequestFailed("session/load", -32603, "no", None, "s", 0)
+    ]
+    assert protocol.receive(said("s", "x")) == [chunk("s", "x")]
+
+
+def test_a_change_of_mode_in_disguise() -> None:
+    protocol = AcpProtocol(profile=AcpProfile(mode_prefix="[MODE_UPDATE] "))
+    heard = protocol.receive(said("s", "[MODE_UPDATE] yolo")) + protocol.receive(said("s", "a [MODE_UPDATE] b"))
+    assert heard == [SessionUpdate("s", CurrentModeUpdate("yolo")), chunk("s", "a [MODE_UPDATE] b")]
+
+
+def test_the_tool_name_in_an_id() -> None:
+    profile = AcpProfile(tool_name_in_id=r"(.+?)__")
+    assert profile.tool_name("run_shell_command__run_shell_command_17_0") == "run_shell_command"
+    assert profile.tool_name("call_1") is None
+    assert AcpProfile().tool_name("run__1") is None
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "command", "lacking"),
+    [
+        ({}, LoadSession("s", "/w"), "loading a stored session"),
+        ({}, ResumeSession("s", "/w"), "resuming"),
+        ({}, ForkSession("s", "/w"), "forking"),
+        ({}, ListSessions(), "list of its sessions"),
+        ({}, CloseSession("s"), "closing"),
+        ({}, DeleteSession("s"), "deleting"),
+        ({}, Prompt("s", (ImageContent("AA==", "image/png"),)), "images"),
+        ({}, Prompt("s", (EmbeddedResource(Resource("file:///a", text="")),)), "embedded resources"),
+        ({}, NewSession("/w", SERVERS[1:2]), "over HTTP"),
+        ({"mcpCapabilities": {"http": True}}, NewSession("/w", SERVERS), "over SSE"),
+    ],
+)
+def test_what_the_agent_does_not_offer_is_not_sent(capabilities: Any, command: Any, lacking: str) -> None:
+    protocol = AcpProtocol()
+    protocol.send(Initialize())
+    hello = {"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "probe", "version": "1"}}
+    protocol.receive(message(id=0, result=hello))
+    protocol.outgoing()
+    with pytest.raises(NotSupported, match=f"probe does not offer .*{lacking}"):
+        protocol.send(command)
+    assert protocol.outgoing() == []
+
+
+SURPRISES = [
+    b"Warning: something",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"jsonrpc":"2.0","id":77,"result":{}}',
+    update("s", sessionUpdate="brand_new", a=1),
+    update("s", sessionUpdate="tool_call"),
+    update("s"),
+    message(method="session/update", params=[]),
+    message(method="window/message", params={}),
+    message(id=1, method="session/request_permission", params={"sessionId": "s"}),
+    message(id=1, method="mcp/connect", params={}),
+    b"\xff\xfe",
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("surprise", SURPRISES, ids=range(len(SURPRISES)))
+def test_a_surprise_is_kept_whole(surprise: bytes) -> None:
+    protocol = prompted("s")
+    (event,) = protocol.receive(surprise)
+    assert isinstance(event, Unrecognized)
+    assert event.raw == surprise
+    assert event.why
+    assert protocol.receive(said("s", "next")) == [chunk("s", "next")]
+
+
+def test_requests_we_cannot_read_are_refused_and_not_left_open() -> None:
+    protocol = prompted("s")
+    protocol.receive(message(id=1, method="session/request_permission", params={"sessionId": "s"}))
+    protocol.receive(message(id=2, method="mcp/connect", params={}))
+    assert [(sent["id"], sent["error"]["code"]) for sent in drain(protocol)] == [(1, -32602), (2, -32601)]
+
+
+def test_an_unreadable_answer_still_ends_the_turn() -> None:
+    protocol = prompted("s")
+    raw = message(id=0, result={"usage": 3})
+    surprise, failed = protocol.receive(raw)
+    assert isinstance(surprise, Unrecognized)
+    assert isinstance(failed, RequestFailed)
+    assert not protocol.in_turn("s")
+
+
+def test_half_an_emoji_does_not_spoil_a_message() -> None:
+    protocol = prompted("s")
+    raw = b'{"method":"session/update","params":{"sessionId":"s","update":'
+    raw += b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\\ud83d\xff"}}}}'
+    (event,) = protocol.receive(raw)
+    assert isinstance(event, SessionUpdate)
+    assert isinstance(event.update, AgentMessageChunk)
+    assert event.update.text == "a\ufffd\ufffd"
+    failed = b'{"id":0,"error":{"code":1,"message":"\\ud83d","data":{"x":"\\ud83d"}}}'
+    assert protocol.receive(failed) == [RequestFailed("session/prompt", 1, "\ufffd", {"x": "\ufffd"}, "s", 0)]
+
+
+def test_notifications_of_the_agents_own() -> None:
+    assert AcpProtocol().receive(message(method="_x/y", params={"a": 1})) == [
+        ExtensionNotification("_x/y", msgspec.Raw(b'{"a":1}'))
+    ]
+
+
+def test_a_recording_of_one_side_is_typed_by_shape() -> None:
+    protocol = AcpProtocol()
+    assert protocol.receive(message(id=1, result={"sessionId": "s"})) == [NewSessionResponse("s")]
+    assert protocol.receive(message(id=2, result={"stopReason": "end_turn"})) == [PromptResponse("end_turn")]
+    assert protocol.receive(READ) == [ReadTextFile("s", "/a", limit=2, request_id=3)]
