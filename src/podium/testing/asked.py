@@ -115,9 +115,15 @@ _ADDED = re.compile(
 )
 
 
+_NUDGES = re.compile(
+    r"\[(?:System: You previously returned an empty response|Your previous response had no visible output).*?\]\s*$",
+    re.DOTALL,
+)
+
+
 def typed(text: str) -> str:
-    """What the person typed: without the blocks that agents weave into user messages."""
-    return _ADDED.sub("", text).strip()
+    """What the person typed: without what agents weave into user messages, nudges after an empty answer included."""
+    return _NUDGES.sub("", _ADDED.sub("", text).strip()).strip()
 
 
 _EXIT = re.compile(r"\b[Ee]xit(?:ed)?(?: with)?[ _][Cc]ode\"?:? *(-?\d+)")

@@ -212,7 +212,7 @@ class ScriptedModel:
             self._playback.remember(asked)
         else:
             cue = self._playback.cue(asked, outcomes)
-            parts = cue.parts
+            parts = face.settle(asked, cue.parts)
         wire = face.wire(asked, lambda: next(self._ids))
         answer = perform(face, asked, parts, wire, dispatch)
         self._record(asked, headers, outcomes, cue, made, follow_up=bool(follow_ups))

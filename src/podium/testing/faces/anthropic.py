@@ -9,7 +9,7 @@ from typing import Any
 
 from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, record, records, text_of, typed
 from ..playback import Answered
-from ..script import Call, HttpError, StopReason, StreamError, UsageOverride
+from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
 from ..stage import Refusal, sse
 from .toolbox import absolute, file_commands, pick
 
@@ -69,6 +69,9 @@ class AnthropicFace:
     def native(self, call: Call, asked: Asked) -> list[NativeCall]:
         return native_calls(call, asked)
 
+    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+        return parts
+
     def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
         """A new task always begins as pending; move it to the state the plan says."""
         updates: list[tuple[Call, NativeCall]] = []
@@ -105,14 +108,14 @@ class AnthropicFace:
 def _turns(message: Json) -> Iterator[Turn]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else records(content)
-    text = text_of([block for block in blocks if block.get("type") == "text"])
+    texts = [block for block in blocks if block.get("type") == "text"]
     if message.get("role") == "assistant":
         calls = tuple(
             MadeCall(str(block.get("id")), str(block.get("name")), block.get("input"))
             for block in blocks
             if block.get("type") == "tool_use"
         )
-        yield Turn("model", text, calls)
+        yield Turn("model", text_of(texts), calls)
         return
     results = tuple(
         Result(str(block.get("tool_use_id")), typed(text_of(block.get("content"))), bool(block.get("is_error")))
@@ -121,8 +124,9 @@ def _turns(message: Json) -> Iterator[Turn]:
     )
     if results:
         yield Turn("tool", results=results)
-    if said := typed(text):
-        yield Turn("user", said)
+    for block in texts:  # one message may hold several prompts: what failed before stays in the conversation
+        if said := typed(text_of([block])):
+            yield Turn("user", said)
 
 
 def _side(system: str, turns: Sequence[Turn], body: Json) -> str:

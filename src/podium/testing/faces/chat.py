@@ -9,7 +9,7 @@ from typing import Any
 
 from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, exit_failed, record, records, text_of, typed
 from ..playback import Answered
-from ..script import Call, HttpError, StopReason, StreamError, UsageOverride
+from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
 from ..stage import Refusal, sse
 from .responses import refuse_as_openai
 from .toolbox import file_commands, pick
@@ -55,6 +55,9 @@ class ChatFace:
 
     def native(self, call: Call, asked: Asked) -> list[NativeCall]:
         return [native_call(call, asked.tools)]
+
+    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+        return parts
 
     def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
         return []

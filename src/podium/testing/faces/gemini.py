@@ -22,7 +22,7 @@ from ..asked import (
     typed,
 )
 from ..playback import Answered
-from ..script import Call, HttpError, StopReason, StreamError, UsageOverride
+from ..script import Call, HttpError, Part, Say, StopReason, StreamError, Think, UsageOverride
 from ..stage import Refusal
 from .toolbox import file_commands, pick
 
@@ -75,6 +75,16 @@ class GeminiFace:
 
     def native(self, call: Call, asked: Asked) -> list[NativeCall]:
         return [native_call(call, asked.tools)]
+
+    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+        """A sub-agent ends by a call, not by falling silent: its last words become that call."""
+        if "complete_task" not in asked.tools or not parts or not all(isinstance(part, Say | Think) for part in parts):
+            return parts
+        said = "".join(part.text for part in parts if isinstance(part, Say))
+        schema = record(record(asked.tools["complete_task"].get("parametersJsonSchema")).get("properties"))
+        fields = record(record(schema.get("result")).get("properties"))
+        result: Any = {name: said for name in fields} if fields else said
+        return [*parts, Call("complete_task", {"result": result}, native=True)]
 
     def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
         return []

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, exit_failed, record, records, text_of, typed
 from ..playback import Answered
-from ..script import Call, HttpError, StopReason, StreamError, UsageOverride
+from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
 from ..stage import Refusal, sse
 from .codex_tools import native_calls, sub_agent_calls
 
@@ -66,6 +66,9 @@ class ResponsesFace:
 
     def native(self, call: Call, asked: Asked) -> list[NativeCall]:
         return native_calls(call, asked.tools)
+
+    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+        return parts
 
     def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
         return sub_agent_calls(asked.tools, last)

@@ -1,0 +1,80 @@
+"""Serves a script from the command line, for people's own CI."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from .environment import AGENTS
+from .model import OtherRequest, Request, ScriptedModel
+from .yaml_script import load_script
+
+
+def serve_script(
+    path: Path | str,
+    port: int = 0,
+    *,
+    agents: Sequence[str] = AGENTS,
+    home: Path | None = None,
+    cwd: Path | None = None,
+    out: TextIO | None = None,
+    until: threading.Event | None = None,
+) -> int:
+    """Serve the script until Ctrl-C (or ``until``); 0 if all of it was asked for and nothing beyond it, else 1.
+
+    Prints the address, the variables that point each agent at it, and a line for every request. The homes of the
+    agents are made below ``home``.
+    """
+    loaded = load_script(Path(path))
+    stream = out or sys.stdout
+    stop = until or threading.Event()
+    tell = threading.Lock()
+
+    def line(text: str) -> None:
+        with tell:
+            print(text, file=stream, flush=True)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: stop.set())
+    model = ScriptedModel(
+        loaded.script, routes=loaded.routes, port=port, observe=lambda request: line(describe(request))
+    )
+    with model:
+        line(f"# scripted model on {model.url}")
+        for agent in agents:
+            place = None if home is None else home / agent
+            made = model.environment(agent, home=place, cwd=cwd)
+            line(f"# {agent} (model {made.model})")
+            own = {name: value for name, value in made.env.items() if name not in ("PATH", "LANG", "SHELL", "TERM")}
+            line("  " + " ".join(f"{name}={shlex.quote(value)}" for name, value in own.items()))
+        stop.wait()
+        try:
+            model.assert_consumed()
+        except AssertionError as complaint:
+            line(f"# {complaint}")
+            return 1
+    line("# the whole script was asked for")
+    return 0
+
+
+def describe(request: Request | OtherRequest) -> str:
+    """One line for one request."""
+    if isinstance(request, OtherRequest):
+        return f"{request.method} {request.path} -> {request.status}"
+    if request.side:
+        answer = f"side call ({request.side})"
+    elif request.follow_up:
+        answer = "follow-up"
+    else:
+        name = f"route {request.route!r} " if request.route else ""
+        answer = f"{name}reply {request.step + 1}" + (f", try {request.attempt}" if request.attempt > 1 else "")
+    calls = f" calls {', '.join(request.calls)}" if request.calls else ""
+    missing = f" (not offered: {', '.join(request.unavailable)})" if request.unavailable else ""
+    over = " BEYOND THE SCRIPT" if request.beyond else ""
+    return f"{request.face} {request.model} {request.prompt[:60]!r} -> {answer}{calls}{missing}{over}"
