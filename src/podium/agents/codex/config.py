@@ -109,6 +109,10 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Report ``Stalled`` after so many seconds without output and without processor time."""
 
 
+def on_app_server(config: CodexConfig) -> CodexConfig:
+    return msgspec.structs.replace(config, driver="app-server")
+
+
 def chosen_driver(config: CodexConfig) -> Driver:
     if config.driver is not None:
         return config.driver

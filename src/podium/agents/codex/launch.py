@@ -248,8 +248,9 @@ def toml(value: Any) -> str:
         case int() | float():
             return repr(value)
         case str():
-            # JSON's string is TOML's basic string, but for DEL, which TOML wants escaped.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            # JSON's string is TOML's basic string, but for DEL, which TOML wants escaped; SCRATCH is yet to be filled in.
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            return text.replace(json.dumps(SCRATCH)[1:-1], SCRATCH)
         case Mapping():
             table = cast("Mapping[str, Any]", value)
             return "{" + ", ".join(f"{toml(str(key))} = {toml(item)}" for key, item in table.items()) + "}"

@@ -1,0 +1,114 @@
+"""Codex as a library: sessions over ``codex exec`` or the app-server, and what is stored of earlier ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+
+from ...errors import LaunchError, SessionNotFound
+from . import history
+from .app_server import CodexAppServer
+from .config import CodexConfig, chosen_driver, on_app_server
+from .exec_session import CodexExecSession
+from .launch import check
+from .locate import check_version, codex_home, environment, find_codex, require_sign_in
+from .thread_session import CodexThread
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+DEFAULT = CodexConfig()
+
+CodexSession = CodexExecSession | CodexThread
+
+
+class CodexClient:
+    """Codex in one folder. ``executable`` is looked for on the PATH; ``env`` replaces our own environment when given."""
+
+    def __init__(
+        self, cwd: str | Path = ".", executable: str | Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.cwd = str(Path(cwd).absolute())
+        self._executable = None if executable is None else str(executable)
+        self._env = env
+
+    async def create_session(self, prompt: str, config: CodexConfig = DEFAULT) -> CodexSession:
+        """A new thread, its first turn under way."""
+        if chosen_driver(config) == "exec":
+            session = await self._exec_session(config)
+            await session.start(prompt, images=config.images)
+            return session
+        server = await self.start_server(config)
+        return await _owning(server, server.start_thread(prompt, images=config.images, owned=True))
+
+    async def resume_session(
+        self, session_id: str, prompt: str, config: CodexConfig = DEFAULT, *, fork: bool = False
+    ) -> CodexSession:
+        """Continue a thread by its id or name; with ``fork``, a copy of it. Raises ``SessionNotFound``."""
+        thread_id = self._thread_id(session_id, config)
+        if chosen_driver(config) == "exec":
+            session = await self._exec_session(config)
+            source = thread_id if fork else None
+            await session.start(prompt, resume=None if fork else thread_id, fork=source, images=config.images)
+            return session
+        server = await self.start_server(config)
+        begin = server.fork_thread if fork else server.resume_thread
+        return await _owning(server, begin(thread_id, prompt, images=config.images, owned=True))
+
+    async def start_server(self, config: CodexConfig = DEFAULT) -> CodexAppServer:
+        """An app-server of its own, for several threads in one process."""
+        config = on_app_server(config)
+        self._check(config)
+        executable, native = find_codex(self._executable, self._env)
+        server = await CodexAppServer.start(config, cwd=self.cwd, executable=executable, native=native, env=self._env)
+        try:
+            await server.require_sign_in()
+        except BaseException:
+            await server.cancel()
+            raise
+        return server
+
+    def list_sessions(self, *, everywhere: bool = False) -> history.History:
+        """The stored sessions of this folder, the newest first."""
+        home = codex_home(environment(DEFAULT, self._env))
+        return history.list_sessions(None if everywhere else self.cwd, home=home)
+
+    async def version(self) -> tuple[int, int, int]:
+        """Raises ``NotInstalled`` or ``UnsupportedVersion``."""
+        executable, _ = find_codex(self._executable, self._env)
+        return await check_version(executable, self._env)
+
+    async def _exec_session(self, config: CodexConfig) -> CodexExecSession:
+        self._check(config)
+        executable, native = find_codex(self._executable, self._env)
+        await check_version(executable, self._env)
+        require_sign_in(config, self._env)
+        return CodexExecSession(config, cwd=self.cwd, executable=executable, native=native, env=self._env)
+
+    def _check(self, config: CodexConfig) -> None:
+        check(config)
+        if not Path(self.cwd).is_dir():
+            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+        missing = [path for path in config.images if not Path(self.cwd, path).is_file()]
+        if missing:
+            raise LaunchError(f"there is no image {missing[0]!r}; Codex would show the model a sentence instead")
+
+    def _thread_id(self, session_id: str, config: CodexConfig) -> str:
+        """Codex starts a new thread for a name it does not know, so names are looked up here."""
+        if UUID.fullmatch(session_id.lower()):
+            return session_id.lower()
+        home = codex_home(environment(config, self._env))
+        named = [thread_id for thread_id, name in history.names(home).items() if name == session_id]
+        if not named:
+            raise SessionNotFound(
+                f"Codex has no session named {session_id!r}; list_sessions() names those of this folder"
+            )
+        return named[-1]
+
+
+async def _owning(server: CodexAppServer, opening: Coroutine[None, None, CodexThread]) -> CodexThread:
+    """The server lives for this one thread; when the thread does not come to be, neither shall it."""
+    try:
+        return await opening
+    except BaseException:
+        await server.cancel()
+        raise

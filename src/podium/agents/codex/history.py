@@ -1,0 +1,297 @@
+"""The sessions Codex has stored, by working directory. Decodes the head and the tail of each file, not the whole of it.
+
+A file is ``sessions/YYYY/MM/DD/rollout-<time>-<thread id>.jsonl``: first a line of 20 kB and more with the whole system
+prompt, then what happened. Sub-agents and reviewers have files of their own; they are no sessions of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .lenient import decoded
+from .usage import Usage
+
+HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
+TITLE_LENGTH = 100
+
+# Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
+_MESSAGES = (
+    b'"item":{"type":"UserMessage"',
+    b'"item":{"type":"AgentMessage"',
+    b'"payload":{"type":"user_message"',
+    b'"payload":{"type":"agent_message"',
+)
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """``tokens`` is the total of the whole thread; Codex stores no cost."""
+
+    session_id: str
+    cwd: str
+    title: str
+    first_prompt: str
+    message_count: int
+    model: str | None
+    git_branch: str | None
+    started_ms: int
+    updated_ms: int
+    tokens: Usage | None
+    path: str
+    source: str = ""
+    cli_version: str = ""
+    repository_url: str | None = None
+    cost_usd: float | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    """``sessions``, the newest first, and the files that could not be read, each with the reason."""
+
+    sessions: list[StoredSession]
+    skipped: list[tuple[str, str]]
+
+
+class _Line(msgspec.Struct, frozen=True):
+    type: str = ""
+    timestamp: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Git(msgspec.Struct, frozen=True):
+    branch: str | None = None
+    repository_url: str | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    id: str
+    cwd: str = ""
+    timestamp: str = ""
+    source: Any = None
+    cli_version: str = ""
+    git: _Git | None = None
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+class _StoredItem(msgspec.Struct, frozen=True):
+    type: str = ""
+    content: list[_Text] = []
+
+
+class _TokenInfo(msgspec.Struct, frozen=True):
+    total_token_usage: Usage | None = None
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    """What we want of the payloads of all the other kinds of line."""
+
+    type: str = ""
+    model: str | None = None
+    message: str | None = None
+    item: _StoredItem | None = None
+    info: _TokenInfo | None = None
+    thread_token_usage: Usage | None = None
+
+
+class _Name(msgspec.Struct, frozen=True):
+    id: str = ""
+    thread_name: str | None = None
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_META = msgspec.json.Decoder(_Meta)
+_PAYLOAD = msgspec.json.Decoder(_Payload)
+_NAME = msgspec.json.Decoder(_Name)
+
+
+def list_sessions(
+    cwd: str | None = None,
+    *,
+    home: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    archived: bool = False,
+) -> History:
+    """The sessions that ran in ``cwd`` (everywhere without it). ``home`` is Codex's own, ``~/.codex`` by default."""
+    folder = _home(home, env)
+    wanted = None if cwd is None else os.path.realpath(cwd)
+    named = names(folder)
+    sessions: list[StoredSession] = []
+    skipped: list[tuple[str, str]] = []
+    for path in _rollouts(folder / ("archived_sessions" if archived else "sessions")):
+        try:
+            found = _read(path, wanted, named)
+        except (OSError, ValueError) as error:
+            skipped.append((str(path), str(error) or type(error).__name__))
+        else:
+            sessions += [found] if found else []
+    sessions.sort(key=lambda session: session.updated_ms, reverse=True)
+    return History(sessions, skipped)
+
+
+def names(home: Path) -> dict[str, str]:
+    """The names users gave to threads, by thread id."""
+    try:
+        lines = (home / "session_index.jsonl").read_bytes().splitlines()
+    except OSError:
+        return {}
+    entries = [entry for line in lines if not isinstance(entry := decoded(_NAME, line), str)]
+    return {entry.id: entry.thread_name for entry in entries if entry.thread_name}
+
+
+def total_usage(thread_id: str, *, home: Path) -> Usage | None:
+    """What the thread has used so far; ``None`` when there is no recording of it."""
+    for path in _rollouts(home / "sessions"):
+        if path.name.endswith(f"-{thread_id}.jsonl"):
+            try:
+                with path.open("rb") as file:
+                    return _last_total(file.fileno(), path.stat().st_size) or Usage()
+            except OSError:
+                return None
+    return None
+
+
+def _home(home: Path | str | None, env: Mapping[str, str] | None) -> Path:
+    if home is not None:
+        return Path(home)
+    environ = os.environ if env is None else env
+    return Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".codex")
+
+
+def _rollouts(folder: Path) -> list[Path]:
+    found = [path for pattern in ("rollout-*.jsonl", "rollout-*.jsonl.*") for path in folder.rglob(pattern)]
+    return sorted(found, reverse=True)
+
+
+def _read(path: Path, wanted: str | None, named: Mapping[str, str]) -> StoredSession | None:
+    if path.suffix != ".jsonl":
+        raise ValueError(f"the recording is compressed ({path.suffix}); resume it in Codex to unpack it")
+    with path.open("rb") as file:
+        fd, status = file.fileno(), path.stat()
+        head = _head(fd)
+        meta = _meta(head[0] if head else b"")
+        if isinstance(meta.source, dict) or (wanted is not None and os.path.realpath(meta.cwd) != wanted):
+            return None
+        prompt, model = _opening(head[1:])
+        lines = _tail(fd, status.st_size, TAIL)
+        for line in lines:
+            model = _payload(line).model or model
+        updated = next((when for line in reversed(lines) if (when := _milliseconds(_line(line).timestamp))), 0)
+        git = meta.git or _Git()
+        return StoredSession(
+            session_id=meta.id,
+            cwd=meta.cwd,
+            title=named.get(meta.id) or _shortened(prompt),
+            first_prompt=prompt,
+            message_count=_messages(fd),
+            model=model,
+            git_branch=git.branch,
+            started_ms=_milliseconds(meta.timestamp) or int(status.st_mtime * 1000),
+            updated_ms=updated or int(status.st_mtime * 1000),
+            tokens=_last_total(fd, status.st_size),
+            path=str(path),
+            source=meta.source if isinstance(meta.source, str) else "",
+            cli_version=meta.cli_version,
+            repository_url=git.repository_url,
+        )
+
+
+def _meta(line: bytes) -> _Meta:
+    first = _line(line)
+    if first.type != "session_meta":
+        raise ValueError("the file does not begin with a session_meta line")
+    meta = decoded(_META, first.payload)
+    if isinstance(meta, str):
+        raise ValueError(f"session_meta: {meta}")
+    return meta
+
+
+def _opening(lines: list[bytes]) -> tuple[str, str | None]:
+    """The first prompt and the model it went to."""
+    prompt, model = "", None
+    for line in lines:
+        payload = _payload(line)
+        model = model or payload.model
+        if payload.type == "item_completed" and payload.item is not None and payload.item.type == "UserMessage":
+            prompt = "\n".join(part.text for part in payload.item.content if part.text)
+        elif payload.type == "user_message":
+            prompt = payload.message or ""
+        if prompt and model:
+            break
+    return prompt, model
+
+
+def _head(fd: int) -> list[bytes]:
+    """Whole lines from the beginning, at least the first, up to the first prompt where it is near."""
+    data, size = b"", HEAD
+    while size <= 64 * STEP:
+        data = os.pread(fd, size, 0)
+        lines = data.split(b"\n")
+        if len(data) < size:
+            return [line for line in lines if line.strip()]
+        if len(lines) > 1 and (any(mark in data for mark in _MESSAGES) or size >= 4 * STEP):
+            break
+        size *= 4
+    return [line for line in data.split(b"\n")[:-1] if line.strip()]
+
+
+def _tail(fd: int, size: int, length: int) -> list[bytes]:
+    start = max(0, size - length)
+    lines = os.pread(fd, length, start).split(b"\n")
+    return [line for line in (lines[1:] if start else lines) if line.strip()]
+
+
+def _last_total(fd: int, size: int) -> Usage | None:
+    length = TAIL
+    while True:
+        for line in reversed(_tail(fd, size, length)):
+            if b"token_usage" in line:
+                payload = _payload(line)
+                found = payload.thread_token_usage or (payload.info.total_token_usage if payload.info else None)
+                if found is not None:
+                    return found
+        if length >= size:
+            return None
+        length *= 16
+
+
+def _messages(fd: int) -> int:
+    """How many messages the whole file holds, counted without decoding it."""
+    overlap = max(map(len, _MESSAGES)) - 1
+    count, at, kept = 0, 0, b""
+    while chunk := os.pread(fd, STEP, at):
+        window = kept + chunk
+        count += sum(window.count(mark) for mark in _MESSAGES)
+        # A mark that lies wholly in what is kept was counted already: keep less than any whole one.
+        kept = window[-overlap:]
+        count -= sum(kept.count(mark) for mark in _MESSAGES)
+        at += len(chunk)
+    return count + sum(kept.count(mark) for mark in _MESSAGES)
+
+
+def _line(raw: bytes) -> _Line:
+    line = decoded(_LINE, raw)
+    return _Line() if isinstance(line, str) else line
+
+
+def _payload(raw: bytes) -> _Payload:
+    payload = decoded(_PAYLOAD, _line(raw).payload)
+    return _Payload() if isinstance(payload, str) else payload
+
+
+def _milliseconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _shortened(prompt: str) -> str:
+    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    return first if len(first) <= TITLE_LENGTH else first[: TITLE_LENGTH - 1] + "…"
