@@ -22,7 +22,8 @@ from .records import ToolDetails
 from .store import SessionFile, session_files, sweep_stubs
 
 PROFILE = AcpProfile(
-    tool_name_in_id=r"(.+?)__\1_\d+_\d+$",
+    # "<name>__<name>_<ms>_<n>", or "<name>__<id>" when the model gave its call an id.
+    tool_name_in_id=r"(.+?)__(?:\1_\d+_\d+|(?:(?!__).)+)$",
     mode_prefix="[MODE_UPDATE]",
     replays_after_load=10.0,
     missing_files_are_empty=True,

@@ -90,6 +90,7 @@ class GeminiClient:
 
     async def _open_stream(self, session_id: str, prompt: str, config: GeminiConfig, *, resume: bool) -> GeminiSession:
         executable = self._ready(config, resume=resume)
+        folder = self._folder(config)
         policies = _policies(config)
         home = self._home(config)
 
@@ -99,7 +100,7 @@ class GeminiClient:
                 cwd=self.cwd,
                 executable=executable,
                 home=home.path,
-                user_folder=str(self._folder),
+                user_folder=str(folder),
                 prompt=text,
                 resume=session_id if again else None,
                 session_id=session_id,
@@ -107,7 +108,7 @@ class GeminiClient:
             )
 
         session = GeminiSession(
-            session_id, plan, cwd=self.cwd, folder=self._folder, home=home, env=self._env, quiet=config.quiet
+            session_id, plan, cwd=self.cwd, folder=folder, home=home, env=self._env, quiet=config.quiet
         )
         try:
             await session.open(prompt, resume=resume)
@@ -120,9 +121,10 @@ class GeminiClient:
         executable = self._ready(config, resume=resume is not None)
         if not prompt.strip():
             raise LocalProtocolError("the prompt is empty; Gemini CLI wants some text")
+        folder = self._folder(config)
         policies = _policies(config)
         if resume is not None:
-            await self._make_loadable(resume)
+            await self._make_loadable(resume, folder)
         home = self._home(config)
         try:
             client = AcpClient(
@@ -131,7 +133,7 @@ class GeminiClient:
                     cwd=self.cwd,
                     executable=executable,
                     home=home.path,
-                    user_folder=str(self._folder),
+                    user_folder=str(folder),
                     policies=policies,
                 ),
                 self.cwd,
@@ -144,17 +146,17 @@ class GeminiClient:
                 acp = await client.create_session(first, acp_config(config))
             else:
                 acp = await client.resume_session(resume, first, acp_config(config))
-                sweep_stubs(self._folder, self.cwd, resume)
+                sweep_stubs(folder, self.cwd, resume)
         except PodiumError as error:
             home.remove()
             raise acp_failure(error) from error
         except BaseException:
             home.remove()
             raise
-        return GeminiAcpSession(acp, config, cwd=self.cwd, folder=self._folder, home=home)
+        return GeminiAcpSession(acp, config, cwd=self.cwd, folder=folder, home=home)
 
-    async def _make_loadable(self, session_id: str) -> None:
-        files = session_files(self._folder, self.cwd, session_id)
+    async def _make_loadable(self, session_id: str, folder: Path) -> None:
+        files = session_files(folder, self.cwd, session_id)
         if not files:
             raise SessionNotFound(
                 f"Gemini CLI has no session {session_id} for this folder; list_sessions() shows those it has"
@@ -170,11 +172,10 @@ class GeminiClient:
 
     def _home(self, config: GeminiConfig) -> PrivateHome:
         env = {**self._environment, **config.env}
-        return PrivateHome(self._environment, settings(config, user_settings(self._environment), env))
+        return PrivateHome(env, settings(config, user_settings(env), env))
 
-    @property
-    def _folder(self) -> Path:
-        return user_folder(self._environment)
+    def _folder(self, config: GeminiConfig) -> Path:
+        return user_folder({**self._environment, **config.env})
 
 
 def _policies(config: GeminiConfig) -> dict[str, bytes]:

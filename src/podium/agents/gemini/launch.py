@@ -17,7 +17,7 @@ LONGEST_PROMPT = 8 * 2**20
 """The CLI reads no more than this from its standard input, and cuts the rest off."""
 
 _OURS = re.compile(
-    r"-[piore].*|--(prompt|prompt-interactive|output-format|resume|acp|experimental-acp|session-id|session-file|policy"
+    r"-[pior].*|--(prompt|prompt-interactive|output-format|resume|acp|experimental-acp|session-id|session-file|policy"
     r"|list-sessions|delete-session)(=.*)?",
     re.S,
 )
@@ -68,12 +68,13 @@ def launch(
         argv += [f"--resume={resume}"] if resume else []
         argv += [f"--session-id={session_id}"] if session_id and not resume else []
     env = {
-        "GEMINI_CLI_HOME": home,
-        "GEMINI_CLI_NO_RELAUNCH": "true",  # one process instead of a launcher that ignores signals and its child
-        "TMPDIR": f"{home}/tmp",  # failed requests dump the whole conversation there
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "NO_COLOR": "1",
+        "TMPDIR": f"{home}/tmp",  # failed requests dump the whole conversation there
+        **config.env,
+        "GEMINI_CLI_HOME": home,
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # one process instead of a launcher that ignores signals and its child
     }
     if config.sandbox and user_folder:
         env["SANDBOX_MOUNTS"] = f"{user_folder}:{user_folder}:rw"  # where the links lead must be in the container too
@@ -85,7 +86,7 @@ def launch(
     return Launch(
         argv=(*argv, *config.extra_args),
         cwd=cwd,
-        env=env | dict(config.env),
+        env=env,
         stdin="pipe" if acp else stdin(prompt, config),
         # It exits without draining a pipe and loses the end of long answers; a socket keeps them.
         stdout="socketpair",

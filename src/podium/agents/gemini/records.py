@@ -152,7 +152,7 @@ class Line(msgspec.Struct, frozen=True, rename={"session_id": "sessionId", "upda
 
     id: str | None = None
     session_id: str | None = None
-    update: msgspec.Raw | None = None
+    update: msgspec.Raw = msgspec.Raw()
     rewind_to: str | None = None
     messages: list[msgspec.Raw] | None = None
 
@@ -217,14 +217,17 @@ class Replay:
             self._rewind(kind.rewind_to)
         elif kind.id is not None:
             return [self._put(_RECORD.decode(line))]
-        elif kind.update is not None:
+        elif kind.update:
             messages = _UPDATE.decode(kind.update).messages
             if messages is not None:
                 self._messages.clear()
             self._merge(_METADATA.decode(kind.update))
             return self._put_all(messages)
         elif kind.session_id is not None:
+            began: object = self._metadata.get("startTime")
             self._merge(_METADATA.decode(line))
+            if began:
+                self._metadata["startTime"] = began  # a resume within the minute repeats the header with its own time
             return self._put_all(kind.messages)  # the older format: one object, whole
         return []
 

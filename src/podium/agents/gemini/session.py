@@ -53,10 +53,12 @@ class GeminiSession:
         self._file = SessionFile(_locator(folder, cwd, session_id))
         self._protocol = StreamProtocol()
         self._conversation: Conversation[Event] | None = None
+        self._alive: list[Conversation[Event]] = []  # the same, for a finalizer that must not hold the session itself
         self._begun: asyncio.Future[None] | None = None
         self._resuming = False
         self._running = False
         self._closed = False
+        weakref.finalize(self, _abandon, self._alive).atexit = False
 
     @property
     def events(self) -> AsyncIterator[Event]:
@@ -137,7 +139,7 @@ class GeminiSession:
             notice=_weakly(self),
             quiet=self._quiet,
         )
-        self._conversation.abandon_with(self)
+        self._alive[:] = [self._conversation]
         return self._begun
 
     def notice(self, event: Event) -> None:
@@ -178,6 +180,11 @@ class EventReader:
 
 def _locator(folder: Path, cwd: str, session_id: str) -> Callable[[], Path | None]:
     return lambda: next(iter(session_files(folder, cwd, session_id)), None)
+
+
+def _abandon(alive: list[Conversation[Event]]) -> None:
+    for conversation in alive:
+        conversation.abandon()
 
 
 def _weakly(session: GeminiSession) -> Callable[[Event], None]:

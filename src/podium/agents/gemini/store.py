@@ -35,10 +35,10 @@ def chats_folders(folder: Path, cwd: str) -> list[Path]:
 
 
 def session_id_of(path: Path) -> str:
-    """From the header, which is the first line; empty when there is none."""
+    """From the header, which is the first line (of an older ``.json``, all of it); empty when there is none."""
     try:
         with path.open("rb") as file:
-            header: object = msgspec.json.decode(file.readline(HEAD))
+            header: object = msgspec.json.decode(file.readline(HEAD) if path.suffix == ".jsonl" else file.read())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ""
     return str(cast("dict[str, Any]", header).get("sessionId", "")) if isinstance(header, dict) else ""
@@ -47,7 +47,7 @@ def session_id_of(path: Path) -> str:
 def session_files(folder: Path, cwd: str, session_id: str) -> list[Path]:
     """The files of one session, oldest first: the first is the conversation, others are what a resume left behind."""
     short = session_id[:8]
-    found = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.jsonl")]
+    found = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.json*")]
     return sorted((path for path in found if session_id_of(path) == session_id), key=lambda path: path.name)
 
 
