@@ -6,54 +6,108 @@ with ScriptedModel([[say("Running."), shell("make test")], say("Done.")]) as mod
     env = model.environment("claude", cwd=repo).env
 """
 
-from .clis import find_cli
-from .environment import AGENTS, Environment
-from .model import OtherRequest, Request, ScriptedModel, ScriptNotConsumed
-from .script import (
-    Case,
-    Reply,
-    Script,
-    ToolOutcome,
-    When,
-    call,
-    context_overflow,
-    cut,
-    delete_file,
-    edit_file,
-    empty,
-    endless,
-    find_files,
-    forever,
-    half_emoji,
-    http_error,
-    mcp,
-    native,
-    plan,
-    question,
-    read_file,
-    say,
-    search_content,
-    shell,
-    stall,
-    stop,
-    stream_error,
-    structured,
-    task,
-    think,
-    usage,
-    web_fetch,
-    web_search,
-    write_file,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clis import find_cli
+    from .environment import AGENTS, Environment
+    from .model import OtherRequest, Request, ScriptedModel, ScriptNotConsumed
+    from .script import (
+        Case,
+        Reply,
+        Script,
+        ToolOutcome,
+        When,
+        call,
+        context_overflow,
+        cut,
+        delete_file,
+        edit_file,
+        empty,
+        endless,
+        find_files,
+        forever,
+        half_emoji,
+        http_error,
+        mcp,
+        native,
+        plan,
+        question,
+        read_file,
+        say,
+        search_content,
+        shell,
+        stall,
+        stop,
+        stream_error,
+        structured,
+        task,
+        think,
+        usage,
+        web_fetch,
+        web_search,
+        write_file,
+    )
+    from .serve import serve_script
+    from .yaml_script import LoadedScript, ScriptError, load_script
+
+_HOMES = {
+    "clis": ("find_cli",),
+    "environment": ("AGENTS", "Environment"),
+    "model": ("OtherRequest", "Request", "ScriptedModel", "ScriptNotConsumed"),
+    "script": (
+        "Case",
+        "Reply",
+        "Script",
+        "ToolOutcome",
+        "When",
+        "call",
+        "context_overflow",
+        "cut",
+        "delete_file",
+        "edit_file",
+        "empty",
+        "endless",
+        "find_files",
+        "forever",
+        "half_emoji",
+        "http_error",
+        "mcp",
+        "native",
+        "plan",
+        "question",
+        "read_file",
+        "say",
+        "search_content",
+        "shell",
+        "stall",
+        "stop",
+        "stream_error",
+        "structured",
+        "task",
+        "think",
+        "usage",
+        "web_fetch",
+        "web_search",
+        "write_file",
+    ),
+    "serve": ("serve_script",),
+    "yaml_script": ("LoadedScript", "ScriptError", "load_script"),
+}
 
 __all__ = [
     "AGENTS",
     "Case",
     "Environment",
+    "LoadedScript",
     "OtherRequest",
     "Reply",
     "Request",
     "Script",
+    "ScriptError",
     "ScriptNotConsumed",
     "ScriptedModel",
     "ToolOutcome",
@@ -70,6 +124,7 @@ __all__ = [
     "forever",
     "half_emoji",
     "http_error",
+    "load_script",
     "mcp",
     "native",
     "plan",
@@ -77,6 +132,7 @@ __all__ = [
     "read_file",
     "say",
     "search_content",
+    "serve_script",
     "shell",
     "stall",
     "stop",
@@ -89,3 +145,10 @@ __all__ = [
     "web_search",
     "write_file",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

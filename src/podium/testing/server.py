@@ -6,8 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-import h11
 import msgspec
+
+try:
+    import h11
+except ImportError as missing:  # an extra, so that the library itself stays small
+    raise ImportError("the scripted model needs h11: pip install 'podium[testing]'") from missing
 
 from .stage import Answer, Hangup, Pause
 
