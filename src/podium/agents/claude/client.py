@@ -21,7 +21,7 @@ from .commands import McpStatus, Prompt
 from .config import ClaudeSessionConfig, check
 from .delegate import Delegate
 from .events import Result, SystemInit
-from .exchange import Exchange, Pair, is_not_signed_in
+from .exchange import Exchange, Pair
 from .history import History, list_sessions
 from .launch import PERMISSION_SERVER, SURROUNDING, USERS_OWN, initialize, launch
 from .session import ClaudeSession
@@ -30,7 +30,7 @@ INSTALL = "npm install -g @anthropic-ai/claude-code"
 HINTS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
 MINIMUM_VERSION = (2, 1, 0)
 START_PATIENCE = 120.0
-SIGN_IN_PATIENCE = 2.0
+SIGN_IN_PATIENCE = 1.0
 SIGN_IN = "run `claude` once and sign in with /login, or set ANTHROPIC_API_KEY"
 
 
@@ -209,10 +209,10 @@ async def _signed_in(exchange: Exchange, init: SystemInit) -> None:
         return
     try:
         async with asyncio.timeout(SIGN_IN_PATIENCE):
-            following = await asyncio.shield(exchange.next_words)
+            answer = await asyncio.shield(exchange.first_answer)
     except TimeoutError:
         return
-    if is_not_signed_in(following):
+    if answer.error == "authentication_failed":
         raise NotSignedIn(f"Claude Code is not signed in; {SIGN_IN}")
 
 

@@ -19,7 +19,17 @@ from .answering import Answering
 from .commands import Command, Interrupt, Reply, Request
 from .config import ClaudeSessionConfig
 from .delegate import Delegate
-from .events import Assistant, ControlCancelRequest, ControlResponse, Event, Result, SystemInit, TurnSettled
+from .events import (
+    Assistant,
+    ControlCancelRequest,
+    ControlResponse,
+    Event,
+    Result,
+    StreamEvent,
+    SystemInit,
+    TurnSettled,
+    User,
+)
 from .protocol import ClaudeProtocol
 from .requests import CanUseTool, Elicitation, HookCallback, McpMessage, RequestUserDialog
 
@@ -38,7 +48,7 @@ class Exchange:
         self.relay = relay
         self.exited: Exited | None = None
         self.first_words: asyncio.Future[SystemInit | Result | Exited] = loop.create_future()
-        self.next_words: asyncio.Future[Event] = loop.create_future()
+        self.first_answer: asyncio.Future[Assistant] = loop.create_future()
         self._answers: dict[str, asyncio.Future[ControlResponse]] = {}
         self._settled: list[asyncio.Future[TurnSettled]] = []
         self._answering = Answering(config, self._reply)
@@ -53,9 +63,9 @@ class Exchange:
     # -------------------------------------------------------------------------------------------- what is heard
 
     def _notice(self, event: Event | Unrecognized | Stalled | Exited) -> None:
-        if self.first_words.done() and not self.next_words.done():
-            self.next_words.set_result(event)
         match event:
+            case StreamEvent() | User():
+                pass
             case CanUseTool() | HookCallback() | McpMessage() | Elicitation() | RequestUserDialog():
                 self._answering.ask(event)
             case ControlCancelRequest():
@@ -64,6 +74,9 @@ class Exchange:
                 answer = self._answers.pop(event.request_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(event)
+            case Assistant():
+                if not self.first_answer.done():
+                    self.first_answer.set_result(event)
             case SystemInit() | Result():
                 if not self.first_words.done():
                     self.first_words.set_result(event)
@@ -170,7 +183,3 @@ class Exchange:
         await asyncio.shield(self._ending)
         if self._delegate is not None:
             self._delegate.close()
-
-
-def is_not_signed_in(event: Event) -> bool:
-    return isinstance(event, Assistant) and event.error == "authentication_failed"
