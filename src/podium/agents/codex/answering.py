@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable
@@ -57,10 +58,8 @@ class Answering:
         decision = await self._decide(question)
         if decision is None:
             return
-        try:
+        with contextlib.suppress(AlreadyAnswered, ProcessExited):  # closed meanwhile, or everything has ended
             await self._deliver(question.request_id, decision)
-        except (AlreadyAnswered, ProcessExited):
-            pass  # closed meanwhile, by somebody else or by the end of everything
 
     async def _decide(self, question: Question) -> Decision | None:
         if isinstance(question, CurrentTimeRead):

@@ -13,6 +13,7 @@ from ...transports.conversation import Conversation
 from ...transports.executables import VERSION, require_version
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
+from .answering import Answering, Deliver
 from .commands import Answer, Call, Command, Decision, ForkThread, Request, ResumeThread, StartThread
 from .config import CodexConfig, on_app_server
 from .launch import launch, thread_params
@@ -50,6 +51,7 @@ class CodexAppServer:
         self._threads: weakref.WeakValueDictionary[str, CodexThread] = weakref.WeakValueDictionary()
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exited: Exited | None = None
+        self._nobody = Answering(None, None, waits=False, deliver=deliver_to(self))
         self.switchboard = Switchboard(protocol.conversations)
         self._conversation: Conversation[AppEvent] = Conversation(
             process, protocol, self.switchboard, notice=_weakly(self), quiet=config.stall_after
@@ -103,7 +105,8 @@ class CodexAppServer:
         if self._exited is not None:
             raise self._gone(self._exited)
         number = self.protocol.call(wish)
-        self._calls[number] = answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
+        self._calls[number] = answer
         try:
             await self.flush()
             return await answer
@@ -132,8 +135,8 @@ class CodexAppServer:
     ) -> CodexThread:
         """A new thread, and its first turn. ``owned`` threads end the server with themselves."""
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        reply = await self.call(StartThread(self._params(chosen, folder)))
-        return await self._open(reply, chosen, prompt, images, owned=owned)
+        wish = StartThread(self._params(chosen, folder))
+        return await self._open(wish, chosen, prompt, images, owned=owned)
 
     async def resume_thread(
         self,
@@ -146,13 +149,8 @@ class CodexAppServer:
         owned: bool = False,
     ) -> CodexThread:
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        try:
-            reply = await self.call(ResumeThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)}))
-        except AgentRefused as error:
-            raise _unknown_session(error, thread_id) from None
-        if isinstance(reply.result, ThreadResponse) and reply.result.thread.id != thread_id:
-            raise SessionNotFound(f"Codex knows no session {thread_id!r}; list_sessions() names those of this folder")
-        return await self._open(reply, chosen, prompt, images, owned=owned)
+        wish = ResumeThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)})
+        return await self._open(wish, chosen, prompt, images, owned=owned)
 
     async def fork_thread(
         self,
@@ -166,12 +164,8 @@ class CodexAppServer:
         owned: bool = False,
     ) -> CodexThread:
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        params = {"excludeTurns": True, **self._params(chosen, folder)}
-        try:
-            reply = await self.call(ForkThread(thread_id, params, last_turn_id))
-        except AgentRefused as error:
-            raise _unknown_session(error, thread_id) from None
-        return await self._open(reply, chosen, prompt, images, owned=owned)
+        wish = ForkThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)}, last_turn_id)
+        return await self._open(wish, chosen, prompt, images, owned=owned)
 
     async def list_threads(self, *, cwd: str | None = None, limit: int = 100) -> list[Thread]:
         """The stored threads, the newest first, as the server itself lists them."""
@@ -227,8 +221,8 @@ class CodexAppServer:
             case Exited():
                 self._end(event)
             case _ if isinstance(event, Question) and event.request_id in self.protocol.open_questions:
-                if (thread := self._thread(event.thread_id)) is not None:
-                    thread.answering.ask(event)
+                asked = self._thread(event.thread_id)
+                (asked.answering if asked is not None else self._nobody).ask(event)
             case _:
                 pass
         self._changed.set_result(None)
@@ -238,19 +232,35 @@ class CodexAppServer:
         return thread_params(config, cwd=cwd, trust_roots=trust_roots(cwd))
 
     async def _open(
-        self, reply: Replied, config: CodexConfig, prompt: str | None, images: Sequence[str], *, owned: bool
+        self,
+        wish: StartThread | ResumeThread | ForkThread,
+        config: CodexConfig,
+        prompt: str | None,
+        images: Sequence[str],
+        *,
+        owned: bool,
     ) -> CodexThread:
-        if not isinstance(reply.result, ThreadResponse):
-            raise RemoteProtocolError(f"the Codex app-server answered {reply.method} with no thread; update Codex")
-        relay = await self.switchboard.open(reply.result.thread.id)
-        thread = CodexThread(self, reply.result, relay, config, owned=owned)
+        known = "" if isinstance(wish, StartThread) else wish.thread_id
+        self.switchboard.expecting += 1
+        try:
+            reply = await self.call(wish)
+            if not isinstance(reply.result, ThreadResponse):
+                raise RemoteProtocolError(f"the Codex app-server answered {reply.method} with no thread; update Codex")
+            if isinstance(wish, ResumeThread) and reply.result.thread.id != known:
+                raise SessionNotFound(_UNKNOWN.format(known))
+            relay = await self.switchboard.open(reply.result.thread.id)
+        except AgentRefused as error:
+            raise _unknown_session(error, known) from None
+        finally:
+            self.switchboard.expecting -= 1
+        thread = CodexThread(self, reply.result, relay, config, owned=owned, deliver=deliver_to(self))
         self._threads[thread.session_id] = thread
         if prompt is not None:
             await thread.send(prompt, images=images)
         return thread
 
     def _thread(self, thread_id: str) -> CodexThread | None:
-        return self._threads.get(self.protocol.conversations.root(thread_id))
+        return self._threads.get(self.switchboard.home(thread_id))
 
     def _settle(self, request_id: int | str | None, event: Replied | Refused) -> None:
         waiting = self._calls.get(request_id) if isinstance(request_id, int) else None
@@ -276,11 +286,25 @@ class CodexAppServer:
         )
 
 
+_UNKNOWN = "Codex knows no session {!r}; list_sessions() names those of this folder"
+
+
 def _unknown_session(error: AgentRefused, thread_id: str) -> AgentRefused | SessionNotFound:
     words = str(error).lower()
-    if "no rollout found" in words or "invalid thread id" in words or "not found" in words:
-        return SessionNotFound(f"Codex knows no session {thread_id!r}; list_sessions() names those of this folder")
+    if thread_id and ("no rollout found" in words or "invalid thread id" in words or "not found" in words):
+        return SessionNotFound(_UNKNOWN.format(thread_id))
     return error
+
+
+def deliver_to(server: CodexAppServer) -> Deliver:
+    """Sends answers to the server for as long as somebody holds it."""
+    reference = weakref.ref(server)
+
+    async def deliver(request_id: RequestId, decision: Decision) -> None:
+        if (alive := reference()) is not None:
+            await alive.answer(request_id, decision)
+
+    return deliver
 
 
 def _weakly(server: CodexAppServer) -> Callable[[AppEvent], None]:

@@ -22,7 +22,7 @@ CodexSession = CodexExecSession | CodexThread
 
 
 class CodexClient:
-    """Codex in one folder. ``executable`` is looked for on the PATH; ``env`` replaces our own environment when given."""
+    """Codex in one folder. ``executable`` is looked for on the PATH; ``env``, when given, replaces our environment."""
 
     def __init__(
         self, cwd: str | Path = ".", executable: str | Path | None = None, env: Mapping[str, str] | None = None

@@ -99,12 +99,12 @@ class Conversations:
                 pass
         return event
 
-    def learn_reply(self, reply: Replied, started_thread: str | None) -> None:
+    def learn_reply(self, reply: Replied) -> None:
         match reply.result:
             case ThreadResponse(thread):
                 self._meet(thread)
-            case TurnStartResponse(turn) if started_thread is not None:
-                self._course(started_thread).start(turn)
+            case TurnStartResponse(turn) if reply.thread_id:
+                self._course(reply.thread_id).start(turn)
             case _:
                 pass
 

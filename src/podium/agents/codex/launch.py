@@ -248,7 +248,7 @@ def toml(value: Any) -> str:
         case int() | float():
             return repr(value)
         case str():
-            # JSON's string is TOML's basic string, but for DEL, which TOML wants escaped; SCRATCH is yet to be filled in.
+            # JSON's string is TOML's basic string, but for DEL, which TOML wants escaped. SCRATCH is filled in later.
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
             return text.replace(json.dumps(SCRATCH)[1:-1], SCRATCH)
         case Mapping():

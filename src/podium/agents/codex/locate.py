@@ -52,11 +52,15 @@ def native_executable(launcher: str) -> str | None:
 
 async def check_version(executable: str, env: Mapping[str, str] | None) -> tuple[int, int, int]:
     """The version, asked once per program. Raises ``UnsupportedVersion`` when it is too old."""
-    key = (executable, Path(executable).stat().st_mtime_ns)
+    key = (executable, _modified(executable))
     if key not in _checked:
         _checked[key] = await read_version(executable, env=env)
     require_version("Codex", _checked[key], MINIMUM_VERSION, INSTALL)
     return _checked[key]
+
+
+def _modified(path: str) -> int:
+    return Path(path).stat().st_mtime_ns
 
 
 def environment(config: CodexConfig, env: Mapping[str, str] | None) -> dict[str, str]:

@@ -28,13 +28,21 @@ from .commands import (
 from .commands import Request as Wish
 from .conversations import Conversations
 from .events import ExecEvent, ThreadStarted, TurnCompleted, TurnFailed
+from .lenient import decoded
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .questions import Question, RequestId
 from .threads import Refused, Replied
 from .usage import Usage
 
 NOTHING = Usage()
-CLEAN = "thread/backgroundTerminals/clean"
+START, CLEAN = "turn/start", "thread/backgroundTerminals/clean"
+
+
+class _About(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str | None = None
+
+
+_ABOUT = msgspec.json.Decoder(_About)
 
 
 class ExecProtocol:
@@ -83,7 +91,8 @@ class AppServerProtocol:
 
     def __init__(self, *, name: str = "podium", version: str = "0") -> None:
         self._peer = Peer(version=False)
-        self._peer.call(
+        self._about: dict[RequestId | None, tuple[str, str]] = {}  # open calls: their method and thread
+        self._call(
             "initialize",
             {
                 "clientInfo": {"name": name, "title": name, "version": version},
@@ -92,9 +101,7 @@ class AppServerProtocol:
         )
         self._sendable = self._peer.outgoing()
         self._ready = False
-        self._starting: dict[RequestId | None, str] = {}
-        self._cleaning: dict[RequestId | None, str] = {}
-        self._overheard: dict[RequestId | None, str] = {}
+        self._overheard: dict[RequestId | None, tuple[str, str]] = {}
         self.open_questions: dict[RequestId, Question] = {}
         self.conversations = Conversations()
 
@@ -115,17 +122,12 @@ class AppServerProtocol:
     def call(self, wish: Wish) -> int:
         """Queue a request; its answer will be a ``Replied`` or ``Refused`` with the id returned here."""
         method, params = _request(wish, self.conversations)
-        number = self._peer.call(method, params)
-        if method == "turn/start":
-            self._starting[number] = str(params["threadId"])
-        elif method == CLEAN:
-            self._cleaning[number] = str(params["threadId"])
-        return number
+        return self._call(method, params)
 
     def busy(self, thread_id: str) -> bool:
         """Whether a turn of the thread or of a sub-agent of its runs, starts, or is still being cleaned up after."""
         family = self.conversations.family(thread_id)
-        waiting = {*self._starting.values(), *self._cleaning.values()}
+        waiting = {thread for method, thread in self._about.values() if method in (START, CLEAN)}
         return any(member in waiting or self.conversations.turn(member) for member in family)
 
     def outgoing(self) -> list[bytes]:
@@ -148,16 +150,16 @@ class AppServerProtocol:
 
     def receive_eof(self) -> list[AppEvent]:
         self.open_questions.clear()
-        self._starting.clear()
-        self._cleaning.clear()
+        self._about.clear()
         self._peer.abandoned()
         return []
 
     def overhear(self, message: bytes) -> None:
         """A client's own line in a recording: remember what it asked, so that the answer can be typed."""
         match parse(message):
-            case Request(request_id, method, _):
-                self._overheard[request_id] = method
+            case Request(request_id, method, params):
+                about = decoded(_ABOUT, params)
+                self._overheard[request_id] = (method, "" if isinstance(about, str) else about.thread_id or "")
             case Response(request_id):
                 self.open_questions.pop(request_id, None)  # type: ignore[arg-type]
             case _:
@@ -190,22 +192,26 @@ class AppServerProtocol:
         return question
 
     def _answered(self, response: Response) -> Replied | Refused:
-        overheard = self._overheard.pop(response.id, None)
-        method = overheard or self._peer.settle(response) or ""
-        self._cleaning.pop(response.id, None)
-        started = self._starting.pop(response.id, None)
+        own = self._about.pop(response.id, ("", ""))
+        method, thread_id = self._overheard.pop(response.id, own)
+        self._peer.settle(response)
         if response.fault is not None:
             fault = response.fault
             if method == "turn/interrupt":
                 self._give_up_interrupts()
-            return Refused(response.id, method, fault.code, fault.message)
+            return Refused(response.id, method, fault.code, fault.message, thread_id)
         assert response.result is not None  # a response has the one or the other
-        reply = Replied(response.id, method, threads.result(method, response.result))
+        reply = Replied(response.id, method, threads.result(method, response.result), thread_id)
         if isinstance(reply.result, threads.InitializeResponse) and not self._ready:
             self._begin()
-        self.conversations.learn_reply(reply, started)
+        self.conversations.learn_reply(reply)
         self._interrupt_late_starters()
         return reply
+
+    def _call(self, method: str, params: Mapping[str, Any]) -> int:
+        number = self._peer.call(method, params)
+        self._about[number] = (method, str(params.get("threadId") or ""))
+        return number
 
     def _begin(self) -> None:
         queued = self._peer.outgoing()
@@ -218,8 +224,8 @@ class AppServerProtocol:
             turn = self.conversations.turn(member)
             if turn:
                 self.conversations.interrupt(member)
-                self._peer.call("turn/interrupt", {"threadId": member, "turnId": turn})
-            elif member in self._starting.values():
+                self._call("turn/interrupt", {"threadId": member, "turnId": turn})
+            elif (START, member) in self._about.values():
                 self.conversations.interrupt(member)
             elif member == thread_id:
                 self.call(CleanBackgroundTerminals(member))
@@ -227,7 +233,7 @@ class AppServerProtocol:
     def _interrupt_late_starters(self) -> None:
         """Turns that had no id yet when the interrupt was asked for."""
         for member, turn in self.conversations.to_interrupt():
-            self._peer.call("turn/interrupt", {"threadId": member, "turnId": turn})
+            self._call("turn/interrupt", {"threadId": member, "turnId": turn})
 
     def _give_up_interrupts(self) -> None:
         """The turn was over already: only what it left behind remains to be cleaned."""
@@ -250,7 +256,7 @@ def _request(wish: Wish, conversations: Conversations) -> tuple[str, Mapping[str
             last = {} if last_turn_id is None else {"lastTurnId": last_turn_id}
             return "thread/fork", {"threadId": thread_id, **last, **params}
         case StartTurn(thread_id, text, images, params):
-            return "turn/start", {"threadId": thread_id, "input": user_input(text, images), **params}
+            return START, {"threadId": thread_id, "input": user_input(text, images), **params}
         case Steer(thread_id, text, images):
             turn = conversations.turn(thread_id)
             if not turn:

@@ -34,15 +34,20 @@ class Switchboard:
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
         self._relays: dict[str, Relay[Pair]] = {}
+        self._closed: set[str] = set()
         self._unclaimed: dict[str, list[Pair]] = {}
+        self._early: list[Pair] = []  # about no thread, said before there was any
         self._ended: Pair | None = None
+        self.expecting = 0
+        """How many threads are about to be opened: an unknown one may be one of them."""
 
     async def open(self, thread_id: str) -> Relay[Pair]:
         """A relay for this thread, with what it has said already."""
         relay: Relay[Pair] = Relay()
+        self._closed.discard(thread_id)
         self._relays[thread_id] = relay
-        for known in [key for key in self._unclaimed if self._conversations.root(key) == thread_id]:
-            await relay.publish(self._unclaimed.pop(known))
+        early, self._early = self._early, []
+        await relay.publish([*early, *self._claimed(thread_id)])
         if self._ended is not None:
             await relay.publish([self._ended])
             relay.close()
@@ -51,44 +56,48 @@ class Switchboard:
     def close(self, thread_id: str) -> None:
         if (relay := self._relays.pop(thread_id, None)) is not None:
             relay.close()
+            self._closed.add(thread_id)
+
+    def home(self, thread_id: str) -> str:
+        """Which open thread hears of ``thread_id``: its family's head, else the only one it can belong to."""
+        root = self._conversations.root(thread_id)
+        if root not in self._relays and root not in self._closed and len(self._relays) == 1 and not self.expecting:
+            return next(iter(self._relays))  # a sub-agent that has not been introduced
+        return root
 
     async def publish(self, items: Iterable[Pair]) -> None:
         sorted_out: dict[str, list[Pair]] = {}
         for pair in items:
-            for thread_id in self._addressees(pair):
-                sorted_out.setdefault(thread_id, []).append(pair)
+            thread_id = thread_of(pair)
+            if thread_id is not None:
+                sorted_out.setdefault(self.home(thread_id), []).append(pair)
+                continue
+            for each in self._relays:
+                sorted_out.setdefault(each, []).append(pair)
             if isinstance(pair[1], Exited):
                 self._ended = pair
+            elif not self._relays:
+                self._early.append(pair)
         for thread_id, pairs in sorted_out.items():
-            relay = self._relays.get(thread_id)
-            if relay is None:
+            if (relay := self._relays.get(thread_id)) is not None:
+                await relay.publish([*self._claimed(thread_id), *pairs])
+            elif thread_id not in self._closed:
                 self._unclaimed.setdefault(thread_id, []).extend(pairs)
-            else:
-                waiting = [key for key in self._unclaimed if self._conversations.root(key) == thread_id]
-                earlier = [pair for key in waiting for pair in self._unclaimed.pop(key)]
-                await relay.publish([*earlier, *pairs])
         if self._ended is not None:
             for relay in self._relays.values():
                 relay.close()
 
-    def _addressees(self, pair: Pair) -> list[str]:
-        thread_id = thread_of(pair)
-        if thread_id is None:
-            return list(self._relays)
-        root = self._conversations.root(thread_id)
-        if root not in self._relays and len(self._relays) == 1 and root == thread_id and not self._expected(pair):
-            return list(self._relays)  # a sub-agent that has not been introduced: there is only one it can belong to
-        return [root]
-
-    def _expected(self, pair: Pair) -> bool:
-        return isinstance(pair[1], Replied)
+    def _claimed(self, thread_id: str) -> list[Pair]:
+        """What was kept for the thread and for those that turned out to be its sub-agents."""
+        known = [key for key in self._unclaimed if self.home(key) == thread_id]
+        return [pair for key in known for pair in self._unclaimed.pop(key)]
 
 
 def thread_of(pair: Pair) -> str | None:
     """The thread an event is about, where it is about one."""
     raw, event = pair
-    if isinstance(event, Replied):
-        return event.result.thread.id if isinstance(event.result, ThreadResponse) else None
+    if isinstance(event, Replied) and isinstance(event.result, ThreadResponse):
+        return event.result.thread.id
     if isinstance(event, Unrecognized):
         try:
             return _ADDRESSED.decode(raw).params.thread_id

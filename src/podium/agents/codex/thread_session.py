@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import AlreadyAnswered, LocalProtocolError, ProcessExited, SessionEnded
 from ...transports.relay import Relay
-from .answering import Answering
-from .commands import Answer, Decision, Interrupt, StartTurn, Steer, UnsubscribeThread
+from .answering import Answering, Deliver
+from .commands import Decision, Interrupt, StartTurn, Steer, UnsubscribeThread
 from .config import CodexConfig
 from .launch import approval_policy, turn_params
 from .notifications import AppEvent
@@ -38,6 +38,7 @@ class CodexThread:
         config: CodexConfig,
         *,
         owned: bool,
+        deliver: Deliver,
     ) -> None:
         self.session_id = opened.thread.id
         self.opened = opened
@@ -46,12 +47,6 @@ class CodexThread:
         self._config = config
         self._relay = relay
         self._owned = owned
-        reference = weakref.ref(server)
-
-        async def deliver(request_id: RequestId, decision: Decision) -> None:
-            if (alive := reference()) is not None:
-                await alive.send(Answer(request_id, decision))
-
         self.answering = Answering(
             config.can_use_tool,
             config.permission_timeout,

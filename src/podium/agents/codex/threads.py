@@ -202,11 +202,15 @@ RESULTS: dict[str, type[Any]] = {
 
 
 class Replied(msgspec.Struct, frozen=True):
-    """An answer to a call of ours. ``method`` is empty when we did not make that call (a replayed recording)."""
+    """An answer to a call of ours. ``method`` is empty when we did not make that call (a replayed recording).
+
+    ``thread_id`` is the thread the call was about, empty when it was about none.
+    """
 
     request_id: int | str | None
     method: str
     result: Result
+    thread_id: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -216,6 +220,7 @@ class Refused(msgspec.Struct, frozen=True):
     method: str
     code: int
     message: str
+    thread_id: str = ""
 
 
 _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in RESULTS.items()}
