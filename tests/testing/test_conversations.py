@@ -1,0 +1,178 @@
+"""Which reply answers which request: turns, retries, resumed, forked and parallel conversations, routes, side calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from podium.testing import ScriptNotConsumed, cut, empty, http_error, say, shell, stop
+
+TOOLS = ("Bash", "exec_command", "bash", "run_shell_command")
+
+
+def test_a_new_prompt_goes_on_with_the_next_replies(scripted_model, client):
+    model = scripted_model([[shell("a")], say("One."), [shell("b")], say("Two.")])
+    talk = client(model.url, tools=TOOLS)
+    talk.ask("First")
+    assert talk.give("A").text == "One."
+    assert talk.ask("Second").calls
+    resumed = talk.copy()  # another process, the same conversation
+    assert resumed.give("B").text == "Two."
+    model.assert_consumed()
+    assert [request.step for request in model.requests] == [0, 1, 2, 3]
+
+
+def test_a_retry_gets_the_same_reply(scripted_model, client):
+    model = scripted_model([say("One."), say("Two.")])
+    talk = client(model.url)
+    assert [talk.copy().ask("Hi").text for _ in range(3)] == ["One."] * 3
+    assert [request.attempt for request in model.requests] == [1, 2, 3]
+    assert talk.ask("Hi").text == "One."
+    assert talk.ask("More").text == "Two."
+
+
+def test_a_fork_goes_on_beside_its_origin(scripted_model, client):
+    model = scripted_model([say("One."), say("Two."), say("Three.")])
+    talk = client(model.url, session="a")
+    talk.ask("Hi")
+    fork = talk.copy(session="b")
+    assert [talk.ask("Left").text, fork.ask("Right").text] == ["Two.", "Two."]
+    assert [talk.ask("On").text, fork.ask("On").text] == ["Three.", "Three."]
+
+
+def test_parallel_conversations_each_follow_the_script(scripted_model, client):
+    model = scripted_model([say("One."), say("Two.")])
+    talks = [client(model.url, session=str(n)) for n in range(3)]
+    assert {talk.ask("Hi").text for talk in talks} == {"One."}
+    assert {talk.ask("More").text for talk in talks} == {"Two."}
+    model.assert_consumed()
+
+
+def test_the_next_prompt_after_a_failed_one_gets_the_next_reply(scripted_model, client):
+    model = scripted_model([http_error(401), say("Better.")])
+    talk = client(model.url)
+    assert talk.ask("First").status == 401
+    assert talk.again().status == 401
+    assert talk.ask("Second").text == "Better."
+
+
+def test_a_fault_befalls_so_many_requests(scripted_model, client):
+    model = scripted_model([[http_error(429, times=2), say("Recovered.")], say("Next.")])
+    talk = client(model.url)
+    talk.history.append(talk.user("Hi"))
+    assert [talk.again().status, talk.again().status] == [429, 429]
+    assert talk.again().text == "Recovered."
+    assert talk.ask("More").text == "Next."
+
+
+def test_what_came_through_before_a_cut_may_stay_in_the_conversation(scripted_model, clients):
+    model = scripted_model([[say("Half a "), cut(times=1), say("whole.")], say("Next.")])
+    talk = clients["responses"](model.url)
+    talk.history.append(talk.user("Hi"))
+    with pytest.raises(Exception, match="without sending complete message body"):
+        talk.again()
+    talk.history.append({"type": "message", "role": "assistant", "content": [{"text": "Half a "}]})
+    assert talk.again().text == "Half a whole."
+    assert talk.ask("More").text == "Next."
+
+
+NUDGES = (
+    "\n\n[Your previous response had no visible output. Please continue and produce a user-visible response.]",
+    "\n[System: You previously returned an empty response with no text or thoughts. Please go on.]",
+)
+
+
+@pytest.mark.parametrize("nudge", NUDGES)
+def test_a_nudge_after_an_empty_answer_is_a_retry(scripted_model, clients, nudge):
+    model = scripted_model([[say("")], say("Never.")])
+    talk = clients["anthropic"](model.url)
+    talk.ask("Hi")
+    again = clients["anthropic"](model.url)
+    again.ask("Hi" + nudge)
+    assert [request.step for request in model.requests] == [0, 0]
+
+
+def test_what_is_broken_at_the_end_stays_broken(scripted_model, client):
+    model = scripted_model([say("One."), [empty()]])
+    talk = client(model.url)
+    talk.ask("Hi")
+    assert [talk.ask(prompt).text for prompt in ("a", "b", "c")] == ["", "", ""]
+    model.assert_consumed()
+    model = scripted_model([[say("Cut o"), stop("max_tokens")]])
+    talk = client(model.url)
+    assert [talk.ask(prompt).text for prompt in ("a", "Continue")] == ["Cut o", "Cut o"]
+    model.assert_consumed()
+
+
+def test_a_script_not_consumed_and_one_overrun_are_reported(scripted_model, client):
+    model = scripted_model([say("One."), say("Two.")], routes={"aside": [say("Aside.")]})
+    talk = client(model.url)
+    talk.ask("Hi")
+    assert model.unused() == ["script, reply 2 of 2", "route 'aside', reply 1 of 1"]
+    with pytest.raises(ScriptNotConsumed, match="not asked for: script, reply 2 of 2"):
+        model.assert_consumed()
+    talk.ask("More")
+    client(model.url).ask("aside")
+    model.assert_consumed()
+    assert talk.ask("Even more").text == "The script is over."
+    with pytest.raises(ScriptNotConsumed, match="asked beyond the end of the script: 'Even more'"):
+        model.assert_consumed()
+
+
+def test_routes_are_chosen_by_the_newest_prompt_that_names_one(scripted_model, client):
+    model = scripted_model(
+        [say("Main 1."), say("Main 2.")], routes={"alpha": [say("A1."), say("A2.")], "beta": [say("B1.")]}
+    )
+    talk = client(model.url)
+    assert talk.ask("about alpha").text == "A1."
+    assert talk.ask("go on").text == "A2."
+    assert talk.ask("now beta").text == "B1."
+    other = client(model.url)
+    assert [other.ask("hello").text, other.ask("and?").text] == ["Main 1.", "Main 2."]
+    model.assert_consumed()
+
+
+def test_a_conversation_seen_for_the_first_time_is_counted(scripted_model, client):
+    script = [say("One."), say("Two."), say("Three.")]
+    talk = client(scripted_model(script).url)
+    talk.ask("a")
+    talk.ask("b")
+    talk.url = scripted_model(script).url
+    assert talk.ask("c").text == "Three."
+
+
+def test_a_compacted_conversation_goes_on(scripted_model, clients):
+    model = scripted_model([say("One."), say("Two.")])
+    talk = clients["anthropic"](model.url, session="s")
+    talk.ask("Hi")
+    fresh = clients["anthropic"](model.url, session="s")
+    assert fresh.ask("This session is being continued from a previous conversation. It went well.").text == "Two."
+
+
+REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
+
+
+def test_what_agents_weave_into_prompts_is_not_the_prompt(scripted_model, clients):
+    model = scripted_model([say("One.")])
+    clients["anthropic"](model.url).ask(f"{REMINDER}\nHi")
+    clients["responses"](model.url).ask("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>\nHi")
+    clients["gemini"](model.url).ask("<session_context>\nMy setup.\n</session_context>\nHi")
+    assert [request.prompt for request in model.requests] == ["Hi", "Hi", "Hi"]
+
+
+SIDE = {
+    "anthropic": ("Generate a concise, sentence-case title", "Hi", '{"title": "Scripted session"}', "title"),
+    "responses": ("x", "You are performing a CONTEXT CHECKPOINT COMPACTION. Do.", "A summary of the scripted", "summary"),
+    "chat": ("You are a title generator.", "Hi", "Scripted session", "title"),
+}
+
+
+@pytest.mark.parametrize("face", SIDE)
+def test_side_calls_do_not_consume_the_script(scripted_model, clients, face):
+    system, prompt, answer, side = SIDE[face]
+    model = scripted_model([say("One.")])
+    errand = clients[face](model.url)
+    errand.system = system
+    assert errand.ask(prompt).text.startswith(answer)
+    assert clients[face](model.url, tools=TOOLS).ask("Hi").text == "One."
+    assert [(request.side, request.step) for request in model.requests] == [(side, -1), ("", 0)]
+    model.assert_consumed()
