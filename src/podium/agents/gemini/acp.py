@@ -51,18 +51,18 @@ def blocks(prompt: str | Sequence[KnownBlock], config: GeminiConfig) -> tuple[Kn
     return (TextContent(prompt if config.expand_prompt else literal(prompt)),)
 
 
-async def past_its_minute(files: Sequence[Path]) -> None:
-    """Wait until a session's file can no longer be mistaken for a new one: at most a minute.
+def seconds_to_wait(files: Sequence[Path], now: float) -> float:
+    """How long a stored session may not be loaded, for it would be lost: at most a minute.
 
     ``session/load`` begins a new file, named by the clock minute and the short id, *before* it reads the old one. In
     the minute the session was created in, both names are the same, and the conversation is replaced by an empty one.
     """
-    if any(path.name.startswith(f"session-{_minute()}-") for path in files):
-        await asyncio.sleep(60.2 - time.time() % 60)
+    minute = time.strftime("session-%Y-%m-%dT%H-%M-", time.gmtime(now))
+    return 60.2 - now % 60 if any(path.name.startswith(minute) for path in files) else 0.0
 
 
-def _minute() -> str:
-    return time.strftime("%Y-%m-%dT%H-%M", time.gmtime())
+async def past_its_minute(files: Sequence[Path]) -> None:
+    await asyncio.sleep(seconds_to_wait(files, time.time()))
 
 
 class GeminiAcpSession:

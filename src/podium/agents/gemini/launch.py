@@ -51,8 +51,8 @@ def launch(
     files = dict(policies or {}) | _generated_policy(config)
     argv = [executable, "--acp"] if acp else [executable, "--output-format", "stream-json"]
     argv += ["--approval-mode", config.approval_mode.value]
-    argv += ["--model", config.model] if config.model else []
     argv += ["--skip-trust"] if config.trust_workspace else []
+    argv += ["--model", config.model] if config.model else []
     argv += ["--sandbox"] if config.sandbox else []
     argv += ["--debug"] if config.debug else []
     argv += ["--raw-output", "--accept-raw-output-risk"] if config.raw_output else []

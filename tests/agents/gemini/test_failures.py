@@ -1,0 +1,57 @@
+"""What a run that never began means, on what the real CLI wrote."""
+
+from pathlib import Path
+
+import pytest
+
+from podium.agents.gemini.failures import acp_failure, startup_failure, words
+from podium.errors import (
+    AgentRefused,
+    LaunchError,
+    LocalProtocolError,
+    NotSignedIn,
+    ProcessExited,
+    SessionNotFound,
+)
+from podium.transports.launch import Exited
+
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "error", "says"),
+    [
+        (41, "61-noauth", NotSignedIn, "set GEMINI_API_KEY"),
+        (41, "63-selectedtype-nokey", NotSignedIn, "set GEMINI_API_KEY"),
+        (42, "53c-resume-none-uuid", SessionNotFound, "no session x-1"),
+        (42, "56f-resume-short", SessionNotFound, "list_sessions"),
+        (42, "46b-session-id-dup", LocalProtocolError, "already exists"),
+        (52, "64-bad-settings", LaunchError, "Expected property name"),
+        (55, "66e-yolo-untrusted", LaunchError, "trust_workspace=True"),
+        (1, "66-unknown-flags", LocalProtocolError, "Unknown arguments: auto-edit"),
+        (-9, "01-plain-text", ProcessExited, "code -9: nothing"),
+    ],
+)
+def test_startup_failures(code: int, name: str, error: type[Exception], says: str):
+    failure = startup_failure(Exited(code, (TRANSCRIPTS / f"{name}.stderr").read_text()), session_id="x-1")
+    assert type(failure) is error
+    assert says in str(failure)
+
+
+def test_a_sandbox_that_is_not_there():
+    assert "docker" in str(startup_failure(Exited(44, "GEMINI_SANDBOX is true but failed to determine command")))
+
+
+def test_chatter_says_nothing():
+    chatter = (TRANSCRIPTS / "03-thought-yolo.stderr").read_text()
+    assert words(chatter) == ""
+    assert words(chatter + "\n  The reason.\nMore.") == "The reason."
+
+
+def test_over_acp():
+    ended = ProcessExited("the agent ended", code=55, stderr="")
+    assert "trust_workspace" in str(acp_failure(ended))
+    missing = AgentRefused("Gemini API key is missing or not configured.", code=-32000)
+    assert type(acp_failure(missing)) is NotSignedIn
+    other = AgentRefused("no", code=-32603)
+    assert acp_failure(other) is other

@@ -1,0 +1,176 @@
+"""Config → Launch, as a table."""
+
+import msgspec
+import pytest
+
+from podium.agents.gemini import ApprovalMode, Decision, Driver, GeminiConfig, PolicyRule
+from podium.agents.gemini.launch import LONGEST_PROMPT, launch
+from podium.errors import LocalProtocolError, NotSupported
+from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
+
+STREAM = Launch(
+    argv=("/bin/gemini", "--output-format", "stream-json", "--approval-mode", "default", "--skip-trust"),
+    cwd="/repo",
+    env={
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "NO_COLOR": "1",
+        "TMPDIR": "/home/tmp",
+        "GEMINI_CLI_HOME": "/home",
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+    },
+    stdin=b"hi",
+    stdout="socketpair",
+    stop=(Signal(15, 1.0),),
+)
+ACP = msgspec.structs.replace(
+    STREAM,
+    argv=("/bin/gemini", "--acp", "--approval-mode", "default", "--skip-trust"),
+    stdin="pipe",
+    stop=(EndInput(1.0), Signal(15, 1.0)),
+)
+POLICY = f"--policy={SCRATCH}/podium.toml"
+THEIRS = "--policy=/home/.gemini/policies"
+
+
+def launched(config: GeminiConfig, prompt: str = "hi", **more: str | None) -> Launch:
+    return launch(config, cwd="/repo", executable="/bin/gemini", home="/home", prompt=prompt, **more)
+
+
+def ask(_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "argv", "env", "files"),
+    [
+        (GeminiConfig(), STREAM, (), {}, {}),
+        (GeminiConfig(driver=Driver.ACP), ACP, (), {}, {}),
+        (GeminiConfig(can_use_tool=ask), ACP, (), {}, {}),
+        (GeminiConfig(model="gemini-3-pro"), STREAM, ("--model", "gemini-3-pro"), {}, {}),
+        (GeminiConfig(debug=True), STREAM, ("--debug",), {}, {}),
+        (GeminiConfig(raw_output=True), STREAM, ("--raw-output", "--accept-raw-output-risk"), {}, {}),
+        (
+            GeminiConfig(include_directories=("/a", "/b")),
+            STREAM,
+            ("--include-directories=/a", "--include-directories=/b"),
+            {},
+            {},
+        ),
+        (GeminiConfig(extensions=()), STREAM, ("--extensions=none",), {}, {}),
+        (GeminiConfig(extensions=("x", "y")), STREAM, ("--extensions=x", "--extensions=y"), {}, {}),
+        (GeminiConfig(allowed_mcp_server_names=("m",)), STREAM, ("--allowed-mcp-server-names=m",), {}, {}),
+        (GeminiConfig(extra_args=("--screen-reader",)), STREAM, ("--screen-reader",), {}, {}),
+        (
+            GeminiConfig(env={"A": "b", "TERM": "dumb", "GEMINI_CLI_HOME": "/x"}),
+            STREAM,
+            (),
+            {"A": "b", "TERM": "dumb"},
+            {},
+        ),
+        (
+            GeminiConfig(sandbox=True, sandbox_image="image"),
+            STREAM,
+            ("--sandbox",),
+            {"GEMINI_SANDBOX_IMAGE": "image"},
+            {},
+        ),
+        (
+            GeminiConfig(system_prompt="Be brief."),
+            STREAM,
+            (),
+            {"GEMINI_SYSTEM_MD": f"{SCRATCH}/system.md"},
+            {"system.md": b"Be brief."},
+        ),
+        (
+            GeminiConfig(policy=(PolicyRule(tool_name="*", decision=Decision.DENY, priority=1),)),
+            STREAM,
+            (POLICY, THEIRS),
+            {},
+            {"podium.toml": b'[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 1\n'},
+        ),
+        (
+            GeminiConfig(allowed_tools=("run_shell_command(git status)",), excluded_tools=("write_file",)),
+            STREAM,
+            (POLICY, THEIRS),
+            {},
+            {
+                "podium.toml": b'[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 500\n'
+                b'commandPrefix = "git status"\n\n'
+                b'[[rule]]\ntoolName = "write_file"\ndecision = "deny"\npriority = 900\n'
+            },
+        ),
+    ],
+)
+def test_launch(config, base, argv, env, files):
+    assert launched(config) == msgspec.structs.replace(
+        base, argv=(*base.argv, *argv), env={**base.env, **env}, files=files
+    )
+
+
+@pytest.mark.parametrize("mode", ApprovalMode)
+def test_approval_modes(mode: ApprovalMode):
+    argv = launched(GeminiConfig(approval_mode=mode)).argv
+    assert argv[argv.index("--approval-mode") + 1] == mode.value
+
+
+@pytest.mark.parametrize(
+    ("more", "argv"),
+    [
+        ({"session_id": "u1"}, ("--session-id=u1",)),
+        ({"resume": "u1", "session_id": "u1"}, ("--resume=u1",)),
+    ],
+)
+def test_sessions(more, argv):
+    assert launched(GeminiConfig(), **more).argv == (*STREAM.argv, *argv)
+
+
+def test_untrusted():
+    assert "--skip-trust" not in launched(GeminiConfig(trust_workspace=False)).argv
+
+
+def test_the_sandbox_sees_where_the_links_lead():
+    env = launched(GeminiConfig(sandbox=True), user_folder="/u/.gemini").env
+    assert env["SANDBOX_MOUNTS"] == "/u/.gemini:/u/.gemini:rw"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "config", "stdin"),
+    [
+        ("-x --yolo", GeminiConfig(), b"-x --yolo"),
+        ("/help", GeminiConfig(), b" /help"),
+        ("/help @a", GeminiConfig(expand_prompt=True), b"/help @a"),
+        ("é\ud83d", GeminiConfig(), "é?".encode()),
+        ("x" * 200_000, GeminiConfig(), b"x" * 200_000),
+    ],
+)
+def test_prompts_go_through_stdin(prompt, config, stdin):
+    built = launched(config, prompt)
+    assert built.stdin == stdin
+    assert built.argv == STREAM.argv
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "says"),
+    [
+        (GeminiConfig(driver=Driver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
+        (GeminiConfig(approval_mode=ApprovalMode.YOLO, can_use_tool=ask), NotSupported, "yolo"),
+        (GeminiConfig(driver=Driver.ACP, session_id="x"), NotSupported, "session_id"),
+        (GeminiConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
+        (GeminiConfig(max_attempts=0), LocalProtocolError, "at least 1"),
+        (GeminiConfig(include_directories=("/a,b",)), LocalProtocolError, "comma"),
+        (GeminiConfig(extra_args=("--auto-edit",)), LocalProtocolError, "AUTO_EDIT"),
+        (GeminiConfig(extra_args=("--sandbox-image=x",)), LocalProtocolError, "sandbox_image"),
+        (GeminiConfig(extra_args=("--output-format=json",)), LocalProtocolError, "Podium sets it"),
+        (GeminiConfig(extra_args=("-p", "hi")), LocalProtocolError, "Podium sets it"),
+        (GeminiConfig(excluded_tools=("write_fil",)), LocalProtocolError, "write_file"),
+    ],
+)
+def test_bad_options(config, error, says):
+    with pytest.raises(error, match=says):
+        launched(config)
+
+
+@pytest.mark.parametrize(("prompt", "says"), [(" \n", "empty"), ("x" * (LONGEST_PROMPT + 1), "cuts it off")])
+def test_bad_prompts(prompt, says):
+    with pytest.raises(LocalProtocolError, match=says):
+        launched(GeminiConfig(), prompt)
