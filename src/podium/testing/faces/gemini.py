@@ -219,7 +219,7 @@ class GeminiWire:
         yield _sse(self._response([{"text": ""}], usage, _STOPS[stop]))
 
     def whole(self, stop: StopReason, usage: UsageOverride) -> Json:
-        return self._response(self._parts or [{"text": ""}], usage, _STOPS[stop])
+        return self._response(_joined(self._parts) or [{"text": ""}], usage, _STOPS[stop])
 
     def _part(self, part: Json) -> bytes:
         self._parts.append(part)
@@ -242,6 +242,17 @@ class GeminiWire:
             "modelVersion": self._model,
             "responseId": self._id,
         }
+
+
+def _joined(parts: list[Json]) -> list[Json]:
+    """The parts of a whole answer: what was streamed in pieces is one text."""
+    joined: list[Json] = []
+    for part in parts:
+        if joined and "text" in part and "text" in joined[-1] and "thought" not in part | joined[-1]:
+            joined[-1] = {"text": joined[-1]["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
 
 
 def _sse(payload: Any) -> bytes:
