@@ -84,7 +84,8 @@ class Conversation(Generic[Event]):
                 pairs: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]] = []
                 for message in batch:
                     if isinstance(message, bytes):
-                        pairs += [(message, event) for event in self._protocol.receive(message)]
+                        for event in self._protocol.receive(message):  # a comprehension costs a call per message
+                            pairs.append((message, event))
                     else:
                         pairs.append((message.raw if isinstance(message, Unrecognized) else b"", message))
                 await self._publish(pairs)

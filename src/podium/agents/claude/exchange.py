@@ -30,11 +30,13 @@ from .events import (
     TurnSettled,
     User,
 )
+from .notices import ThinkingTokens
 from .protocol import ClaudeProtocol
 from .requests import CanUseTool, Elicitation, HookCallback, McpMessage, RequestUserDialog
 
 Pair: TypeAlias = tuple[bytes, Event | Unrecognized | Stalled | Exited]
 
+_BULK = frozenset({StreamEvent, User, ThinkingTokens})
 CLOSING_WORDS = 2.0
 """How long readers may take for the last events before a closed session stops waiting for them."""
 
@@ -63,9 +65,9 @@ class Exchange:
     # -------------------------------------------------------------------------------------------- what is heard
 
     def _notice(self, event: Event | Unrecognized | Stalled | Exited) -> None:
+        if type(event) in _BULK:
+            return
         match event:
-            case StreamEvent() | User():
-                pass
             case CanUseTool() | HookCallback() | McpMessage() | Elicitation() | RequestUserDialog():
                 self._answering.ask(event)
             case ControlCancelRequest():
