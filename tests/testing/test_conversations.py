@@ -161,7 +161,12 @@ def test_what_agents_weave_into_prompts_is_not_the_prompt(scripted_model, client
 
 SIDE = {
     "anthropic": ("Generate a concise, sentence-case title", "Hi", '{"title": "Scripted session"}', "title"),
-    "responses": ("x", "You are performing a CONTEXT CHECKPOINT COMPACTION. Do.", "A summary of the scripted", "summary"),
+    "responses": (
+        "x",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION. Do.",
+        "A summary of the scripted",
+        "summary",
+    ),
     "chat": ("You are a title generator.", "Hi", "Scripted session", "title"),
 }
 

@@ -44,7 +44,12 @@ def test_models_are_listed_for_each_api(scripted_model):
 
 def test_a_websocket_is_refused_cleanly(scripted_model):
     model = scripted_model([])
-    headers = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-key": "eA==", "sec-websocket-version": "13"}
+    headers = {
+        "upgrade": "websocket",
+        "connection": "Upgrade",
+        "sec-websocket-key": "eA==",
+        "sec-websocket-version": "13",
+    }
     assert get(model.url + "/v1/responses", headers=headers).status_code == 426
 
 
@@ -81,8 +86,8 @@ def test_a_client_that_asks_before_it_sends(scripted_model, clients):
     body = httpx.Request("POST", "http://x", json=clients["chat"](model.url, stream=False).body()).content
     host, port = model.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as link, link.makefile("rb") as lines:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\nexpect: 100-continue\r\n\r\n"
-        link.sendall(head.encode())
+        head = ["POST /v1/chat/completions HTTP/1.1", "host: x", f"content-length: {len(body)}", "expect: 100-continue"]
+        link.sendall("\r\n".join([*head, "", ""]).encode())
         assert lines.readline() == b"HTTP/1.1 100 \r\n"
         link.sendall(body)
         assert lines.readline() == b"\r\n"

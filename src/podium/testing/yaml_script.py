@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 import yaml
@@ -53,6 +53,7 @@ _WORDS: Mapping[str, Callable[..., Part]] = {
         words.empty,
     )
 }
+_NULL = "tag:yaml.org,2002:null"
 _SPECIAL = ("call", "native", "mcp", "task", "plan", "structured", "when", "forever")
 
 
@@ -81,11 +82,11 @@ def load_script(source: Path | str) -> LoadedScript:
 
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
-        self._text, self._name = text, name
+        self._source, self._name = text, name
 
     def document(self) -> LoadedScript:
         try:
-            self._loader = yaml.SafeLoader(self._text)
+            self._loader = yaml.SafeLoader(self._source)
             root: yaml.Node | None = self._loader.get_single_node()
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
@@ -120,8 +121,15 @@ class _Reader:
         self._known(node, fields, ("contains", "matches", "error", "reply"))
         if "reply" not in fields:
             raise self._error(node, "this case has no `reply`")
-        conditions = {name: self._value(value) for name, value in fields.items() if name != "reply"}
-        return self._made(node, lambda: Case(self._reply(fields["reply"]), **conditions))
+        hints = get_type_hints(Case)
+        conditions = {name: value for name, value in fields.items() if name != "reply"}
+        return self._made(
+            node,
+            lambda: Case(
+                self._reply(fields["reply"]),
+                **{name: self._typed(value, hints[name]) for name, value in conditions.items()},
+            ),
+        )
 
     def _part(self, node: yaml.Node) -> Part:
         if isinstance(node, yaml.ScalarNode):
@@ -140,7 +148,7 @@ class _Reader:
                 return words.structured(self._value(value))
             case "plan" if value is not None:
                 items = [self._item(item) for item in self._items(value, "a list of items")]
-                return words.plan(items)
+                return self._made(node, lambda: words.plan(items))
             case "call" | "native" | "mcp" | "task" if value is not None:
                 return self._call(name, value)
             case _:
@@ -150,29 +158,36 @@ class _Reader:
     def _word(self, node: yaml.Node, name: str, value: yaml.Node | None) -> Part:
         word = _WORDS[name]
         names = list(inspect.signature(word).parameters)
-        given = None if value is None else self._value(value)
-        arguments: dict[str, Any]
-        if given is None:
+        arguments: dict[str, yaml.Node]
+        if value is None or value.tag == _NULL:
             arguments = {}
         elif isinstance(value, yaml.MappingNode):
-            arguments = given
+            arguments = self._fields(value, "arguments")
         elif names:
-            arguments = {names[0]: given}
+            arguments = {names[0]: value}
         else:
             raise self._error(node, f"{name} takes no argument")
         self._known(node, arguments, names)
         hints = get_type_hints(word)
         return self._made(
-            node,
-            lambda: word(**{key: msgspec.convert(argument, hints[key]) for key, argument in arguments.items()}),
+            node, lambda: word(**{key: self._typed(argument, hints[key]) for key, argument in arguments.items()})
         )
+
+    def _typed(self, node: yaml.Node, hint: Any) -> Any:
+        if str in (hint, *get_args(hint)):
+            return msgspec.convert(self._text(node), hint)
+        return msgspec.convert(self._value(node), hint)
+
+    def _text(self, node: yaml.Node) -> Any:
+        """A word where text is wanted is text, though YAML would read `Yes` or `42` otherwise."""
+        return node.value if isinstance(node, yaml.ScalarNode) and node.tag != _NULL else self._value(node)
 
     def _call(self, name: str, node: yaml.Node) -> Call:
         fields = self._fields(node, f"the arguments of {name}")
         if name == "task":
             self._known(node, fields, ("prompt", "description", "script"))
             script = self._script(fields.pop("script")) if "script" in fields else ()
-            given = {key: self._value(value) for key, value in fields.items()}
+            given = {key: self._text(value) for key, value in fields.items()}
             return self._made(node, lambda: words.task(script=script, **given))
         if name == "mcp":
             self._known(node, fields, ("server", "tool", "arguments"))
@@ -188,8 +203,8 @@ class _Reader:
         return make(given["tool"], **given.get("input", {}))
 
     def _item(self, node: yaml.Node) -> Mapping[str, str]:
-        value = self._value(node)
-        return value if isinstance(node, yaml.MappingNode) else {"text": str(value)}
+        fields = self._fields(node, "an item") if isinstance(node, yaml.MappingNode) else {"text": node}
+        return {key: str(self._text(value)) for key, value in fields.items()}
 
     # ------------------------------------------------------------------------------------------------ nodes
 
@@ -197,7 +212,8 @@ class _Reader:
         try:
             return make()
         except (TypeError, KeyError, msgspec.ValidationError) as error:
-            raise self._error(node, str(error).replace("()", "")) from error
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error).replace("()", "")
+            raise self._error(node, what) from error
 
     def _fields(self, node: yaml.Node, wanted: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
