@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
 import msgspec
@@ -108,8 +109,9 @@ class Peer:
     def answer(self, request_id: Id, result: object) -> None:
         self._write({"id": request_id, "result": result})
 
-    def refuse(self, request_id: Id, code: int, message: str) -> None:
-        self._write({"id": request_id, "error": {"code": code, "message": message}})
+    def refuse(self, request_id: Id, code: int, message: str, details: object = None) -> None:
+        more = {} if details is None else {"data": details}
+        self._write({"id": request_id, "error": {"code": code, "message": message, **more}})
 
     def settle(self, response: Response) -> str | None:
         """The method this response answers, or ``None`` when nothing of ours is waiting under its id."""
@@ -126,4 +128,8 @@ class Peer:
         return messages
 
     def _write(self, members: dict[str, Any]) -> None:
-        self._outgoing.append(msgspec.json.encode(self._head | members))
+        try:
+            message = msgspec.json.encode(self._head | members)
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape and UTF-8 cannot hold
+            message = json.dumps(msgspec.to_builtins(self._head | members), separators=(",", ":")).encode()
+        self._outgoing.append(message)

@@ -1,0 +1,130 @@
+"""One session of the understudy: its workspace, its mode, its place in the script, and what the user allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from .link import Link
+from .shell import Command
+from .store import Entry, Store
+from .workspace import Workspace
+
+Verdict: TypeAlias = Literal["allowed", "rejected", "cancelled"]
+Effect: TypeAlias = Literal["read", "edit", "execute"]
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """What a mode does with a call: ``free`` effects run unasked, ``barred`` ones are refused, the others are asked."""
+
+    id: str
+    name: str
+    description: str
+    free: frozenset[Effect]
+    barred: frozenset[Effect] = frozenset()
+
+
+MODES: dict[str, Mode] = {
+    mode.id: mode
+    for mode in (
+        Mode("ask", "Ask", "Asks before edits and commands", frozenset({"read"})),
+        Mode("auto_edit", "Auto edit", "Asks before commands", frozenset({"read", "edit"})),
+        Mode("auto", "Auto", "Asks nothing", frozenset({"read", "edit", "execute"})),
+        Mode("plan", "Plan", "Reads only", frozenset({"read"}), frozenset({"edit", "execute"})),
+    )
+}
+
+OPTIONS = (
+    {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "allow_always", "name": "Always allow", "kind": "allow_always"},
+    {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+    {"optionId": "reject_always", "name": "Always reject", "kind": "reject_always"},
+)
+
+
+class Session:
+    def __init__(self, session_id: str, cwd: str, link: Link, store: Store, more: tuple[str, ...] = ()) -> None:
+        self.session_id = session_id
+        self.cwd = cwd
+        self.workspace = Workspace(cwd, more)
+        self.mode = "ask"
+        self.model = ""
+        self.route = ""
+        self.step = 0
+        self.calls = 0
+        self.title = ""
+        self.background: list[Command] = []
+        self.turn: asyncio.Task[str] | None = None
+        self._link = link
+        self._store = store
+        self._remembered: dict[tuple[str, ...], Verdict] = {}
+
+    def show(self, update: dict[str, Any]) -> None:
+        """Tell the client, and keep nothing."""
+        self._link.notify("session/update", {"sessionId": self.session_id, "update": update})
+
+    def keep(self, update: dict[str, Any]) -> None:
+        """Make it part of the stored conversation."""
+        self._store.append(self.session_id, Entry(update=update))
+
+    def mark(self) -> None:
+        """Store how far the session has come."""
+        self._store.append(self.session_id, Entry(step=self.step, calls=self.calls, mode=self.mode, route=self.route))
+
+    def name(self, title: str) -> None:
+        self.title = title
+        self._store.append(self.session_id, Entry(title=title))
+        self.show({"sessionUpdate": "session_info_update", "title": title})
+
+    def next_call_id(self) -> str:
+        self.calls += 1
+        return f"call_{self.calls}"
+
+    async def end(self) -> None:
+        """End the turn and everything that was started."""
+        if self.turn is not None:
+            self.turn.cancel()
+            await asyncio.wait([self.turn])
+        while self.background:
+            await self.background.pop().kill()
+
+    async def permission(self, effect: Effect, subject: tuple[str, ...], tool_call: dict[str, Any]) -> Verdict:
+        """Whether a call may go on: by the mode, by what was answered for good, or by asking."""
+        mode = MODES[self.mode]
+        if effect in mode.barred:
+            return "rejected"
+        if effect in mode.free:
+            return "allowed"
+        if subject in self._remembered:
+            return self._remembered[subject]
+        params = {"sessionId": self.session_id, "toolCall": tool_call, "options": OPTIONS}
+        answer = await self._link.ask("session/request_permission", params)
+        match answer:
+            case {"outcome": {"outcome": "selected", "optionId": "allow" | "allow_always" as chosen}}:
+                verdict: Verdict = "allowed"
+            case {"outcome": {"outcome": "selected", "optionId": str(chosen)}}:
+                verdict = "rejected"
+            case _:
+                return "cancelled"
+        if chosen.endswith("_always"):
+            self._remembered[subject] = verdict
+        return verdict
+
+    async def elicit(self, message: str, options: list[str]) -> str | None:
+        """Ask the user to choose; None when the client cannot ask or the user declined."""
+        offered: Any = self._link.client_capabilities.get("elicitation")
+        if not isinstance(offered, dict) or "form" not in offered:
+            return None
+        choice = {"type": "string", "enum": options} if options else {"type": "string"}
+        schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+        answer = await self._link.ask(
+            "elicitation/create",
+            {"sessionId": self.session_id, "mode": "form", "message": message, "requestedSchema": schema},
+        )
+        match answer:
+            case {"action": "accept", "content": {"answer": str(chosen)}}:
+                return chosen
+            case _:
+                return None
