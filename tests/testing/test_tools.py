@@ -35,13 +35,13 @@ RUN = {"description": "Run a command"}
 CLAUDE = "Agent AskUserQuestion Bash Edit Read TaskCreate TaskUpdate WebFetch WebSearch Write mcp__srv__add"
 OPENCODE = "bash edit glob grep question read srv_add task todowrite webfetch websearch write"
 GEMINI = (
-    "ask_user glob google_web_search grep_search invoke_agent mcp_srv_add read_file replace run_shell_command web_fetch "
-    "write_file write_todos"
+    "ask_user glob google_web_search grep_search invoke_agent mcp_srv_add read_file replace run_shell_command "
+    "web_fetch write_file write_todos"
 )
 OFFERED = {
-    "anthropic": dict.fromkeys(CLAUDE.split(), {}),
-    "chat": dict.fromkeys(OPENCODE.split(), {}),
-    "gemini": dict.fromkeys(GEMINI.split(), {}),
+    "anthropic": {name: {} for name in CLAUDE.split()},
+    "chat": {name: {} for name in OPENCODE.split()},
+    "gemini": {name: {} for name in GEMINI.split()},
     "responses": {
         "exec_command": {},
         "apply_patch": {"type": "custom"},

@@ -26,6 +26,7 @@ class Environment(msgspec.Struct, frozen=True):
 class _Settings(msgspec.Struct):
     env: dict[str, str]
     files: dict[str, str]
+    once: bool = False  # the agent keeps its own state in them: written when the home is new, then left alone
 
 
 def environment_for(
@@ -44,7 +45,7 @@ def environment_for(
     for name, text in settings.files.items():
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():  # a home is used again to resume a session; the agent may have added to its settings
+        if not (settings.once and path.exists()):
             path.write_text(text)
     kept = {name: caller[name] for name in _KEPT if name in caller}
     env = {
@@ -87,7 +88,7 @@ def _claude(url: str, home: Path, cwd: str, model: str) -> _Settings:
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         "projects": {cwd: {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
     }
-    return _Settings(env, {".claude/.claude.json": json.dumps(state, indent=2)})
+    return _Settings(env, {".claude/.claude.json": json.dumps(state, indent=2)}, once=True)
 
 
 def _codex(url: str, home: Path, cwd: str, model: str) -> _Settings:

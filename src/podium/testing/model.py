@@ -17,6 +17,7 @@ from typing import Self
 import msgspec
 
 from .asked import Asked, Json, NativeCall, record
+from .clis import path_with_node
 from .environment import Environment, environment_for
 from .faces.anthropic import AnthropicFace
 from .faces.chat import ChatFace
@@ -160,7 +161,9 @@ class ScriptedModel:
             scratch = tempfile.TemporaryDirectory(prefix=f"scripted-{agent}-", ignore_cleanup_errors=True)
             self._scratch.callback(scratch.cleanup)
             home = scratch.name
-        return environment_for(agent, self.url, Path(home), Path(cwd) if cwd else None, model, dict(os.environ))
+        return environment_for(
+            agent, self.url, Path(home), Path(cwd) if cwd else None, model, {**os.environ, "PATH": path_with_node()}
+        )
 
     # ----------------------------------------------------------------------------------------------- checks
 
