@@ -34,7 +34,7 @@ class Answering:
             for at, matcher in enumerate(matchers)
             for n, function in enumerate(matcher.hooks)
         }
-        self._refused: set[tuple[str, bytes]] = set()
+        self._remembered: dict[tuple[str, bytes], Decision] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def ask(self, question: Question) -> None:
@@ -91,10 +91,12 @@ class Answering:
 
     async def decide(self, question: CanUseTool) -> Decision:
         """What ``can_use_tool`` says. An exception, a wrong answer and silence are refusals."""
-        call = (question.tool_name, msgspec.json.encode(question.input, order="sorted"))
+        call = _call(question)
+        if call in self._remembered:
+            return self._remembered[call]
         function = self._config.can_use_tool
-        if function is None or call in self._refused:
-            return Deny("The user refused this call for the rest of the session.")
+        if function is None:
+            return Deny("Nobody is there to allow this call.")
         try:
             async with asyncio.timeout(self._config.permission_timeout):
                 decision: object = await run(lambda: function(question), blocking=not _is_async(function))
@@ -104,8 +106,8 @@ class Answering:
             return Deny(f"The permission callback failed: {type(error).__name__}: {error}")
         if not isinstance(decision, (Allow, Deny)):
             return Deny(f"The permission callback gave {type(decision).__name__}, neither Allow nor Deny.")
-        if isinstance(decision, Deny) and decision.remember:
-            self._refused.add(call)
+        if decision.remember:
+            self._remembered[call] = decision
         return decision
 
     async def _hook(self, question: HookCallback) -> Mapping[str, Any]:
@@ -120,6 +122,12 @@ class Answering:
             return _failed_hook(question, f"the hook gave no answer within {timeout:g} s")
         except Exception as error:
             return _failed_hook(question, f"the hook failed: {type(error).__name__}: {error}")
+
+
+def _call(question: CanUseTool) -> tuple[str, bytes]:
+    """What makes two calls the same. The description of a command is the model's chatter, not part of it."""
+    essence = {name: value for name, value in question.input.items() if name != "description"}
+    return question.tool_name, msgspec.json.encode(essence, order="sorted")
 
 
 NO_ANSWER = "Nobody answered in time, so this call was refused."

@@ -200,11 +200,13 @@ def request_body(request: Request) -> dict[str, Any]:
 class Allow(msgspec.Struct, frozen=True):
     """Let the call run: as asked, or with ``updated_input`` in place of its whole input.
 
-    ``updated_permissions`` makes the answer last: see :func:`allow_always`.
+    ``updated_permissions`` changes Claude Code's own rules; ``remember``: the same call is answered the same for the
+    rest of the session without asking again. ``permissions.allow_always`` does both.
     """
 
     updated_input: Mapping[str, Any] | None = None
     updated_permissions: Sequence[PermissionUpdate | msgspec.Raw] = ()
+    remember: bool = False
 
 
 class Deny(msgspec.Struct, frozen=True):

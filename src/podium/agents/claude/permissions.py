@@ -14,7 +14,8 @@ def allow_always(request: CanUseTool, destination: str = "session") -> Allow:
     """Allow this call and others like it, as Claude Code itself suggests, or every call of the tool if it does not.
 
     ``destination``: ``"session"``, or ``"localSettings"``, ``"projectSettings"``, ``"userSettings"`` to write it down.
-    A suggested change of the permission mode is left out: it would allow more than was asked.
+    A suggested change of the permission mode is left out: it would allow more than was asked. The very same call is
+    also remembered by us, because a suggested rule does not always cover the call it was suggested for.
     """
     updates = [
         msgspec.structs.replace(update, destination=destination)
@@ -24,7 +25,7 @@ def allow_always(request: CanUseTool, destination: str = "session") -> Allow:
     if not any(update.type == "addRules" for update in updates):
         rule = PermissionUpdate("addRules", destination, "allow", (Rule(request.tool_name),))
         updates = [rule, *updates]
-    return Allow(updated_permissions=tuple(updates))
+    return Allow(updated_permissions=tuple(updates), remember=True)
 
 
 class AskedOption(msgspec.Struct, frozen=True):

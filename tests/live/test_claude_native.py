@@ -1,0 +1,483 @@
+"""The native Claude Code client against the real program and the scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from podium.agents.claude import (
+    Allow,
+    CanUseTool,
+    ClaudeClient,
+    ClaudePermissionMode,
+    ClaudeSession,
+    ClaudeSessionConfig,
+    Deny,
+    Event,
+    HookCallback,
+    HookMatcher,
+    Result,
+    SystemInit,
+    ToolServer,
+    TurnSettled,
+    User,
+    allow_always,
+    answer_questions,
+    questions_in,
+)
+from podium.agents.claude.blocks import ContentBlockDelta, TextDelta, ToolResult
+from podium.agents.claude.events import StreamEvent
+from podium.agents.claude.notices import PermissionDenied, SystemStatus, TaskNotification, TaskStarted
+from podium.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
+from podium.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
+from podium.transports.launch import Exited
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(find_cli("claude") is None, reason="claude is not installed")]
+BOUND = 90.0
+
+Start = Callable[[ScriptedModel], ClaudeClient]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """A client in a fresh folder that talks to the given model."""
+    cwd = tmp_path / "repo"
+    cwd.mkdir()
+
+    def client(model: ScriptedModel) -> ClaudeClient:
+        env = model.environment("claude", home=tmp_path / "home", cwd=cwd).env
+        return ClaudeClient(cwd, str(find_cli("claude")), env)
+
+    return client
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(BOUND):
+            await main()
+
+    asyncio.run(bounded())
+
+
+async def turn(session: ClaudeSession) -> list[Event]:
+    """Everything up to the end of the turn."""
+    heard: list[Event] = []
+    async for event in session.events:
+        heard.append(event)
+        if isinstance(event, (TurnSettled, Exited)):
+            return heard
+    return heard
+
+
+def result_of(heard: list[Event]) -> Result:
+    settled = heard[-1]
+    assert isinstance(settled, TurnSettled), settled
+    assert settled.result is not None
+    return settled.result
+
+
+def tool_results(heard: list[Event]) -> list[ToolResult]:
+    return [
+        block
+        for event in heard
+        if isinstance(event, User)
+        for block in event.message.blocks()
+        if isinstance(block, ToolResult)
+    ]
+
+
+def alive(marker: str) -> list[str]:
+    """The command lines, anywhere on this machine, that contain the marker."""
+    found: list[str] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+            except OSError:
+                continue
+            if marker in line and state != b"Z":
+                found.append(line)
+    return found
+
+
+async def gone(marker: str) -> None:
+    while alive(marker):
+        await asyncio.sleep(0.02)
+
+
+def test_create_follow_up_resume_fork_and_list(start: Start) -> None:
+    async def main() -> None:
+        with ScriptedModel([say("one"), say("two"), say("three"), say("four")]) as model:
+            client = start(model)
+            async with await client.create_session("first prompt") as session:
+                first = await turn(session)
+                assert result_of(first).result == "one"
+                pieces = [e.step() for e in first if isinstance(e, StreamEvent)]
+                assert TextDelta("one") in [p.piece() for p in pieces if isinstance(p, ContentBlockDelta)]
+                await session.send("second prompt")
+                assert result_of(await turn(session)).result == "two"
+                assert await session.binary_version() == "2.1.197" or await session.binary_version()
+                assert await session.mcp_status() == []
+                assert (await session.context_usage())["totalTokens"] > 0
+                await session.set_permission_mode(ClaudePermissionMode.accept_edits)
+                with pytest.raises(AgentRefused, match="bypass"):
+                    await session.set_permission_mode(ClaudePermissionMode.bypass_permissions)
+                await session.set_model("claude-haiku-4-5")
+                await session.rename("A name of its own")
+                session_id = session.session_id
+            last = [event async for event in session.events][-1]
+            assert last == Exited(0, "")
+
+            again = start(model)
+            async with await again.resume_session(session_id, "third prompt") as session:
+                assert session.session_id == session_id
+                assert result_of(await turn(session)).result == "three"
+            fork = ClaudeSessionConfig(fork_session=True)
+            async with await again.resume_session(session_id, "fourth prompt", fork) as session:
+                assert result_of(await turn(session)).result == "four"
+                assert session.session_id != session_id
+                forked = session.session_id
+
+            history = await client.list_sessions()
+            assert history.skipped == []
+            assert {s.session_id for s in history.sessions} == {session_id, forked}
+            stored = next(s for s in history.sessions if s.session_id == session_id)
+            assert (stored.title, stored.first_prompt, stored.cwd) == ("A name of its own", "first prompt", client.cwd)
+            assert stored.message_count == 6
+            assert stored.tokens
+
+    run(main)
+
+
+def test_permission_allowed_edited_denied_and_remembered(start: Start) -> None:
+    script = [
+        shell("touch asked.txt && ls"),
+        shell("touch edited.txt && ls"),
+        shell("touch denied.txt && ls"),
+        shell("mkdir one && ls"),
+        shell("mkdir one && ls"),
+        native("AskUserQuestion", questions=[
+            {"question": "Which colour?", "header": "Colour", "multiSelect": False,
+             "options": [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]}]),
+        say("done"),
+    ]  # fmt: skip
+    asked: list[str] = []
+
+    async def decide(request: CanUseTool) -> Allow | Deny:
+        if questions_in(request):
+            return answer_questions(request, {questions_in(request)[0].question: "Blue"})
+        command = str(request.input["command"])
+        asked.append(command)
+        if "edited" in command:
+            return Allow({**request.input, "command": "touch instead.txt && ls"})
+        if "denied" in command:
+            return Deny("not that one")
+        return allow_always(request) if "mkdir" in command else Allow()
+
+    async def main() -> None:
+        with ScriptedModel(script) as model:
+            client = start(model)
+            async with await client.create_session("go", ClaudeSessionConfig(can_use_tool=decide)) as session:
+                heard = await turn(session)
+            cwd = Path(client.cwd)
+            assert sorted(p.name for p in cwd.iterdir()) == ["asked.txt", "instead.txt", "one"]
+            assert asked == [
+                "touch asked.txt && ls",
+                "touch edited.txt && ls",
+                "touch denied.txt && ls",
+                "mkdir one && ls",
+            ]
+            texts = [result.text for result in tool_results(heard)]
+            assert texts[2] == "not that one"
+            assert '"Which colour?"="Blue"' in texts[5]
+            assert [d.tool_name for d in result_of(heard).permission_denials] == ["Bash"]
+
+    run(main)
+
+
+def test_a_callback_that_blocks_fails_or_interrupts(start: Start) -> None:
+    def decide(request: CanUseTool) -> Allow | Deny:
+        if "fails" in str(request.input):
+            raise RuntimeError("no idea")
+        return Deny("stop it", interrupt=True)
+
+    async def main() -> None:
+        script = [shell("touch fails.txt && ls"), shell("touch stops.txt && ls"), say("after")]
+        with ScriptedModel(script) as model:
+            client = start(model)
+            async with await client.create_session("go", ClaudeSessionConfig(can_use_tool=decide)) as session:
+                heard = await turn(session)
+                assert tool_results(heard)[0].text == "The permission callback failed: RuntimeError: no idea"
+                assert result_of(heard).interrupted
+                await session.send("go on")
+                assert result_of(await turn(session)).result == "after"
+            assert list(Path(client.cwd).iterdir()) == []
+
+    run(main)
+
+
+def test_an_open_question_is_void_after_an_interrupt(start: Start) -> None:
+    cancelled = asyncio.Event()
+    opened = asyncio.Event()
+
+    async def never(request: CanUseTool) -> Allow:
+        opened.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return Allow()
+
+    async def main() -> None:
+        with ScriptedModel([shell("touch x.txt && ls"), say("after")]) as model:
+            client = start(model)
+            async with await client.create_session("go", ClaudeSessionConfig(can_use_tool=never)) as session:
+                await opened.wait()
+                await session.interrupt()
+                await cancelled.wait()
+                assert session.open_questions == {}
+                assert not session.running
+                assert result_of(await turn(session)).interrupted
+
+    run(main)
+
+
+def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
+    async def main() -> None:
+        script = [endless(), shell("sleep 613.5"), say("still here")]
+        with ScriptedModel(script) as model:
+            client = start(model)
+            config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
+            async with await client.create_session("talk", config) as session:
+                async for event in session.events:
+                    if isinstance(event, StreamEvent) and isinstance(event.step(), ContentBlockDelta):
+                        break
+                await session.interrupt()
+                assert result_of(await turn(session)).terminal_reason == "aborted_streaming"
+                await session.send("work")
+                while not alive("sleep 613.5"):
+                    await asyncio.sleep(0.02)
+                await session.interrupt()
+                assert result_of(await turn(session)).terminal_reason == "aborted_tools"
+                await gone("sleep 613.5")
+                await session.send("and?")
+                assert result_of(await turn(session)).result == "still here"
+                pid = session.pid
+            assert not Path(f"/proc/{pid}").exists()
+
+    run(main)
+
+
+def test_a_turn_lasts_until_its_background_tasks_have_settled(start: Start) -> None:
+    async def main() -> None:
+        script = [
+            shell("sleep 1; echo finished", background=True),
+            say("started"),
+            say("woken"),
+            shell("sleep 617.5", background=True),
+            say("again"),
+        ]
+        with ScriptedModel(script) as model:
+            client = start(model)
+            config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
+            async with await client.create_session("go", config) as session:
+                heard = await turn(session)
+                assert [e.result for e in heard if isinstance(e, Result)] == ["started", "woken"]
+                assert [e.status for e in heard if isinstance(e, TaskNotification)] == ["completed"]
+                await session.send("once more")
+                async for event in session.events:
+                    if isinstance(event, Result):
+                        break
+                assert session.running
+                await session.interrupt()
+                assert not session.running
+                await gone("sleep 617.5")
+
+    run(main)
+
+
+def test_cancel_and_dropping_leave_nothing_running(start: Start) -> None:
+    async def main() -> None:
+        with ScriptedModel([shell("sleep 619.5"), say("x")], routes={"drop": [shell("sleep 623.5")]}) as model:
+            client = start(model)
+            config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
+            session = await client.create_session("go", config)
+            while not alive("sleep 619.5"):
+                await asyncio.sleep(0.02)
+            await session.cancel()
+            assert alive("sleep 619.5") == []
+            assert isinstance([event async for event in session.events][-1], Exited)
+
+            dropped = await client.create_session("drop", config)
+            while not alive("sleep 623.5"):
+                await asyncio.sleep(0.02)
+            pid = dropped.pid
+            del dropped
+            gc.collect()
+            await gone("sleep 623.5")
+            while Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.02)
+
+    run(main)
+
+
+def test_hooks_and_tools_in_this_process(start: Start) -> None:
+    seen: list[str] = []
+
+    def before(call: HookCallback) -> dict[str, object] | None:
+        seen.append(f"{call.input['hook_event_name']} {call.input.get('tool_name')}")
+        if call.input.get("tool_name") != "Bash":
+            return None
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": "no shell today",
+            }
+        }
+
+    async def after(call: HookCallback) -> None:
+        seen.append(str(call.input["hook_event_name"]))
+
+    def add(a: int, b: int = 2) -> int:
+        """Adds."""
+        return a + b
+
+    async def main() -> None:
+        script = [shell("echo hi"), mcp("desk", "add", a=40), mcp("desk", "add", a="forty"), say("done")]
+        with ScriptedModel(script) as model:
+            config = ClaudeSessionConfig(
+                mcp_servers={"desk": ToolServer([add])},
+                allowed_tools=["mcp__desk__add"],
+                hooks={"PreToolUse": [HookMatcher([before])], "Stop": [HookMatcher([after])]},
+            )
+            async with await start(model).create_session("go", config) as session:
+                heard = await turn(session)
+                assert [s["name"] for s in await session.mcp_status()] == ["desk"]
+            first, second, third = tool_results(heard)
+            assert first.text == "no shell today"
+            assert second.text == "42"
+            assert third.is_error
+            assert "ValidationError" in third.text
+            assert seen == [
+                "PreToolUse Bash",
+                "PreToolUse mcp__desk__add",
+                "PreToolUse mcp__desk__add",
+                "Stop",
+            ]
+
+    run(main)
+
+
+def test_permissions_through_the_mcp_server(start: Start) -> None:
+    pytest.importorskip("mcp")
+    asked: list[str] = []
+
+    async def decide(request: CanUseTool) -> Allow | Deny:
+        asked.append(str(request.input["command"]))
+        return Allow() if "yes" in asked[-1] else Deny("rather not")
+
+    async def main() -> None:
+        with ScriptedModel([shell("touch yes.txt && ls"), shell("touch no.txt && ls"), say("done")]) as model:
+            client = start(model)
+            config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.delegate, can_use_tool=decide)
+            async with await client.create_session("go", config) as session:
+                heard = await turn(session)
+            assert asked == ["touch yes.txt && ls", "touch no.txt && ls"]
+            assert [path.name for path in Path(client.cwd).iterdir()] == ["yes.txt"]
+            assert tool_results(heard)[1].text == "rather not"
+            await gone("permission_server.py")
+
+    run(main)
+
+
+def test_structured_output_plan_mode_and_sub_agents(start: Start) -> None:
+    async def main() -> None:
+        schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+        script = [structured({"answer": 42})]
+        routes = {
+            "plan": [native("ExitPlanMode", plan="1. do it"), write_file("planned.txt", "x"), say("planned")],
+            "delegate": [call("task", prompt="sub job", description="Sub"), say("reported")],
+            "sub job": [say("sub says")],
+            "sneak": [write_file("sneaked.txt", "x"), say("tried")],
+        }
+        with ScriptedModel(script, routes=routes) as model:
+            client = start(model)
+            config = ClaudeSessionConfig(json_schema=schema, forward_subagent_text=True)
+            async with await client.create_session("number", config) as session:
+                assert result_of(await turn(session)).structured_output == {"answer": 42}
+
+            plan = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.plan, can_use_tool=lambda request: Allow())
+            async with await client.create_session("plan", plan) as session:
+                heard = await turn(session)
+                assert "default" in [e.permission_mode for e in heard if isinstance(e, SystemStatus)]
+                assert (Path(client.cwd) / "planned.txt").exists()
+
+            closed = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.dont_ask, forward_subagent_text=True)
+            async with await client.create_session("sneak", closed) as session:
+                heard = await turn(session)
+                assert [e.tool_name for e in heard if isinstance(e, PermissionDenied)] == ["Write"]
+                await session.send("delegate")
+                heard = await turn(session)
+                assert [e.task_type for e in heard if isinstance(e, TaskStarted)] == ["local_agent"]
+                assert result_of(heard).result == "reported"
+
+    run(main)
+
+
+def test_errors_that_say_what_to_do(start: Start, tmp_path: Path) -> None:
+    async def main() -> None:
+        with ScriptedModel([say("x")]) as model:
+            client = start(model)
+            with pytest.raises(SessionNotFound, match=r"list_sessions\(\)"):
+                await client.resume_session("0a1b2c3d-1111-4222-8333-444455556666", "hello")
+            with pytest.raises(LocalProtocolError, match="extra_args"):
+                await client.create_session("hello", ClaudeSessionConfig(extra_args=["--no-such-flag"]))
+            with pytest.raises(NotInstalled, match="npm install -g"):
+                await ClaudeClient(client.cwd, str(tmp_path / "nowhere"), {}).create_session("hello")
+            with pytest.raises(LaunchError, match="does not exist"):
+                await ClaudeClient(tmp_path / "no folder", str(find_cli("claude"))).create_session("hello")
+            env = dict(model.environment("claude", home=tmp_path / "other", cwd=Path(client.cwd)).env)
+            del env["ANTHROPIC_API_KEY"]
+            signed_out = ClaudeClient(client.cwd, str(find_cli("claude")), env)
+            with pytest.raises(NotSignedIn, match="/login"):
+                await signed_out.create_session("hello")
+            with pytest.raises(NotSignedIn, match="/login"):
+                await signed_out.check_signed_in()
+            await client.check_signed_in()
+            assert await client.check_version() >= (2, 1, 0)
+
+    run(main)
+
+
+def test_the_environment_of_a_surrounding_claude_code_is_cleared(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        with ScriptedModel([shell('echo "[$CLAUDE_CODE_SESSION_KIND|$KEPT]"'), say("x")]) as model:
+            explicit = start(model)
+            env = model.environment("claude", home=tmp_path / "home", cwd=Path(explicit.cwd)).env
+            for name in list(os.environ):
+                monkeypatch.delenv(name)
+            for name, value in env.items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.setenv("CLAUDE_CODE_SESSION_KIND", "surrounding")
+            monkeypatch.setenv("CLAUDECODE", "1")
+            config = ClaudeSessionConfig(
+                permission_mode=ClaudePermissionMode.bypass_permissions,
+                env={"KEPT": "kept", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+            )
+            client = ClaudeClient(explicit.cwd, str(find_cli("claude")))
+            async with await client.create_session("go", config) as session:
+                heard = await turn(session)
+            assert any(isinstance(event, SystemInit) for event in heard)
+            assert tool_results(heard)[0].text == "[|kept]"
+            assert len((await client.list_sessions()).sessions) == 1
+
+    run(main)
