@@ -32,7 +32,7 @@ from podium.agents.claude import (
 )
 from podium.agents.claude.blocks import ContentBlockDelta, TextDelta, ToolResult
 from podium.agents.claude.events import StreamEvent
-from podium.agents.claude.notices import PermissionDenied, SystemStatus, TaskNotification, TaskStarted
+from podium.agents.claude.notices import SystemStatus, TaskNotification, TaskStarted
 from podium.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
 from podium.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
 from podium.transports.launch import Exited
@@ -422,7 +422,8 @@ def test_structured_output_plan_mode_and_sub_agents(start: Start) -> None:
             closed = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.dont_ask, forward_subagent_text=True)
             async with await client.create_session("sneak", closed) as session:
                 heard = await turn(session)
-                assert [e.tool_name for e in heard if isinstance(e, PermissionDenied)] == ["Write"]
+                assert [denial.tool_name for denial in result_of(heard).permission_denials] == ["Write"]
+                assert not (Path(client.cwd) / "sneaked.txt").exists()
                 await session.send("delegate")
                 heard = await turn(session)
                 assert [e.task_type for e in heard if isinstance(e, TaskStarted)] == ["local_agent"]
