@@ -39,11 +39,15 @@ class Relay(Generic[Item]):
 
     async def publish(self, items: Iterable[Item]) -> None:
         """Hand ``items`` to the readers; waits while the slowest is more than ``limit`` behind."""
-        self._items.extend(items)
-        self._wake()
+        self.add(items)
         while self._end - self._floor > self._limit and not self._closed:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Hand ``items`` to the readers without waiting: for the few that no source can be slowed down for."""
+        self._items.extend(items)
+        self._wake()
 
     def close(self) -> None:
         """Nothing more will come: readers end after what is held."""
@@ -127,6 +131,18 @@ class Reader(Generic[Item]):
                 raise StopAsyncIteration
             await relay._news()
         return relay._take(cursor)
+
+    async def batch(self) -> list[Item]:
+        """Everything there is now, at least one item; empty at the end."""
+        relay, cursor = self._relay, self._cursor
+        while cursor.at == relay._end:
+            if relay._closed or not self._leave.alive:
+                return []
+            await relay._news()
+        items = relay._items[cursor.at - relay._first :]
+        cursor.at = relay._end
+        relay._trim()
+        return items
 
     def close(self) -> None:
         self._leave()

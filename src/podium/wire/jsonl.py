@@ -23,6 +23,12 @@ class LineBuffer:
 
     def feed(self, chunk: bytes) -> list[bytes | Unrecognized]:
         """Return the lines that ``chunk`` completed, without their line ends; blank lines are passed over."""
+        if self._pending and not self._skipped and (end := chunk.find(b"\n")) != -1:
+            # Complete the pending line, so that the rest of the chunk can be cut as a whole.
+            line = self._complete(bytes(self._pending) + chunk[:end])
+            self._pending.clear()
+            self._searched = 0
+            return [*([] if line is None else [line]), *self.feed(chunk[end + 1 :])]
         if not self._pending and not self._skipped:
             # Nothing is pending: cut the chunk itself and copy only the incomplete rest.
             end = chunk.rfind(b"\n")
@@ -70,8 +76,7 @@ class LineBuffer:
     def _complete(self, raw: bytes) -> bytes | Unrecognized | None:
         size, self._skipped = len(raw) + self._skipped, 0
         if size > self._max_line:
-            return Unrecognized(
-                raw[:KEPT_OF_A_LONG_LINE], f"a line of {size} bytes is over the bound of {self._max_line}"
-            )
-        line = raw.rstrip(b"\r")
+            why = f"a line of {size} bytes is over the bound of {self._max_line}"
+            return Unrecognized(raw[: min(KEPT_OF_A_LONG_LINE, self._max_line)], why)
+        line = raw.removesuffix(b"\r")
         return line if line.strip() else None

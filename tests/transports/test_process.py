@@ -1,0 +1,323 @@
+"""Child processes: nothing lost on the way, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from podium.errors import LaunchError, NotInstalled, ProcessExited, UnsupportedVersion
+from podium.transports.executables import find_executable, read_version, require_version
+from podium.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
+from podium.transports.process import ChildProcess
+from podium.wire.shapes import Unrecognized
+
+
+def python(code: str, **fields: object) -> Launch:
+    return Launch(argv=(sys.executable, "-c", code), cwd="/", **fields)  # type: ignore[arg-type]
+
+
+async def output(launch: Launch, **options: object) -> tuple[list[object], int, str]:
+    async with await ChildProcess.start(launch, **options) as process:  # type: ignore[arg-type]
+        lines = [line async for batch in process.batches() for line in batch]
+        return [*lines], await process.wait(), process.stderr_tail
+
+
+def alive(pid: int) -> bool:
+    """Running, and not merely waiting to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"waited a minute for: {what}"
+        time.sleep(0.02)  # a poll, bounded above
+
+
+# A child that leaves a shell in a process session of its own, twice removed, and tells all pids.
+FAMILY = """
+import os, subprocess, sys, time
+inner = subprocess.Popen(
+    [sys.executable, "-c", "import subprocess, time; p = subprocess.Popen(['sleep', '600'], start_new_session=True);"
+     "print(p.pid, flush=True); time.sleep(600)"],
+    start_new_session=True, stdout=subprocess.PIPE, text=True)
+orphan = int(inner.stdout.readline())
+print(os.getpid(), inner.pid, orphan, flush=True)
+if "exit" in sys.argv: sys.exit(0)
+if "orphan" in sys.argv: inner.kill(); inner.wait()
+time.sleep(600)
+"""
+
+
+def family(*words: str, stop: tuple[Step, ...] = (EndInput(0.1),)) -> Launch:
+    return Launch(argv=(sys.executable, "-c", FAMILY, *words), cwd="/", stop=stop)
+
+
+async def pids_of(process: ChildProcess) -> list[int]:
+    async for batch in process.batches():
+        line = batch[0]
+        assert isinstance(line, bytes)
+        return [int(word) for word in line.split()]
+    raise AssertionError(process.stderr_tail)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socketpair"])
+def test_input_output_errors_and_exit_code(kind: str) -> None:
+    code = "import sys; print(sys.stdin.read()); print('oh', file=sys.stderr); sys.exit(3)"
+    launch = python(code, stdin=b"one\ntwo", stdout=kind)
+    assert asyncio.run(output(launch)) == ([b"one", b"two"], 3, "oh\n")
+
+
+def test_null_input() -> None:
+    assert asyncio.run(output(python("import sys; print(repr(sys.stdin.read()))", stdin="null")))[0] == [b"''"]
+
+
+def test_a_conversation() -> None:
+    async def talk() -> list[object]:
+        code = (
+            "print('up', flush=True)\nimport sys\nfor x in sys.stdin: print('got', x, end='', flush=True)\nprint('end')"
+        )
+        heard: list[object] = []
+        async with await ChildProcess.start(python(code)) as process:
+            async for batch in process.batches():
+                heard += batch
+                if heard[-1] == b"up":
+                    await process.send(b"a")
+                elif heard[-1] == b"got a":
+                    await process.end_input()
+            assert await process.wait() == 0
+        return heard
+
+    assert asyncio.run(talk()) == [b"up", b"got a", b"end"]
+
+
+def test_environment_and_scratch_files(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib; print(os.environ.get('A'), os.environ.get('SECRET_KEY'), os.environ.get('KEEP'),"
+        "os.getcwd() == os.environ['PWD']); print(pathlib.Path(sys.argv[1]).read_text());"
+        "print(os.environ['F'] == sys.argv[1])"
+    )
+    launch = Launch(
+        argv=(sys.executable, "-c", code, f"{SCRATCH}/policy.toml"),
+        cwd=str(tmp_path),
+        env={"A": "1", "F": f"{SCRATCH}/policy.toml"},
+        unset=("SECRET*",),
+        files={"policy.toml": b"rules"},
+    )
+
+    async def main() -> tuple[list[object], str]:
+        base = {"SECRET_KEY": "x", "KEEP": "y", "A": "0"}
+        async with await ChildProcess.start(launch, base_env=base) as process:
+            assert oct(Path(process.scratch).stat().st_mode)[-3:] == "700"
+            return [line async for batch in process.batches() for line in batch], process.scratch
+
+    lines, scratch = asyncio.run(main())
+    assert lines == [b"1 None y True", b"rules", b"True"]
+    assert not Path(scratch).exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socketpair"])
+def test_a_child_that_exits_without_draining_loses_nothing_to_a_late_reader(kind: str) -> None:
+    async def main() -> None:
+        # 600 kB is more than a default pipe holds; the writer does not block and does not wait, as some CLIs do.
+        code = "import os; os.set_blocking(1, False); os.write(1, b'x' * 600_000 + b'\\nend\\n')"
+        async with await ChildProcess.start(python(code, stdout=kind)) as process:
+            assert await process.wait() == 0
+            lines = [line async for batch in process.batches() for line in batch]
+            assert [len(line) for line in lines if isinstance(line, bytes)] == [600_000, 3]
+
+    asyncio.run(main())
+
+
+def test_lines_over_the_bound_are_reported_and_the_stream_goes_on() -> None:
+    lines, code, _ = asyncio.run(output(python("print('x' * 5000); print('ok')"), max_line=1000))
+    assert lines == [Unrecognized(b"x" * 1000, "a line of 5000 bytes is over the bound of 1000"), b"ok"]
+    assert code == 0
+
+
+def test_stderr_is_drained_and_bounded() -> None:
+    code = "import sys; sys.stderr.write('x' * 3_000_000 + 'last words'); print('done')"
+    lines, _, stderr = asyncio.run(output(python(code)))
+    assert lines == [b"done"]
+    assert stderr.endswith("last words")
+    assert len(stderr) == 64 * 1024
+
+
+def test_a_stall_is_reported_but_work_is_not() -> None:
+    async def main(code: str) -> list[object]:
+        async with await ChildProcess.start(python(code, stop=(Signal(signal.SIGKILL),))) as process:
+            heard: list[object] = []
+            async for batch in process.batches(quiet=0.5):
+                heard += batch
+                if b"end" in heard or any(isinstance(item, Stalled) for item in heard):
+                    return heard
+            return heard
+
+    sleeping = asyncio.run(main("print('up', flush=True); import time; time.sleep(600)"))
+    assert sleeping[0] == b"up"
+    assert isinstance(sleeping[1], Stalled)
+    working = "import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass\nprint('end')"
+    assert asyncio.run(main(working)) == [b"end"]
+
+
+def test_sending_to_a_child_that_has_ended() -> None:
+    async def main() -> None:
+        async with await ChildProcess.start(python("import sys; sys.exit('no thanks')")) as process:
+            await process.wait()
+            with pytest.raises(ProcessExited, match="takes no more input: no thanks") as caught:
+                await process.send(b"x" * 2**21)
+            assert caught.value.code == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        (Launch(argv=("/nonexistent/agent",), cwd="/"), "could not start '/nonexistent/agent': No such file"),
+        (Launch(argv=("/etc/passwd",), cwd="/"), "could not start '/etc/passwd': Permission denied"),
+        (Launch(argv=("/bin/true",), cwd="/nonexistent"), "the working directory '/nonexistent' does not exist"),
+    ],
+)
+def test_what_cannot_be_started_says_why(launch: Launch, message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        asyncio.run(output(launch))
+
+
+class TestNothingIsLeftRunning:
+    def test_after_stop(self) -> None:
+        async def main() -> list[int]:
+            process = await ChildProcess.start(family())
+            pids = await pids_of(process)
+            assert all(map(alive, pids))
+            await asyncio.gather(process.stop(), process.stop())
+            assert process.left_running == 0
+            return pids
+
+        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+
+    def test_an_orphan_in_its_own_session(self) -> None:
+        async def main() -> list[int]:
+            async with await ChildProcess.start(family("orphan")) as process:
+                return await pids_of(process)
+
+        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+
+    def test_when_the_child_itself_exits(self) -> None:
+        async def main() -> list[int]:
+            async with await ChildProcess.start(family("exit")) as process:
+                pids = await pids_of(process)
+                assert await process.wait() == 0
+            return pids
+
+        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+
+    def test_when_the_task_is_cancelled(self) -> None:
+        async def main() -> list[int]:
+            found: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+
+            async def work() -> None:
+                async with await ChildProcess.start(family()) as process:
+                    found.set_result(await pids_of(process))
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(work())
+            pids = await found
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return pids
+
+        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+
+    def test_when_it_is_abandoned(self) -> None:
+        async def main() -> list[int]:
+            process = await ChildProcess.start(family())
+            pids = await pids_of(process)
+            process.abandon()
+            return pids
+
+        pids = asyncio.run(main())
+        gc.collect()
+        until(lambda: not any(map(alive, pids)), "an abandoned family to end")
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_when_we_are_killed(self, number: int) -> None:
+        ours = subprocess.Popen([sys.executable, "-c", US, FAMILY], stdout=subprocess.PIPE, text=True)
+        assert ours.stdout
+        with ours:
+            pids = [int(word) for word in ours.stdout.readline().split()]
+            running = [alive(pids[0]), alive(pids[2])]  # the one between them ends by itself
+            os.kill(ours.pid, number)
+            ours.wait()
+        assert running == [True, True]
+        until(lambda: not any(map(alive, pids)), "the family to end after us")
+
+
+US = """
+import asyncio, sys
+from podium.transports.launch import Launch
+from podium.transports.process import ChildProcess
+async def main():
+    process = await ChildProcess.start(Launch(argv=(sys.executable, "-c", sys.argv[1], "orphan"), cwd="/"))
+    async for batch in process.batches():
+        print(batch[0].decode(), flush=True)
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    pass
+"""
+
+
+def test_the_ladder_ends_a_child_in_order() -> None:
+    async def main(stop: tuple[Step, ...]) -> tuple[int, list[object]]:
+        code = (
+            "import signal, sys, time\n"
+            "signal.signal(signal.SIGINT, lambda *_: (print('interrupted', flush=True), sys.exit(7)))\n"
+            "print('up', flush=True)\nsys.stdin.read()\nprint('input ended', flush=True)\ntime.sleep(600)"
+        )
+        process = await ChildProcess.start(python(code, stop=stop))
+        heard: list[object] = []
+        stopping = None
+        async for batch in process.batches():
+            heard += batch
+            stopping = stopping or asyncio.create_task(process.stop())
+        assert stopping
+        return await stopping, heard
+
+    code, heard = asyncio.run(main((EndInput(0.2), Signal(signal.SIGINT, 30))))
+    assert code == 7
+    assert heard[0] == b"up"
+    assert heard[-1] == b"interrupted"
+    assert asyncio.run(main((EndInput(0.2),)))[0] == -signal.SIGKILL
+
+
+def test_find_executable(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\necho 'agent 1.20.3 (build 5)'\n")
+    program.chmod(0o755)
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    assert find_executable("agent", env=env) == str(program)
+    assert find_executable("agent", env={"PATH": "", "HOME": str(tmp_path)}, hints=("~/.",)) == str(program)
+    with pytest.raises(NotInstalled, match=f"other was not found; looked in {tmp_path}. Install it with: npm i other"):
+        find_executable("other", env=env, install="npm i other")
+    with pytest.raises(NotInstalled, match="'/no/such' is not an executable program; correct the path"):
+        find_executable("agent", executable="/no/such", env=env)
+    assert asyncio.run(read_version(str(program))) == (1, 20, 3)
+    with pytest.raises(
+        UnsupportedVersion, match=r"agent 1.20.3 is too old: 2.0.0 or newer .* Update it with: npm i agent"
+    ):
+        require_version("agent", (1, 20, 3), (2, 0, 0), "npm i agent")
+    require_version("agent", (2, 0, 0), (2, 0, 0), "npm i agent")
