@@ -1,0 +1,112 @@
+"""When a turn of the server is over, judged from what it says. Pure.
+
+After an abort or an error the server says *idle* twice, and the last parts and the message's end come in between; so
+idle alone proves nothing. A turn is over when the session is idle and no assistant message of it is unfinished.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .events import (
+    KnownServerEvent,
+    Message,
+    MessagePartUpdated,
+    MessageUpdated,
+    Refused,
+    Runaway,
+    SessionError,
+    SessionIdle,
+    SessionStatus,
+    TurnEnded,
+)
+from .parts import Failure, StepFinishPart, StepStartPart, Tokens
+from .runaway import RunawayWatch
+
+ABORTED = "MessageAbortedError"
+
+
+class Turn:
+    def __init__(self, watch: RunawayWatch) -> None:
+        self.running = False
+        self._watch = watch
+        self._session_id = ""
+        self._messages: dict[str, Message] = {}
+        self._older: set[str] = set()
+        self._failure: Failure | None = None
+        self._began = False
+
+    def begin(self, session_id: str) -> None:
+        self._older |= set(self._messages)
+        self.running, self._began = True, False
+        self._session_id = session_id
+        self._messages = {}
+        self._failure = None
+        self._watch.turn_began()
+
+    def sees(self, event: KnownServerEvent) -> list[TurnEnded | Runaway]:
+        if not self.running or getattr(event, "session_id", None) != self._session_id:
+            return []
+        match event:
+            case MessageUpdated(info=info):
+                if info.role == "assistant" and info.id not in self._older:
+                    self._began = True
+                    self._messages[info.id] = info
+            case MessagePartUpdated():
+                return self._step(event)
+            case SessionStatus(status=status):
+                self._began = self._began or status.type in ("busy", "retry")
+            case SessionError(error=error):
+                self._began = True
+                self._failure = self._failure or error
+            case SessionIdle() if self._began and all(one.time.completed for one in self._messages.values()):
+                return [self._end()]
+            case _:
+                pass
+        return []
+
+    def refused(self, refusal: Refused) -> list[TurnEnded]:
+        """The prompt itself was not taken."""
+        if not self.running:
+            return []
+        self._failure = Failure("UnknownError", {"message": refusal.message, "statusCode": refusal.status})
+        return [self._end()]
+
+    def found_idle(self) -> list[TurnEnded]:
+        """We asked, and the session is not busy: its end was said while nobody listened."""
+        return [self._end()] if self.running and self._began else []
+
+    def cut_off(self) -> list[TurnEnded]:
+        """The server is gone."""
+        if not self.running:
+            return []
+        self._failure = self._failure or Failure(
+            "UnknownError", {"message": "the server ended in the middle of a turn"}
+        )
+        return [self._end()]
+
+    def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway]:
+        match event.typed():
+            case StepFinishPart(reason=reason):
+                self._watch.step_finished(reason)
+            case StepStartPart() if self._watch.step_began():
+                return [Runaway(self._session_id, self._watch.steps)]
+            case _:
+                pass
+        return []
+
+    def _end(self) -> TurnEnded:
+        self.running = False
+        tokens, cost = Tokens(), 0.0
+        last: Message | None = None
+        for last in self._messages.values():
+            tokens, cost = tokens.plus(last.tokens), cost + last.cost
+        # A failure that OpenCode mended (a full context, compacted) is not the turn's: its last message is judged.
+        error = last.error if last is not None and (last.finish or last.error) else self._failure
+        return TurnEnded(self._session_id, _outcome(error), last.finish if last else None, error, tokens, cost)
+
+
+def _outcome(error: Failure | None) -> Literal["completed", "failed", "aborted"]:
+    if error is None:
+        return "completed"
+    return "aborted" if error.name == ABORTED else "failed"
