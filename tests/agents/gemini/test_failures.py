@@ -51,7 +51,6 @@ def test_chatter_says_nothing():
 def test_over_acp():
     ended = ProcessExited("the agent ended", code=55, stderr="")
     assert "trust_workspace" in str(acp_failure(ended))
-    missing = AgentRefused("Gemini API key is missing or not configured.", code=-32000)
-    assert type(acp_failure(missing)) is NotSignedIn
+    assert "set GEMINI_API_KEY" in str(acp_failure(NotSignedIn("The agent is not signed in.")))
     other = AgentRefused("no", code=-32603)
     assert acp_failure(other) is other

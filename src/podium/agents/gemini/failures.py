@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from podium.errors import (
-    AgentRefused,
     LaunchError,
     LocalProtocolError,
     NotSignedIn,
@@ -64,6 +63,8 @@ def acp_failure(error: PodiumError) -> PodiumError:
     """The same for a session over ACP."""
     if isinstance(error, ProcessExited) and error.code is not None:
         return startup_failure(Exited(error.code, error.stderr))
-    if isinstance(error, AgentRefused) and "API key is missing" in str(error):
-        return NotSignedIn("Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and sign in")
+    if isinstance(error, NotSignedIn):
+        return NotSignedIn(
+            f"Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and choose how to sign in. ({error})"
+        )
     return error
