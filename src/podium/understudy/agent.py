@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -127,7 +128,8 @@ class Understudy:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Notification(method="session/cancel", params=params):
-                self._cancel(bytes(params))
+                # Behind the requests that came before it: the turn it is meant for may not have begun yet.
+                asyncio.get_running_loop().call_soon(self._cancel, bytes(params))
             case Response() as response:
                 self._link.answered(response)
             case Notification() | Unrecognized():
