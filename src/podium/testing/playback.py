@@ -190,9 +190,9 @@ def _entries(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def history_of(turns: Sequence[Turn]) -> History:
-    """The conversation in a form that stays the same when agents trim results and reword what they added."""
+    """The conversation in a form that stays the same when agents trim or repeat results and reword what they added."""
     return tuple(
-        (turn.role, "" if turn.role == "tool" else " ".join(turn.text.split()), len(turn.calls), len(turn.results))
+        (turn.role, "" if turn.role == "tool" else " ".join(turn.text.split()), len(turn.calls))
         for turn in _entries(turns)
     )
 

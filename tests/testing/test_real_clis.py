@@ -1,0 +1,265 @@
+"""The real CLIs against the scripted model: what the script says is what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.testing import (
+    AGENTS,
+    ScriptedModel,
+    cut,
+    delete_file,
+    edit_file,
+    find_cli,
+    http_error,
+    plan,
+    read_file,
+    say,
+    shell,
+    structured,
+    task,
+    think,
+    write_file,
+)
+
+pytestmark = pytest.mark.live
+PATIENCE = 240
+
+
+class Runner:
+    """Runs one CLI in one workspace with one home."""
+
+    def __init__(self, agent: str, program: Path, folder: Path) -> None:
+        self.agent, self.program, self.folder = agent, program, folder
+        self.cwd, self.home = folder / "repo", folder / "home"
+        self.cwd.mkdir()
+        (self.cwd / "README.md").write_text("A small repository.\n")
+        git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-C", str(self.cwd)]
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", "Begin"], check=True)
+
+    def __call__(self, model: ScriptedModel, prompt: str, *more: str, resume: str = "") -> tuple[int, str]:
+        """The exit code and everything printed. Output goes to a file: some of them do not wait for a full pipe."""
+        made = model.environment(self.agent, home=self.home, cwd=self.cwd)
+        printed = self.folder / "out.jsonl"
+        argv = [str(self.program), *self._arguments(prompt, resume, more)]
+        with printed.open("wb") as out, (self.folder / "err.txt").open("wb") as err:
+            process = subprocess.Popen(
+                argv,
+                cwd=self.cwd,
+                env=made.env,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            try:
+                process.communicate(prompt.encode() if self.agent == "opencode" else b"", timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise
+        return process.returncode, printed.read_text(encoding="utf-8", errors="replace")
+
+    def _arguments(self, prompt: str, resume: str, more: tuple[str, ...]) -> list[str]:
+        match self.agent:
+            case "claude":
+                flags = ["-p", "--verbose", "--output-format", "stream-json", "--permission-mode", "bypassPermissions"]
+                return [*flags, *(["--resume", resume] if resume else []), *more, "--", prompt]
+            case "codex":
+                trust = f'projects={{"{self.cwd}"={{trust_level="untrusted"}}}}'
+                flags = ["exec", "--json", "-s", "workspace-write", "-C", str(self.cwd), "-c", trust]
+                return [*flags, *more, *(["resume", resume] if resume else []), "--", prompt]
+            case "gemini":
+                flags = [f"--prompt={prompt}", "--output-format", "stream-json", "--approval-mode", "yolo"]
+                return [*flags, *([f"--resume={resume}"] if resume else []), *more]
+            case _:
+                return ["run", "--format", "json", *(["-s", resume] if resume else []), *more]
+
+    def session(self, printed: str) -> str:
+        name = {"claude": "session_id", "codex": "thread_id", "gemini": "session_id", "opencode": "sessionID"}[
+            self.agent
+        ]
+        return next(line[name] for line in lines(printed) if name in line)
+
+    def processes(self) -> list[int]:
+        """What still runs with our home in its environment, whoever its parent is now."""
+        mark = f"HOME={self.home.resolve()}".encode()
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+
+def lines(printed: str) -> list[Any]:
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture(params=AGENTS)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
+    agent = str(request.param)
+    program = find_cli(agent)
+    if program is None:
+        missing = f"{agent} is not installed: run `make clis`"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+    runner = Runner(agent, program, tmp_path)
+    yield runner
+    deadline = time.monotonic() + 60
+    while (left := runner.processes()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+Start = Callable[..., ScriptedModel]
+
+
+def test_plain_text(run: Runner, scripted_model: Start):
+    model = scripted_model([[think("A greeting is wanted."), say("Hello from the script.", chunks=4)]])
+    code, printed = run(model, "Say hello, please.")
+    assert code == 0
+    if run.agent == "gemini":
+        printed = "".join(line["content"] for line in lines(printed) if line.get("role") == "assistant")
+    assert "Hello from the script." in printed
+    assert [request.prompt for request in model.requests if not request.side] == ["Say hello, please."]
+    assert model.requests[-1].tools
+    model.assert_consumed()
+
+
+def test_a_shell_command(run: Runner, scripted_model: Start):
+    model = scripted_model([[say("Running it."), shell("echo from-the-shell > out.txt; cat out.txt")], say("Ran.")])
+    code, _ = run(model, "Run it, please.")
+    assert (code, (run.cwd / "out.txt").read_text()) == (0, "from-the-shell\n")
+    outcome = model.requests[-1].outcomes[0]
+    assert (outcome.tool, outcome.error) == ("shell", False)
+    assert "from-the-shell" in outcome.output
+    model.assert_consumed()
+
+
+def test_a_failing_command(run: Runner, scripted_model: Start):
+    model = scripted_model([[shell("echo oops >&2; exit 3")], say("It failed.")])
+    assert run(model, "Run it, please.")[0] == 0
+    outcome = model.requests[-1].outcomes[0]
+    assert "oops" in outcome.output
+    assert outcome.error or run.agent == "opencode"  # which tells its model nothing of the exit code
+    model.assert_consumed()
+
+
+def test_files_are_written_read_edited_and_deleted(run: Runner, scripted_model: Start):
+    script = [
+        [write_file("made.txt", "one\ntwo\n"), write_file("gone.txt", "x\n")],
+        [read_file("made.txt")],
+        [edit_file("made.txt", "two", "2")],
+        [delete_file("gone.txt")],
+        say("All done."),
+    ]
+    model = scripted_model(script)
+    assert run(model, "Change the files, please.")[0] == 0
+    assert (run.cwd / "made.txt").read_text() == "one\n2\n"
+    assert not (run.cwd / "gone.txt").exists()
+    read = next(one for request in model.requests for one in request.outcomes if one.tool == "read_file")
+    assert "two" in read.output
+    assert [request.unavailable for request in model.requests if request.unavailable] == []
+    model.assert_consumed()
+
+
+def test_parallel_calls_and_a_branch(run: Runner, scripted_model: Start):
+    model = scripted_model(
+        [
+            [shell("echo a1"), shell("echo b2"), shell("echo c3")],
+            lambda outcomes: say("In order." if [o.output.count("b2") for o in outcomes] == [0, 1, 0] else "Mixed up."),
+        ]
+    )
+    code, printed = run(model, "Run three, please.")
+    assert code == 0
+    if run.agent == "gemini":
+        printed = "".join(line["content"] for line in lines(printed) if line.get("role") == "assistant")
+    assert "In order." in printed
+    model.assert_consumed()
+
+
+def test_a_plan(run: Runner, scripted_model: Start):
+    begun = [{"text": "Look", "status": "in_progress"}, {"text": "Change"}]
+    ended = [{"text": "Look", "status": "completed"}, {"text": "Change", "status": "completed"}]
+    model = scripted_model([[plan(begun)], [plan(ended)], say("Planned.")])
+    assert run(model, "Make a plan, please.")[0] == 0
+    outcomes = [one for request in model.requests for one in request.outcomes]
+    assert {one.tool for one in outcomes} == {"plan"}
+    assert not any(one.error for one in outcomes)
+    model.assert_consumed()
+
+
+def test_a_sub_agent(run: Runner, scripted_model: Start):
+    sub = [[shell("echo sub-agent-was-here > sub.txt")], say("The answer is 42.")]
+    model = scripted_model([[task("Dig for the answer.", sub)], say("Thanks.")])
+    assert run(model, "Delegate it, please.")[0] == 0
+    assert (run.cwd / "sub.txt").read_text() == "sub-agent-was-here\n"
+    assert "The answer is 42." in "".join(one.output for one in model.requests[-1].outcomes)
+    model.assert_consumed()
+
+
+def test_two_turns_in_two_processes(run: Runner, scripted_model: Start):
+    model = scripted_model([[shell("echo one")], say("First done."), [shell("echo two")], say("Second done.")])
+    code, printed = run(model, "The first thing, please.")
+    assert code == 0
+    code, _ = run(model, "The second thing, please.", resume=run.session(printed))
+    assert code == 0
+    main = [request for request in model.requests if not request.side]
+    assert [request.step for request in main] == [0, 1, 2, 3]
+    assert [request.prompt for request in main][1:3] == ["The first thing, please.", "The second thing, please."]
+    model.assert_consumed()
+
+
+def test_a_wrong_key(run: Runner, scripted_model: Start):
+    model = scripted_model([http_error(401)])
+    code, printed = run(model, "Hello, please.")
+    assert code != 0
+    assert "Invalid API key" in printed or "401" in printed
+    model.assert_consumed()
+
+
+def test_a_rate_limit_that_passes(run: Runner, scripted_model: Start):
+    model = scripted_model([[http_error(429, retry_after=1, times=1), say("Recovered.")]])
+    code, printed = run(model, "Hello, please.")
+    assert (code, "Recovered." in printed) == (0, True)
+    assert [request.attempt for request in model.requests if not request.side] == [1, 2]
+
+
+def test_a_connection_cut(run: Runner, scripted_model: Start):
+    model = scripted_model([[say("Half of a "), cut(times=1), say("whole.")]])
+    code, printed = run(model, "Hello, please.")
+    assert (code == 0) == ("whole." in printed)
+    if run.agent != "claude":  # which tries again only when the cut comes before it has read anything
+        assert code == 0 or run.agent == "gemini"
+
+
+def test_structured_output(run: Runner, scripted_model: Start):
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+    schema["additionalProperties"] = False
+    path = run.folder / "schema.json"
+    path.write_text(json.dumps(schema))
+    flags = {"claude": ["--json-schema", json.dumps(schema)], "codex": ["--output-schema", str(path)]}.get(run.agent)
+    if flags is None:
+        pytest.skip(f"{run.agent} has no flag for it")
+    model = scripted_model([structured({"answer": "42"})])
+    code, printed = run(model, "Answer, please.", *flags)
+    assert code == 0
+    last = lines(printed)[-1 if run.agent == "claude" else -2]
+    answer = last["structured_output"] if run.agent == "claude" else json.loads(last["item"]["text"])
+    assert answer == {"answer": "42"}
+    model.assert_consumed()
