@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 from podium.agents.acp.requests import RequestPermission
 from podium.errors import PodiumError
@@ -87,7 +88,7 @@ async def decide(can_use_tool: CanUseTool | None, question: PermissionAsked | Re
         return Reject()
     try:
         given = can_use_tool(question)
-        decision: object = await given if inspect.isawaitable(given) else given
+        decision = cast("object", await given if inspect.isawaitable(given) else given)
     except Exception:
         return Reject("The permission callback failed.")
     return decision if isinstance(decision, (Allow, Reject)) else Reject()

@@ -48,6 +48,7 @@ from .events import (
     Status,
     StepFinish,
     StepStart,
+    TurnEnded,
 )
 from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
 from .runaway import MOST_EMPTY_STEPS, RunawayWatch
@@ -117,6 +118,7 @@ class ServeProtocol:
         self._turns: dict[str, Turn] = {}
         self._children: set[str] = set()
         self._connected = False
+        self._abort_once_busy = False
         self._listening = True  # until we ask for something, we hear a recording and not a server of ours
         self._outgoing: list[Request] = []
 
@@ -169,13 +171,20 @@ class ServeProtocol:
         if not command.text.strip() and not command.attachments:
             raise LocalProtocolError("an empty prompt: OpenCode would call the model with nothing to do")
         self._turn(self.session_id).begin(self.session_id)
+        self._abort_once_busy = False
         self._say(prompt(self.session_id, command, self._directory))
 
     def _abort(self) -> None:
         if not self.session_id:
             return
-        self._say(abort(self.session_id, self._directory))
-        # The server lists an aborted turn's questions for ever, and a tool may wait for them: close each.
+        if self.in_turn and not self._turn(self.session_id).began:
+            self._abort_once_busy = True  # now it would be ignored
+        else:
+            self._say(abort(self.session_id, self._directory))
+        self._close_questions()
+
+    def _close_questions(self) -> None:
+        """The server lists an aborted turn's questions for ever, and a tool may wait for them: refuse each."""
         for permission_id in list(self.permissions):
             self.send(ReplyPermission(permission_id, "reject"))
         for question_id in list(self.questions):
@@ -280,8 +289,11 @@ class ServeProtocol:
         if self._listening and busy and not turn.running and session_id not in self._children:
             turn.begin(session_id)
         consequences = turn.sees(event)
-        if any(isinstance(one, Runaway) for one in consequences):
+        if any(isinstance(one, Runaway) for one in consequences) or (self._abort_once_busy and turn.began):
+            self._abort_once_busy = False
             self._abort()
+        if any(isinstance(one, TurnEnded) for one in consequences) and not self._listening:
+            self._close_questions()
         return [*consequences]
 
     def _turn(self, session_id: str) -> Turn:

@@ -34,11 +34,11 @@ class Turn:
         self._messages: dict[str, Message] = {}
         self._older: set[str] = set()
         self._failure: Failure | None = None
-        self._began = False
+        self.began = False
 
     def begin(self, session_id: str) -> None:
         self._older |= set(self._messages)
-        self.running, self._began = True, False
+        self.running, self.began = True, False
         self._session_id = session_id
         self._messages = {}
         self._failure = None
@@ -50,16 +50,16 @@ class Turn:
         match event:
             case MessageUpdated(info=info):
                 if info.role == "assistant" and info.id not in self._older:
-                    self._began = True
+                    self.began = True
                     self._messages[info.id] = info
             case MessagePartUpdated():
                 return self._step(event)
             case SessionStatus(status=status):
-                self._began = self._began or status.type in ("busy", "retry")
+                self.began = self.began or status.type in ("busy", "retry")
             case SessionError(error=error):
-                self._began = True
+                self.began = True
                 self._failure = self._failure or error
-            case SessionIdle() if self._began and all(one.time.completed for one in self._messages.values()):
+            case SessionIdle() if self.began and all(one.time.completed for one in self._messages.values()):
                 return [self._end()]
             case _:
                 pass
@@ -74,7 +74,7 @@ class Turn:
 
     def found_idle(self) -> list[TurnEnded]:
         """We asked, and the session is not busy: its end was said while nobody listened."""
-        return [self._end()] if self.running and self._began else []
+        return [self._end()] if self.running and self.began else []
 
     def cut_off(self) -> list[TurnEnded]:
         """The server is gone."""
