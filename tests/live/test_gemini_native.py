@@ -143,9 +143,9 @@ def test_turns_details_resume_and_history(stage):
             assert written.diff is not None
             assert (written.diff.file_path, written.diff.new_content) == (str(play.repo / "a.txt"), "one\n")
             assert session.tool_details(uses[0].tool_id) == shown
-            await session.send("/and then @home?")
+            await session.send("/memory show @home")
             second = await until(both[0], Exited)
-            assert next(event.content for event in second if isinstance(event, Message)) == r" /and then \@home?"
+            assert next(event.content for event in second if isinstance(event, Message)) == r" /memory show \@home"
             assert isinstance(second[-2], Result)
         assert [event async for event in both[1]] == second
 
@@ -311,7 +311,7 @@ def test_interrupt_cancel_and_resume_over_acp(stage):
         await play.nothing_left()
         play.age()
         config = play.config(driver=Driver.ACP)
-        async with await play.client.resume_session(session.session_id, "/last", config) as resumed:
+        async with await play.client.resume_session(session.session_id, "/memory show last", config) as resumed:
             events = await until(resumed.events, PromptResponse)
             assert heard(events) == "Done."
         assert [one.session_id for one in (await play.client.list_sessions()).sessions] == [session.session_id]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.agents.gemini.commands import literal
+from podium.agents.gemini.commands import literal, literal_over_acp
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,18 @@ from podium.agents.gemini.commands import literal
 )
 def test_literal(prompt: str, sent: str):
     assert literal(prompt) == sent
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sent"),
+    [
+        ("Fix the bug", "Fix the bug"),
+        ("/memory show", "\u200b/memory show"),
+        ("  /memory show", "\u200b  /memory show"),
+        ("$skill", "\u200b$skill"),
+        ("read @src/main.py", "read @src/main.py"),
+        ("", ""),
+    ],
+)
+def test_literal_over_acp(prompt: str, sent: str):
+    assert literal_over_acp(prompt) == sent

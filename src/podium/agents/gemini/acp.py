@@ -15,7 +15,7 @@ from podium.agents.acp.profile import AcpProfile
 from podium.agents.acp.protocol import Reply
 from podium.agents.acp.session import AcpSession
 
-from .commands import literal
+from .commands import literal_over_acp
 from .config import ApprovalMode, GeminiConfig
 from .home import PrivateHome
 from .records import ToolDetails
@@ -48,7 +48,7 @@ def blocks(prompt: str | Sequence[KnownBlock], config: GeminiConfig) -> tuple[Kn
     """A prompt, taken literally unless the config says otherwise: text that begins with ``/`` would run a command."""
     if not isinstance(prompt, str):
         return tuple(prompt)
-    return (TextContent(prompt if config.expand_prompt else literal(prompt)),)
+    return (TextContent(prompt if config.expand_prompt else literal_over_acp(prompt)),)
 
 
 def seconds_to_wait(files: Sequence[Path], now: float) -> float:

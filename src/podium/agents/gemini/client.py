@@ -49,7 +49,10 @@ class GeminiClient:
     async def resume_session(
         self, session_id: str, prompt: str, config: GeminiConfig | None = None
     ) -> GeminiSession | GeminiAcpSession:
-        """Go on with a stored session of this folder."""
+        """Go on with a stored session of this folder.
+
+        Over ACP one that was created within the same clock minute has to wait for the next: the CLI would lose it.
+        """
         config = config or GeminiConfig()
         if config.chosen_driver is Driver.ACP:
             return await self._open_acp(prompt, config, session_id)

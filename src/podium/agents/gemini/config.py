@@ -69,7 +69,10 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     approval_mode: ApprovalMode = ApprovalMode.DEFAULT
     model: str | None = None
     can_use_tool: AskPermission | None = None
-    """Asked before a tool is used: ``allow_once``, ``allow_always``, ``reject_once``, or one of the offered options."""
+    """Asked before a tool is used: ``allow_once``, ``allow_always``, ``reject_once``, or one of the offered options.
+
+    The CLI does not ask about everything: it reads, and runs commands it thinks harmless (``ls``, ``echo``), unasked.
+    """
     permission_timeout: float | None = None
     """Seconds after which an unanswered question is denied."""
 
