@@ -45,6 +45,7 @@ def _enlarge(pipe: int) -> None:
 class ReadEnd:
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._waiting: asyncio.Future[None] | None = None
 
     def take(self) -> bytes | None:
         """What is there now: ``None`` if nothing yet, ``b""`` at the end."""
@@ -61,6 +62,7 @@ class ReadEnd:
         """Wait until there is something to take; false when ``timeout`` is up."""
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[None] = loop.create_future()
+        self._waiting = arrived
         loop.add_reader(self._fd, _resolve, arrived)
         try:
             async with asyncio.timeout(timeout):
@@ -68,6 +70,7 @@ class ReadEnd:
         except TimeoutError:
             return False
         finally:
+            self._waiting = None
             if self._fd >= 0:
                 loop.remove_reader(self._fd)
         return True
@@ -75,6 +78,10 @@ class ReadEnd:
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            if self._waiting is not None and not (loop := self._waiting.get_loop()).is_closed():
+                # The number of a closed descriptor is soon another's: the loop must forget it, the reader wake up.
+                loop.remove_reader(fd)
+                loop.call_soon_threadsafe(_resolve, self._waiting)
             os.close(fd)
 
 

@@ -253,6 +253,10 @@ class ChildProcess:
             self._stderr += heard
             del self._stderr[:-STDERR_KEPT]
 
+    def _presume_killed(self) -> None:
+        if not self._exit.done():
+            self._exit.set_result(-signal.SIGKILL)
+
     def _tell(self, line: str) -> None:
         with contextlib.suppress(OSError):
             self._control.send(line.encode() + b"\n")
@@ -273,6 +277,9 @@ class ChildProcess:
         self._stderr_end.close()
         if self._feeding is not None and not self._loop.is_closed():
             self._feeding.cancel()
+        if not self._exit.done() and not self._loop.is_closed():
+            # Nobody hears the guard any more; whoever waits for the end must not wait for ever.
+            self._loop.call_soon_threadsafe(self._presume_killed)
         _unreaped.add(self._guard_pid)
         _reap_guards()
         if self.scratch:
