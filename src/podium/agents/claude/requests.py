@@ -25,7 +25,7 @@ class PermissionUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     type: str
-    destination: str = "session"
+    destination: str
     behavior: str | None = None
     rules: tuple[Rule, ...] | None = None
     mode: str | None = None
