@@ -42,7 +42,7 @@ from .settings import SessionListing
 REPLAY_LIMIT = 10**6
 """A replay comes before anybody can read it, so it must not wait for readers."""
 
-UNKNOWN_SESSION = re.compile(r"not found|no such|unknown session|invalid session|does not exist", re.IGNORECASE)
+UNKNOWN_SESSION = re.compile(r"not found|no such|(unknown|invalid|no previous) session|does not exist", re.IGNORECASE)
 MOST_PAGES = 1000
 
 
