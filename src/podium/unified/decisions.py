@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,3 +29,9 @@ class Deny(msgspec.Struct, frozen=True, tag="deny"):
 
 Decision: TypeAlias = Allow | Deny
 CanUseTool: TypeAlias = Callable[[PermissionRequest], Decision | Awaitable[Decision]]
+
+
+class Ask(Protocol):
+    """Decides one question; never raises, and denies when in doubt."""
+
+    async def __call__(self, request: PermissionRequest) -> Decision: ...

@@ -42,6 +42,7 @@ from .events import (
 class _OpenTool(msgspec.Struct):
     use: ToolUse
     since: int
+    denied: str | None = None
 
 
 class Grammar:
@@ -61,6 +62,7 @@ class Grammar:
         self._tools: dict[str, _OpenTool] = {}
         self._closed_tools: set[str] = set()  # of this turn and the one before: results can be late by one
         self._closed_before: set[str] = set()
+        self._denied_early: dict[str, str] = {}
         self._questions: dict[str, PermissionRequest] = {}
         self._turn_usage = Usage()
         self._turn_text = ""
@@ -123,6 +125,13 @@ class Grammar:
             )
         )
         return out
+
+    def denied(self, tool_use_id: str, message: str) -> None:
+        """The caller refused this call: whatever the agent says of it, or leaves out, it was denied."""
+        if tool_use_id in self._tools:
+            self._tools[tool_use_id].denied = message
+        elif tool_use_id:
+            self._denied_early[tool_use_id] = message
 
     def start_turn(self, prompt: str, now: int = 0) -> list[Event]:
         """The caller has sent ``prompt``."""
@@ -233,8 +242,8 @@ class Grammar:
             ToolResult(
                 tool_use_id=tool_use_id,
                 name=tool.use.name,
-                status="error",
-                output=note,
+                status="error" if tool.denied is None else "denied",
+                output=tool.denied or note,
                 parent_tool_use_id=tool.use.parent_tool_use_id,
                 duration_ms=float(now - tool.since) if now else None,
             )
@@ -244,7 +253,8 @@ class Grammar:
     def _tool_started(self, event: ToolUse, now: int) -> list[Event]:
         if event.tool_use_id in self._tools:
             return []
-        self._tools[event.tool_use_id] = _OpenTool(event, now)
+        refusal = self._denied_early.pop(event.tool_use_id, None)
+        self._tools[event.tool_use_id] = _OpenTool(event, now, refusal)
         self._closed_tools.discard(event.tool_use_id)
         self._tool_uses += 1
         return [event]
@@ -261,6 +271,8 @@ class Grammar:
             out += self._in(now, self._tool_started(made_up, now))
         tool = self._tools.pop(event.tool_use_id)
         self._closed_tools.add(event.tool_use_id)
+        if tool.denied is not None and event.status == "error":
+            event = replace(event, status="denied")
         if event.duration_ms is None and now:
             event = replace(event, duration_ms=float(now - tool.since))
         return [*out, event]

@@ -1,0 +1,317 @@
+"""One conversation: a native session and its dictionary under one grammar, with permissions and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from .errors import LocalProtocolError, SessionEnded
+from .permissions.questions import Questions
+from .transports.relay import Reader, Relay
+from .unified.decisions import Ask, Decision, Deny
+from .unified.events import (
+    Error,
+    Event,
+    Init,
+    Notice,
+    PermissionRequest,
+    Status,
+    TurnCompleted,
+    Unrecognized,
+    UsageReport,
+    stamp,
+)
+from .unified.grammar import Grammar
+from .unified.options import Options
+
+INTERRUPT_GRACE = 20.0
+
+
+class NativeSession(Protocol):
+    """The shape a session needs of an agent's own session. Agents match it; they never inherit it."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def received(self) -> AsyncIterator[tuple[bytes, Any]]: ...
+    async def send(self, prompt: str) -> None: ...
+    async def interrupt(self) -> None: ...
+    async def cancel(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Dictionary(Protocol):
+    """Native event → unified events. Total and pure; state only for what an agent spreads over several messages."""
+
+    def translate(self, native: Any) -> Iterable[Event]: ...
+
+
+class Opening(Protocol):
+    """Starts (or resumes) an agent's own session with its first prompt."""
+
+    async def __call__(self, prompt: str, options: Options, ask: Ask) -> NativeSession: ...
+
+
+def milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Session:
+    """Made by ``podium.open``. Use as ``async with``; a session that is dropped is ended, with everything under it."""
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        options: Options,
+        opening: Opening,
+        dictionary: Dictionary,
+        questions: Questions,
+        now: Callable[[], int] = milliseconds,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self.agent = agent
+        # The living middle is apart from what the caller holds, so that its running reader does not keep this alive.
+        self._live = _Live(agent, new_id(), options, opening, dictionary, questions, now)
+        weakref.finalize(self, _Live.abandon, self._live).atexit = False
+
+    @property
+    def id(self) -> str:
+        """The agent's own session id once the first turn has begun (resume by it); Podium's before that."""
+        return self._live.native_id or self._live.session_id
+
+    @property
+    def events(self) -> Reader[Event]:
+        """Everything, from ``init`` to ``done``; many may read, the slowest slows the agent."""
+        return self._live.relay.reader()
+
+    @property
+    def unrecognized(self) -> int:
+        """How many of the agent's messages we could not type."""
+        return self._live.unrecognized
+
+    async def send(self, prompt: str) -> AsyncIterator[Event]:
+        """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
+        reader = self._live.relay.reader()
+        await self._live.send(prompt)
+        turn = self._live.turn
+        async for event in reader:
+            yield event
+            if isinstance(event, TurnCompleted) and event.turn >= turn:
+                return
+
+    async def interrupt(self) -> None:
+        """End the running turn; the session goes on."""
+        await self._live.interrupt()
+
+    def answer(self, request_id: str, decision: Decision) -> None:
+        """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster."""
+        self._live.questions.answer(request_id, decision)
+
+    async def close(self) -> None:
+        """End the session in order. The last event is ``done``."""
+        await self._live.close()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _Live:
+    def __init__(
+        self,
+        agent: str,
+        session_id: str,
+        options: Options,
+        opening: Opening,
+        dictionary: Dictionary,
+        questions: Questions,
+        now: Callable[[], int],
+    ) -> None:
+        self.session_id = session_id
+        self.native_id = ""
+        self.relay: Relay[Event] = Relay()
+        self.questions = questions
+        self.unrecognized = 0
+        self._agent = agent
+        self._options = options
+        self._opening = opening
+        self._dictionary = dictionary
+        self._now = now
+        self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
+        self._seq = 0
+        self._native: NativeSession | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._cut_short: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._errands: set[asyncio.Task[None]] = set()
+        self._turn_over = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def turn(self) -> int:
+        return max(self._grammar.turn, 1)
+
+    async def send(self, prompt: str) -> None:
+        if self._grammar.is_done or self._closing is not None:
+            raise SessionEnded("the session is over; open another one with resume= its id")
+        if self._grammar.in_turn:
+            raise LocalProtocolError("a turn is still running: read it to its end, or interrupt() it, and send again")
+        self._cut_short = None
+        self._turn_over.clear()
+        self._emit(self._grammar.start_turn(prompt, self._now()))
+        try:
+            if self._native is None:
+                self._native = await self._opening(prompt, self._options, self._ask)
+                self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
+            else:
+                await self._native.send(prompt)
+        except BaseException:
+            self._emit(self._grammar.end("error", now=self._now()))
+            self.relay.close()
+            raise
+        if self._options.timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._options.timeout, self._time_is_up, self._options.timeout)
+
+    async def interrupt(self) -> None:
+        if self._native is None or not self._grammar.in_turn:
+            return
+        self._cut_short = self._cut_short or "interrupted"
+        self.questions.resolve_all("interrupt")
+        await self._native.interrupt()
+        try:
+            async with asyncio.timeout(INTERRUPT_GRACE):
+                await self._turn_over.wait()
+        except TimeoutError:
+            await self._native.cancel()  # it does not listen: the session ends, and what is open is closed
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._stop_timer()
+        if self._grammar.in_turn:
+            self._cut_short = self._cut_short or "interrupted"
+        self.questions.resolve_all("interrupt")
+        if self._native is not None:
+            await (self._native.cancel() if self._grammar.in_turn else self._native.close())
+        if self._pump is not None:
+            await asyncio.wait([self._pump])
+        self._end()
+
+    def abandon(self) -> None:
+        """For the finalizer: let go of everything; the native session's own finalizer kills its processes."""
+        self._stop_timer()
+        if self._pump is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                self._pump.cancel()
+        self._native = self._pump = None
+
+    async def _ask(self, request: PermissionRequest) -> Decision:
+        decision = await self.questions.ask(request)
+        if isinstance(decision, Deny):
+            self._grammar.denied(request.tool_use_id, decision.message)
+        return decision
+
+    async def _read(self, native: NativeSession) -> None:
+        try:
+            async for raw, said in native.received:
+                self.native_id = native.session_id or self.native_id
+                events: list[Event] = []
+                for event in self._dictionary.translate(said):
+                    events += self._ordered(event, raw)
+                if not events and self._options.raw and raw:
+                    events = self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
+                if events:
+                    await self.relay.publish(self._stamped(events))
+        except Exception as fault:  # our own fault must end as an event, not as a hung reader
+            self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
+            raise
+        finally:
+            self._end()
+
+    def _ordered(self, event: Event, raw: bytes) -> list[Event]:
+        """``event`` by the rules of the grammar and of this session's limits."""
+        match event:
+            case Unrecognized():
+                self.unrecognized += 1
+            case TurnCompleted():
+                self._stop_timer()
+                if self._cut_short is not None and event.status != "success":
+                    event = replace(event, status=self._cut_short)
+            case UsageReport() if self._over_budget(event):
+                self._cut("max_budget")
+            case Init(native_session_id=native_id) if native_id:
+                self.native_id = native_id
+            case _:
+                pass
+        if self._options.raw and raw:
+            force_setattr(event, "native", _as_json(raw))
+        events = self._grammar.accept(event, self._now())
+        if not self._grammar.in_turn:
+            self._turn_over.set()
+        return events
+
+    def _over_budget(self, event: UsageReport) -> bool:
+        limit, cost = self._options.max_budget_usd, event.cost_usd
+        return limit is not None and cost is not None and cost > limit and self._cut_short is None
+
+    def _cut(self, status: Status) -> None:
+        self._cut_short = status
+        errand = asyncio.get_running_loop().create_task(self.interrupt())
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    def _time_is_up(self, seconds: float) -> None:
+        message = f"the turn took longer than {seconds:g} s and was interrupted; raise timeout= if it needs more"
+        self.say(Error(kind="timeout", message=message, fatal=True))
+        self._cut("interrupted")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def say(self, event: Event) -> None:
+        """Put in an event that no message of the agent caused."""
+        self._emit(self._grammar.accept(event, self._now()))
+
+    def _end(self) -> None:
+        if not self._grammar.is_done:
+            status = self._cut_short or ("error" if self._grammar.in_turn else None)
+            self.questions.resolve_all("interrupt")
+            self._emit(self._grammar.end(status, now=self._now()))
+        self._turn_over.set()
+        self.relay.close()
+
+    def _emit(self, events: list[Event]) -> None:
+        self.relay.add(self._stamped(events))
+
+    def _stamped(self, events: list[Event]) -> list[Event]:
+        at, turn = self._now(), self._grammar.turn
+        for event in events:
+            self._seq += 1
+            stamp(event, agent=self._agent, session_id=self.session_id, seq=self._seq, timestamp=at, turn=turn)
+        return events
+
+
+def _as_json(raw: bytes) -> msgspec.Raw:
+    """The native message as JSON: itself, or a string when it is none."""
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(raw.decode("utf-8", "replace")))
+    return msgspec.Raw(raw)

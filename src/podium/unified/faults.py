@@ -1,0 +1,86 @@
+"""What kind of error an agent's words or an HTTP status mean."""
+
+from __future__ import annotations
+
+import re
+
+from .events import ErrorKind
+
+_BY_STATUS: dict[int, ErrorKind] = {
+    401: "authentication_failed",
+    402: "quota_exceeded",
+    403: "authentication_failed",
+    404: "model_not_found",
+    408: "timeout",
+    413: "context_overflow",
+    429: "rate_limited",
+    500: "connection_failed",
+    502: "connection_failed",
+    503: "connection_failed",
+    504: "timeout",
+    529: "rate_limited",
+}
+
+# The first word that matches decides: the telling ones before the vague ones.
+_WORDS: dict[ErrorKind, tuple[str, ...]] = {
+    "context_overflow": (
+        r"context.?(window|length|overflow|limit)",
+        "prompt is too long",
+        "maximum context",
+        "too many tokens",
+        "input token count",
+    ),
+    "quota_exceeded": ("quota", r"usage.?limit", "credit balance", "billing", "out of credits"),
+    "rate_limited": (
+        r"rate.?limit",
+        "too many requests",
+        "overloaded",
+        "high demand",
+        r"\b(429|529)\b",
+        r"resource.?exhausted",
+    ),
+    "authentication_failed": (
+        r"api.?key",
+        r"unauthori[sz]ed",
+        r"not (logged|signed) in",
+        "authenticat",
+        r"\b(401|403)\b",
+        "forbidden",
+        "permission_error",
+    ),
+    "model_not_found": (
+        r"model.{0,40}(not found|not exist|not supported|does not exist|unknown|invalid)",
+        r"(unknown|invalid|no such) model",
+        r"\b404\b",
+    ),
+    "session_not_found": (
+        "no conversation found",
+        r"session.{0,60}not found",
+        "no rollout found",
+        "(unknown|invalid) session",
+    ),
+    "timeout": (r"timed? ?out", "timeout"),
+    "connection_failed": (
+        r"connect|network|socket|econn|dns",
+        r"stream (disconnected|closed|ended|error)",
+        r"terminated|premature|truncated|incomplete|reset by peer|fetch failed",
+        r"\b50[0234]\b|server.?error|internal error",
+    ),
+    "permission_denied": ("denied", "rejected", "not allowed", "permission"),
+    "protocol_error": ("protocol", "invalid json", "malformed", "unexpected message", "parse error"),
+}
+_PATTERNS = {kind: re.compile("|".join(words), re.IGNORECASE) for kind, words in _WORDS.items()}
+_PLAIN: tuple[ErrorKind, ...] = ("context_overflow", "quota_exceeded")
+
+
+def kind_of(message: str, status: int | None = None) -> ErrorKind:
+    """The words decide where they are plain; else the status does; else the words again."""
+    for kind in _PLAIN:
+        if _PATTERNS[kind].search(message):
+            return kind
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    for kind, pattern in _PATTERNS.items():
+        if pattern.search(message):
+            return kind
+    return "unknown"
