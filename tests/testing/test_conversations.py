@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from podium.testing import ScriptNotConsumed, cut, empty, http_error, say, shell, stop
+from podium.testing import (
+    ScriptedModel,
+    ScriptFailed,
+    ScriptNotConsumed,
+    call,
+    cut,
+    empty,
+    http_error,
+    say,
+    shell,
+    stop,
+)
 
 TOOLS = ("Bash", "exec_command", "bash", "run_shell_command")
 
@@ -181,3 +192,24 @@ def test_side_calls_do_not_consume_the_script(scripted_model, clients, face):
     assert clients[face](model.url, tools=TOOLS).ask("Hi").text == "One."
     assert [(request.side, request.step) for request in model.requests] == [(side, -1), ("", 0)]
     model.assert_consumed()
+
+
+BROKEN = [
+    (lambda outcomes: say(outcomes[0].output), "IndexError"),
+    ([call("shell", cmd="ls")], "KeyError"),
+]
+
+
+@pytest.mark.parametrize(("reply", "error"), BROKEN)
+def test_a_broken_script_answers_the_agent_and_fails_the_test(client, reply, error):
+    def converse(*, fail: bool) -> None:
+        with ScriptedModel([reply, say("Never.")]) as model:
+            answer = client(model.url).ask("Hi")
+            assert (answer.status, error in answer.error) == (400, True)
+            if fail:
+                raise KeyError("ours")
+
+    with pytest.raises(ScriptFailed, match=f"the script failed: {error}"):
+        converse(fail=False)
+    with pytest.raises(KeyError, match="ours"):  # which it does not hide
+        converse(fail=True)

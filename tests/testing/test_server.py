@@ -13,7 +13,7 @@ from podium.testing import OtherRequest, ScriptedModel, say, stall
 
 
 def get(url: str, **more: object) -> httpx.Response:
-    return httpx.request("GET", url, timeout=60, trust_env=False, **more)  # type: ignore[arg-type]
+    return httpx.request("GET", url, timeout=60, trust_env=False, verify=False, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def get(url: str, **more: object) -> httpx.Response:
 )
 def test_other_paths(scripted_model, method, path, status, answer):
     model = scripted_model([])
-    got = httpx.request(method, model.url + path, content=b"{", timeout=60, trust_env=False)
+    got = httpx.request(method, model.url + path, content=b"{", timeout=60, trust_env=False, verify=False)
     assert got.status_code == status
     assert (got.json() if got.content else None) == answer
     assert model.other_requests == [OtherRequest(method, path, status)]
@@ -62,7 +62,9 @@ def test_gemini_errands_are_answered_aside(scripted_model, clients):
 
     def errand(**more: object) -> str:
         body = {**talk.body(), **more}
-        answer = httpx.post(model.url + talk.path, json=body, headers=cli, timeout=60, trust_env=False).json()
+        answer = httpx.post(
+            model.url + talk.path, json=body, headers=cli, timeout=60, trust_env=False, verify=False
+        ).json()
         return str(answer["candidates"][0]["content"]["parts"][0]["text"])
 
     assert errand(generationConfig={"responseJsonSchema": schema}) == '{"choice": "flash", "n": 1}'
@@ -74,7 +76,7 @@ def test_gemini_errands_are_answered_aside(scripted_model, clients):
 def test_one_connection_carries_many_requests(scripted_model, clients):
     model = scripted_model([say("One."), say("Two.")])
     talk = clients["chat"](model.url)
-    with httpx.Client(timeout=60, trust_env=False) as http:
+    with httpx.Client(timeout=60, trust_env=False, verify=False) as http:
         for prompt in ("a", "b", "c"):
             talk.history = [talk.user(prompt)]
             assert b"One." in http.post(model.url + talk.path, json=talk.body()).content
@@ -105,7 +107,10 @@ def test_garbage_closes_the_connection_and_nothing_else(scripted_model):
 
 def test_it_runs_in_the_loop_of_the_caller(clients):
     async def main() -> None:
-        async with ScriptedModel([say("Hello.")]) as model, httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        async with (
+            ScriptedModel([say("Hello.")]) as model,
+            httpx.AsyncClient(timeout=60, trust_env=False, verify=False) as http,
+        ):
             talk = clients["anthropic"](model.url, stream=False)
             talk.history.append(talk.user("Hi"))
             answer = await http.post(model.url + talk.path, json=talk.body())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .clis import find_cli
     from .environment import AGENTS, Environment
-    from .model import OtherRequest, Request, ScriptedModel, ScriptNotConsumed
+    from .model import OtherRequest, Request, ScriptedModel, ScriptFailed, ScriptNotConsumed
     from .script import (
         Case,
         Reply,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "clis": ("find_cli",),
     "environment": ("AGENTS", "Environment"),
-    "model": ("OtherRequest", "Request", "ScriptedModel", "ScriptNotConsumed"),
+    "model": ("OtherRequest", "Request", "ScriptedModel", "ScriptFailed", "ScriptNotConsumed"),
     "script": (
         "Case",
         "Reply",
@@ -108,6 +108,7 @@ __all__ = [
     "Request",
     "Script",
     "ScriptError",
+    "ScriptFailed",
     "ScriptNotConsumed",
     "ScriptedModel",
     "ToolOutcome",

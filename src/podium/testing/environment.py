@@ -88,7 +88,9 @@ def _claude(url: str, home: Path, cwd: str, model: str) -> _Settings:
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         "projects": {cwd: {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
     }
-    return _Settings(env, {".claude/.claude.json": json.dumps(state, indent=2)}, once=True)
+    settings = {"skipWebFetchPreflight": True, "includeCoAuthoredBy": False}
+    files = {".claude/.claude.json": json.dumps(state, indent=2), ".claude/settings.json": json.dumps(settings)}
+    return _Settings(env, files, once=True)
 
 
 def _codex(url: str, home: Path, cwd: str, model: str) -> _Settings:

@@ -24,9 +24,9 @@ from .faces.chat import ChatFace
 from .faces.gemini import GeminiFace
 from .faces.responses import ResponsesFace
 from .playback import Cue, Issued, Playback, answered_last, outcomes_of
-from .script import Call, Script, ToolOutcome, say
+from .script import Call, HttpError, Script, ToolOutcome, say
 from .server import HttpRequest, LoopbackServer
-from .stage import Act, Answer, Dispatched, Face, answer_json, perform
+from .stage import Act, Answer, Dispatched, Face, answer_json, perform, refused
 
 FACES: tuple[Face, ...] = (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())
 
@@ -66,6 +66,10 @@ class OtherRequest(msgspec.Struct, frozen=True):
     status: int
 
 
+class ScriptFailed(AssertionError):
+    """A branch of the script raised, or one of its calls lacks an argument; the cause is attached."""
+
+
 class ScriptNotConsumed(AssertionError):
     """The agents did not ask for all replies of the script, or asked for more."""
 
@@ -91,7 +95,8 @@ class ScriptedModel:
         self._observe = observe
         self._issued: dict[str, Issued] = {}
         self._ids = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a branch of the script may look at what was recorded
+        self._failures: list[Exception] = []
         self._scratch = ExitStack()
         self._server = LoopbackServer(self._respond, port)
         self._port = 0
@@ -108,7 +113,7 @@ class ScriptedModel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._server.stop()
-        self._scratch.close()
+        self._close(error)
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -141,7 +146,16 @@ class ScriptedModel:
         self._stopping()
         if self._thread is not None:
             self._thread.join()
+        self._close(error)
+
+    def _close(self, error: BaseException | None) -> None:
         self._scratch.close()
+        if error is None:
+            self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        if self._failures:
+            raise ScriptFailed(f"the script failed: {self._failures[0]!r}") from self._failures[0]
 
     @property
     def url(self) -> str:
@@ -174,6 +188,7 @@ class ScriptedModel:
 
     def assert_consumed(self) -> None:
         """Fail unless every reply was asked for and none beyond them."""
+        self._raise_failures()
         complaints = [f"not asked for: {reply}" for reply in self.unused()]
         complaints += [f"asked beyond the end of the script: {one.prompt!r}" for one in self.requests if one.beyond]
         if complaints:
@@ -188,8 +203,13 @@ class ScriptedModel:
                     body = record(json.loads(request.body))
                 except ValueError:
                     return self._other(request, 400, {"error": {"message": "the body is not JSON"}})
-                with self._lock:
-                    return self._play(face, face.read(request.path, request.headers, body), request.headers)
+                asked = face.read(request.path, request.headers, body)
+                try:
+                    with self._lock:
+                        return self._play(face, asked, request.headers)
+                except Exception as error:  # the script's own: the agent gets an answer, the test gets the error
+                    self._failures.append(error)
+                    return refused(face.refuse(HttpError(400, f"the script failed: {error!r}")))
         return self._plain(request)
 
     def _play(self, face: Face, asked: Asked, headers: dict[str, str]) -> Answer:

@@ -145,6 +145,7 @@ class _Connection:
     async def _send(self, event: h11.Event) -> None:
         self._writer.write(self._http.send(event) or b"")
         await self._writer.drain()
+        await asyncio.sleep(0)  # an endless answer to a quick reader must leave the others their turn
 
     async def _left(self, seconds: float | None) -> bool:
         """Wait so long, or for ever; whether the client went away meanwhile."""
