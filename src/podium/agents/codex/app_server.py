@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import __version__
-from ...errors import AgentRefused, LaunchError, NotSignedIn, ProcessExited, RemoteProtocolError, SessionNotFound
+from ...errors import AgentRefused, NotSignedIn, ProcessExited, RemoteProtocolError, SessionNotFound
 from ...transports.conversation import Conversation
 from ...transports.executables import VERSION, require_version
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
 from .answering import Answering, Deliver
 from .commands import Answer, Call, Command, Decision, ForkThread, Request, ResumeThread, StartThread
+from .complaints import complaint, failure, unknown_session
 from .config import CodexConfig, on_app_server
 from .launch import launch, thread_params
 from .locate import INSTALL, MINIMUM_VERSION, trust_roots
@@ -86,7 +87,7 @@ class CodexAppServer:
                 require_version("Codex", server.version, MINIMUM_VERSION, INSTALL)
         except ProcessExited as error:
             await server.cancel()
-            raise LaunchError(f"the Codex app-server did not start: {error}") from None
+            raise failure(server.exited or Exited(error.code or 1, error.stderr)) from None
         except BaseException:
             server._conversation.abandon()
             raise
@@ -247,7 +248,7 @@ class CodexAppServer:
             if not isinstance(reply.result, ThreadResponse):
                 raise RemoteProtocolError(f"the Codex app-server answered {reply.method} with no thread; update Codex")
             if isinstance(wish, ResumeThread) and reply.result.thread.id != known:
-                raise SessionNotFound(_UNKNOWN.format(known))
+                raise unknown_session(known)
             relay = await self.switchboard.open(reply.result.thread.id)
         except AgentRefused as error:
             raise _unknown_session(error, known) from None
@@ -280,19 +281,16 @@ class CodexAppServer:
             thread.answering.close_all_but(set())
 
     def _gone(self, exited: Exited) -> ProcessExited:
-        last = (exited.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = complaint(exited.stderr) or "it said nothing"
         return ProcessExited(
             f"the Codex app-server has ended with code {exited.code}: {last}", code=exited.code, stderr=exited.stderr
         )
 
 
-_UNKNOWN = "Codex knows no session {!r}; list_sessions() names those of this folder"
-
-
 def _unknown_session(error: AgentRefused, thread_id: str) -> AgentRefused | SessionNotFound:
     words = str(error).lower()
     if thread_id and ("no rollout found" in words or "invalid thread id" in words or "not found" in words):
-        return SessionNotFound(_UNKNOWN.format(thread_id))
+        return unknown_session(thread_id)
     return error
 
 

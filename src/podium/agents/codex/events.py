@@ -57,7 +57,10 @@ class ItemUpdated(msgspec.Struct, frozen=True):
 
 
 class ItemCompleted(msgspec.Struct, frozen=True):
+    """``status`` stood on the line itself in older versions (success, failed); today the item has its own."""
+
     item: Item | Unrecognized
+    status: str = ""
 
 
 class ItemLine(msgspec.Struct, frozen=True):
@@ -66,6 +69,7 @@ class ItemLine(msgspec.Struct, frozen=True):
     type: str
     item: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     item_type: str | None = None
+    status: str = ""
 
 
 ItemEvent: TypeAlias = ItemStarted | ItemUpdated | ItemCompleted
@@ -105,4 +109,5 @@ def decode(message: bytes) -> Known | Unrecognized:
         item = items.OLDER_SHAPES.decode(message)
     else:
         item = items.decode(bytes(line.item))
-    return ITEM_EVENTS[line.type](item)
+    event = ITEM_EVENTS[line.type](item)
+    return ItemCompleted(item, line.status) if line.status and isinstance(event, ItemCompleted) else event

@@ -6,19 +6,13 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from ...errors import (
-    AgentRefused,
-    LaunchError,
-    LocalProtocolError,
-    PodiumError,
-    SessionEnded,
-    SessionNotFound,
-)
+from ...errors import LocalProtocolError, SessionEnded
 from ...transports.conversation import Conversation
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
 from . import history
+from .complaints import failure, unknown_session
 from .config import CodexConfig
 from .events import ExecEvent, ThreadStarted
 from .launch import launch
@@ -93,7 +87,7 @@ class CodexExecSession:
             raise failure(opened, known)
         if resume is not None and opened.thread_id != resume:
             await turn.stop()
-            raise SessionNotFound(f"Codex knows no session {resume!r} and began a new one; list_sessions() names them")
+            raise unknown_session(resume)
         self.session_id = opened.thread_id
 
     @property
@@ -167,27 +161,6 @@ class CodexExecSession:
         """The pump's business: sees each event before any reader."""
         if isinstance(event, ThreadStarted | Exited) and self._opening is not None and not self._opening.done():
             self._opening.set_result(event)
-
-
-def failure(exited: Exited, session_id: str | None) -> PodiumError:
-    """Why Codex ended before it named a thread, as an exception that says what to do."""
-    words = complaint(exited.stderr)
-    if "no rollout found" in exited.stderr:
-        return SessionNotFound(f"Codex has no session {session_id!r}; list_sessions() names those of this folder")
-    if "active writer" in exited.stderr:
-        return AgentRefused(f"session {session_id!r} is in use by another Codex process; end that one first")
-    if "Not inside a trusted directory" in exited.stderr:
-        return LaunchError("the folder is no git repository; leave require_git_repo off, or run `git init` there")
-    if exited.code == 2:
-        return LaunchError(f"Codex does not know an option it was given: {words}. Correct extra_args, or update Codex")
-    return LaunchError(f"codex exec ended with code {exited.code} before it began: {words or 'it said nothing'}")
-
-
-def complaint(stderr: str) -> str:
-    """The line of standard error that matters: the one that says error, else the last."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("WARNING: ")]
-    said = [line for line in lines if line.lower().startswith("error")]
-    return (said or lines or [""])[-1]
 
 
 def _weakly(session: CodexExecSession) -> Callable[[ExecEvent], None]:

@@ -1,0 +1,470 @@
+"""The Codex library against the real CLI, which talks to a scripted model on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from podium.agents.codex import (
+    Accept,
+    Answers,
+    ApprovalPolicy,
+    CodexClient,
+    CodexConfig,
+    CodexExecSession,
+    CodexThread,
+    Decision,
+    Decline,
+    Question,
+    SandboxMode,
+    Usage,
+)
+from podium.agents.codex.events import ItemCompleted, ItemStarted, TurnCompleted, TurnFailed
+from podium.agents.codex.items import AgentMessage, CommandExecution
+from podium.agents.codex.notifications import (
+    AgentMessageDeltaNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+    TurnCompletedNotification,
+)
+from podium.agents.codex.questions import (
+    CommandExecutionRequestApproval,
+    FileChangeRequestApproval,
+    McpServerElicitationRequest,
+    ToolRequestUserInput,
+)
+from podium.agents.codex.thread_items import (
+    AgentMessageThreadItem,
+    CommandExecutionThreadItem,
+    FileChangeThreadItem,
+    FileUpdateChange,
+    PatchChangeKind,
+)
+from podium.errors import (
+    AlreadyAnswered,
+    LaunchError,
+    LocalProtocolError,
+    NotInstalled,
+    NotSignedIn,
+    SessionEnded,
+    SessionNotFound,
+)
+from podium.testing.clis import find_cli
+from podium.testing.environment import Environment
+from podium.testing.model import ScriptedModel
+from podium.testing.script import Script, mcp, native, say, shell, task, write_file
+from podium.transports.launch import Exited
+
+CODEX = find_cli("codex")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
+
+BOUND = 60.0
+ONE_CALL = Usage(100, 50, 0, 20, 0)
+Seen = TypeVar("Seen")
+
+
+class Stage:
+    """A repository, a home of Codex's own, and a model that follows a script."""
+
+    def __init__(self, model: ScriptedModel, home: Path, cwd: Path) -> None:
+        self.model = model
+        self.cwd = cwd
+        # The trusted folder is another one: here Codex shall find nothing about trust, and leave nothing.
+        self.environment: Environment = model.environment("codex", home=home, cwd=home)
+        self.settings = home / ".codex" / "config.toml"
+        self.untouched = self.settings.read_text()
+        self.client = CodexClient(cwd, CODEX, self.environment.env)
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    return folder
+
+
+def play(tmp_path: Path, cwd: Path, script: Script, scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), ScriptedModel(script) as model:
+            await scene(Stage(model, tmp_path / "home", cwd))
+
+    asyncio.run(main())
+
+
+async def until(events: AsyncIterator[Any], kind: type[Seen], check: Callable[[Seen], bool] = lambda _: True) -> Seen:
+    async for event in events:
+        if isinstance(event, kind) and check(event):
+            return event
+    raise AssertionError(f"the stream ended without a {kind.__name__}")
+
+
+async def gone(marker: str) -> None:
+    """Wait until no process has ``marker`` on its command line."""
+    async with asyncio.timeout(BOUND):
+        while running(marker):
+            await asyncio.sleep(0.02)
+
+
+def running(marker: str) -> list[str]:
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def spoken(events: Sequence[Any]) -> list[str]:
+    items = [event.item for event in events if isinstance(event, ItemCompleted | ItemCompletedNotification)]
+    return [item.text for item in items if isinstance(item, AgentMessage | AgentMessageThreadItem)]
+
+
+async def whole_turn(session: Any) -> list[Any]:
+    events: list[Any] = []
+    async for event in session.events:
+        events.append(event)
+        own = isinstance(event, TurnCompletedNotification) and event.thread_id == session.session_id
+        if own or isinstance(event, Exited):
+            return events
+    return events
+
+
+def test_exec_create_follow_up_resume_fork_and_list(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session(
+            "--first prompt\n\nwith lines", CodexConfig(reasoning_summary="auto")
+        )
+        assert isinstance(session, CodexExecSession)
+        first = await whole_turn(session)
+        assert spoken(first) == ["One."]
+        assert [e.turn_usage for e in first if isinstance(e, TurnCompleted)] == [Usage(200, 100, 0, 40, 0)]
+        assert isinstance(first[-1], Exited)
+        assert first[-1].code == 0
+        assert (cwd / "made.txt").read_text() == "made\n"
+
+        await session.send("second")
+        second = await whole_turn(session)
+        assert [(e.usage, e.turn_usage) for e in second if isinstance(e, TurnCompleted)] == [
+            (Usage(300, 150, 0, 60, 0), ONE_CALL)
+        ]
+        await session.close()
+        with pytest.raises(SessionEnded):
+            await session.send("too late")
+
+        again = await CodexClient(cwd, CODEX, stage.environment.env).resume_session(session.session_id, "third")
+        assert again.session_id == session.session_id
+        third = await whole_turn(again)
+        assert spoken(third) == ["Three."]
+        assert [e.turn_usage for e in third if isinstance(e, TurnCompleted)] == [ONE_CALL]
+        await again.close()
+
+        fork = await stage.client.resume_session(session.session_id, "fourth", fork=True)
+        assert fork.session_id != session.session_id
+        fourth = await whole_turn(fork)
+        assert [e.turn_usage for e in fourth if isinstance(e, TurnCompleted)] == [ONE_CALL]
+        await fork.close()
+
+        listed = stage.client.list_sessions()
+        assert listed.skipped == []
+        assert [(s.session_id, s.first_prompt, s.message_count, s.tokens) for s in listed.sessions] == [
+            (fork.session_id, "fourth", 2, Usage(500, 250, 0, 100, 0)),
+            (session.session_id, "--first prompt\n\nwith lines", 6, Usage(400, 200, 0, 80, 0)),
+        ]
+        assert stage.settings.read_text() == stage.untouched
+        stage.model.assert_consumed()
+
+    script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three."), say("Four.")]
+    play(tmp_path, cwd, script, scene)
+
+
+@pytest.mark.parametrize("sandbox", [SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS])
+def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sandbox: SandboxMode) -> None:
+    marker = f"sleep 7{os.getpid()}"
+
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("wait", CodexConfig(sandbox=sandbox))
+        assert isinstance(session, CodexExecSession)
+        await until(session.events, ItemStarted, lambda e: isinstance(e.item, CommandExecution))
+        with pytest.raises(LocalProtocolError):
+            await session.send("not while a turn runs")
+        await session.interrupt()
+        assert running(marker) == []
+        exited = await until(session.events, Exited)
+        assert exited.code == 1
+        await session.send("go on")
+        assert spoken(await whole_turn(session)) == ["Awake."]
+        await session.close()
+
+    play(tmp_path, cwd, [shell(f"({marker}; true) & {marker}"), say("Awake.")], scene)
+
+
+def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd: Path) -> None:
+    asked: list[Question] = []
+
+    async def ask(question: Question) -> Decision:
+        asked.append(question)
+        return Decline() if isinstance(question, CommandExecutionRequestApproval) else Accept()
+
+    async def scene(stage: Stage) -> None:
+        config = CodexConfig(can_use_tool=ask)
+        session = await stage.client.create_session("first", config)
+        assert isinstance(session, CodexThread)
+        first = await whole_turn(session)
+        assert spoken(first) == ["One."]
+        assert first[-1].turn_usage == Usage(300, 150, 0, 60, 0)
+        assert (cwd / "new.txt").read_text() == "new\n"
+        assert not (cwd / "never.txt").exists()
+        patch, command = asked
+        assert isinstance(patch, FileChangeRequestApproval)
+        assert patch.changes == [FileUpdateChange(str(cwd / "new.txt"), PatchChangeKind("add"), "new\n")]
+        assert isinstance(command, CommandExecutionRequestApproval)
+        assert "touch never.txt" in (command.command or "")
+        done = [e.item for e in first if isinstance(e, ItemCompletedNotification)]
+        assert [i.status for i in done if isinstance(i, FileChangeThreadItem | CommandExecutionThreadItem)] == [
+            "completed",
+            "declined",
+        ]
+        await session.send("second")
+        second = await whole_turn(session)
+        assert second[-1].turn_usage == ONE_CALL
+        await session.close()
+
+        again = await CodexClient(cwd, CODEX, stage.environment.env).resume_session(session.session_id, "3", config)
+        assert again.session_id == session.session_id
+        third = await whole_turn(again)
+        assert spoken(third) == ["Three."]
+        assert third[-1].turn_usage == ONE_CALL
+        await again.close()
+        assert stage.settings.read_text() == stage.untouched
+        stage.model.assert_consumed()
+
+    script = [write_file("new.txt", "new\n"), shell("touch never.txt"), say("One."), say("Two."), say("Three.")]
+    play(tmp_path, cwd, script, scene)
+
+
+def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path) -> None:
+    marker = f"sleep 8{os.getpid()}"
+
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session(
+            "talk", CodexConfig(driver="app-server", sandbox=SandboxMode.DANGER_FULL_ACCESS)
+        )
+        assert isinstance(session, CodexThread)
+        await until(session.events, AgentMessageDeltaNotification)
+        await session.interrupt()
+        assert (await until(session.events, TurnCompletedNotification)).turn.status == "interrupted"
+        assert not session.running
+
+        await session.send("wait")
+        await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
+        await session.interrupt()
+        await gone(marker)
+        assert (await until(session.events, TurnCompletedNotification)).turn.status == "interrupted"
+
+        await session.send("go on")
+        assert spoken(await whole_turn(session))[-1] == "Awake."
+        await session.cancel()
+        assert (await until(session.events, Exited)).code == 0
+
+    script = [say(["word "] * 400, pause=0.05), shell(f"({marker}; true) & {marker}"), say("Awake.")]
+    play(tmp_path, cwd, script, scene)
+
+
+def test_app_server_questions_close_with_the_turn_and_late_answers_are_refused(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("ask", CodexConfig(approval_policy=ApprovalPolicy.UNTRUSTED))
+        assert isinstance(session, CodexThread)
+        question = await until(session.events, CommandExecutionRequestApproval)
+        assert session.open_questions == [question]
+        await session.interrupt()
+        assert session.open_questions == []
+        with pytest.raises(AlreadyAnswered):
+            await session.answer(question.request_id, Accept())
+        await session.close()
+
+    play(tmp_path, cwd, [shell("touch never.txt")], scene)
+    assert not (cwd / "never.txt").exists()
+
+
+def test_app_server_denies_when_the_callback_fails_or_is_too_slow(tmp_path: Path, cwd: Path) -> None:
+    calls: list[str] = []
+
+    async def ask(question: Question) -> Decision:
+        calls.append(type(question).__name__)
+        if len(calls) == 1:
+            raise RuntimeError("no idea")
+        await asyncio.get_running_loop().create_future()
+        return Accept()
+
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("x", CodexConfig(can_use_tool=ask, permission_timeout=0.2))
+        events = await whole_turn(session)
+        done = [e.item for e in events if isinstance(e, ItemCompletedNotification)]
+        assert [i.status for i in done if isinstance(i, CommandExecutionThreadItem)] == ["declined", "declined"]
+        await session.close()
+
+    play(tmp_path, cwd, [shell("touch a"), shell("touch b"), say("Neither.")], scene)
+    assert [path.name for path in cwd.iterdir()] == [".git"]
+
+
+def test_app_server_keeps_threads_and_their_sub_agents_apart(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        async with await stage.client.start_server(CodexConfig(model="scripted-model")) as server:
+            parent, other = await asyncio.gather(server.start_thread("parent"), server.start_thread("parent"))
+            of_parent, of_other = await asyncio.gather(whole_turn(parent), whole_turn(other))
+            for session, events in ((parent, of_parent), (other, of_other)):
+                threads = {e.thread_id for e in events if isinstance(e, ItemCompletedNotification)}
+                family = set(server.protocol.conversations.family(session.session_id))
+                assert threads == family
+                assert len(family) == 2
+                assert "I am the child." in spoken(events)
+            listed = await server.list_threads(cwd=str(cwd))
+            assert {thread.id for thread in listed} == {parent.session_id, other.session_id}
+
+    play(tmp_path, cwd, [task("be a child", [say("I am the child.")]), say("Done.")], scene)
+
+
+def test_app_server_plan_mode_asks_the_user(tmp_path: Path, cwd: Path) -> None:
+    def ask(question: Question) -> Decision:
+        assert isinstance(question, ToolRequestUserInput)
+        return Answers({question.questions[0].id: ["Blue"]})
+
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("plan", CodexConfig(can_use_tool=ask, plan_mode=True))
+        await whole_turn(session)
+        assert "Blue" in stage.model.requests[-1].outcomes[-1].output
+        await session.close()
+
+    options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
+    asked = [{"id": "q1", "header": "Colour", "question": "Which colour?", "options": options}]
+    play(tmp_path, cwd, [native("request_user_input", questions=asked), say("Blue it is.")], scene)
+
+
+def test_app_server_steers_the_running_turn(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("work", CodexConfig(driver="app-server"))
+        assert isinstance(session, CodexThread)
+        await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
+        await session.steer("and mind the tests")
+        (cwd / "go").touch()
+        events = await whole_turn(session)
+        assert spoken(events) == ["Done."]
+        assert "and mind the tests" in str(stage.model.requests[-1].body)
+        with pytest.raises(LocalProtocolError, match="no running turn"):
+            await session.steer("too late")
+        await session.close()
+
+    play(tmp_path, cwd, [shell("until [ -e go ]; do sleep 0.05; done"), say("Done.")], scene)
+
+
+def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path) -> None:
+    marker = f"sleep 9{os.getpid()}"
+
+    async def scene(stage: Stage) -> None:
+        for config in (CodexConfig(), CodexConfig(driver="app-server")):
+            session = await stage.client.create_session("wait", config)
+            while not running(marker):
+                await asyncio.sleep(0.02)
+            del session
+            gc.collect()
+            await gone(marker)
+
+    play(tmp_path, cwd, [shell(marker), say("Never said.")], scene)
+
+
+def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        unknown = "01a1ddd5-0000-7051-af10-170b63b2a1e6"
+        exec_driver, app_server = CodexConfig(), CodexConfig(driver="app-server")
+        for config in (exec_driver, app_server):
+            with pytest.raises(SessionNotFound, match="list_sessions"):
+                await stage.client.resume_session(unknown, "hello", config)
+            with pytest.raises(SessionNotFound, match="no session named 'nobody'"):
+                await stage.client.resume_session("nobody", "hello", config)
+            with pytest.raises(NotInstalled, match="npm install -g @openai/codex"):
+                await CodexClient(cwd, env={"PATH": "/nowhere"}).create_session("hello", config)
+            with pytest.raises(LaunchError, match="does not exist; create it"):
+                await CodexClient(cwd / "missing", CODEX, stage.environment.env).create_session("hello", config)
+            empty = tmp_path / "empty-home"
+            empty.mkdir(exist_ok=True)
+            nobody = {"PATH": stage.environment.env["PATH"], "HOME": str(empty), "CODEX_HOME": str(empty)}
+            with pytest.raises(NotSignedIn, match="codex login"):
+                await CodexClient(cwd, CODEX, nobody).create_session("hello", config)
+            bad = CodexConfig(driver=config.driver, extra_args=("--no-such-option",))
+            with pytest.raises(LaunchError, match="--no-such-option"):
+                await stage.client.create_session("hello", bad)
+        failing = await stage.client.create_session("hello", CodexConfig(config={"model_provider": "scripted"}))
+        await failing.close()
+        assert await stage.client.version() >= (0, 166, 0)
+        assert stage.client.list_sessions().skipped == []
+
+    play(tmp_path, cwd, [say("Hello.")], scene)
+
+
+def test_exec_reports_a_failed_turn(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        shutil.rmtree(cwd / ".git")
+        nowhere = {"model_providers.scripted.base_url": "http://127.0.0.1:9/v1"}
+        session = await stage.client.create_session("hello", CodexConfig(config=nowhere))
+        events = await whole_turn(session)
+        assert [type(event) for event in events][-2:] == [TurnFailed, Exited]
+        assert events[-1].code == 1
+        await session.close()
+
+    play(tmp_path, cwd, [], scene)
+
+
+def test_app_server_asks_before_mcp_tools(tmp_path: Path, cwd: Path) -> None:
+    asked: list[Question] = []
+
+    def ask(question: Question) -> Decision:
+        asked.append(question)
+        return Accept()
+
+    async def scene(stage: Stage) -> None:
+        server = {"command": "python3", "args": [str(tmp_path / "adder.py")]}
+        config = CodexConfig(can_use_tool=ask, model="scripted-model", mcp_servers={"adder": server})
+        session = await stage.client.create_session("add", config)
+        await whole_turn(session)
+        (question,) = asked
+        assert isinstance(question, McpServerElicitationRequest)
+        assert question.call is not None
+        assert (question.call.server, question.call.tool, question.tool_params) == ("adder", "add", {"a": 2, "b": 3})
+        assert "5" in stage.model.requests[-1].outcomes[-1].output
+        await session.close()
+
+    (tmp_path / "adder.py").write_text(ADDER)
+    play(tmp_path, cwd, [mcp("adder", "add", a=2, b=3), say("Five.")], scene)
+
+
+ADDER = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    if request["method"] == "initialize":
+        version = request["params"]["protocolVersion"]
+        server = {"name": "adder", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+    elif request["method"] == "tools/list":
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+        result = {"tools": [{"name": "add", "description": "Add", "inputSchema": schema}]}
+    elif request["method"] == "tools/call":
+        numbers = request["params"]["arguments"]
+        result = {"content": [{"type": "text", "text": str(numbers["a"] + numbers["b"])}]}
+    else:
+        result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
