@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
-from podium.errors import AgentRefused, LaunchError, NotSupported, RemoteProtocolError, SessionNotFound
+from podium.errors import AgentRefused, LaunchError, NotSupported, PodiumError, RemoteProtocolError, SessionNotFound
 from podium.transports.executables import find_executable
 from podium.transports.launch import Launch
 from podium.transports.relay import LIMIT
@@ -104,18 +105,7 @@ class AcpClient:
         """The stored sessions of this client's folder, as the agent lists them."""
         connection = await self._connect()
         try:
-            found: list[SessionListing] = []
-            cursor: str | None = None
-            for _ in range(MOST_PAGES):
-                asked = ListSessions(UNSET if everywhere else self._cwd, cursor or UNSET)
-                page = await connection.request(asked)
-                if not isinstance(page, ListSessionsResponse):
-                    raise RemoteProtocolError("The agent's answer to session/list is no list of sessions.")
-                found += page.sessions
-                cursor = page.next_cursor
-                if not cursor or not page.sessions:
-                    break
-            return found
+            return await self._listed(connection, UNSET if everywhere else self._cwd)
         finally:
             await self._disconnect(connection)
 
@@ -124,7 +114,7 @@ class AcpClient:
         try:
             await connection.request(DeleteSession(session_id))
         except AgentRefused as refused:
-            raise _not_found(refused, session_id) from refused
+            raise await self._explained(connection, refused, session_id) from refused
         finally:
             await self._disconnect(connection)
 
@@ -142,12 +132,45 @@ class AcpClient:
             await self._prepare(session, how, config)
             if prompt is not None:
                 await session.send(prompt)
-        except BaseException as error:
-            await (session.cancel() if session is not None else self._disconnect(connection))
-            if isinstance(error, AgentRefused) and not isinstance(how, NewSession):
-                raise _not_found(error, how.session_id) from error
+        except AgentRefused as refused:
+            why: Exception = refused
+            if session is None and not isinstance(how, NewSession):
+                why = await self._explained(connection, refused, how.session_id)
+            await self._give_up(connection, session)
+            raise why from refused
+        except BaseException:
+            await self._give_up(connection, session)
             raise
         return session
+
+    async def _give_up(self, connection: Connection, session: AcpSession | None) -> None:
+        await (session.cancel() if session is not None else self._disconnect(connection))
+
+    async def _explained(
+        self, connection: Connection, refused: AgentRefused, session_id: str
+    ) -> AgentRefused | SessionNotFound:
+        """Agents have many words for a session they do not know, some none at all: their list tells."""
+        unknown = UNKNOWN_SESSION.search(str(refused)) is not None
+        if not unknown and connection.agent.capabilities.session.list is not None:
+            with contextlib.suppress(PodiumError):
+                listed = await self._listed(connection, UNSET)
+                unknown = session_id not in [one.session_id for one in listed]
+        if not unknown:
+            return refused
+        return SessionNotFound(f"The agent has no session {session_id}: list its sessions, or create one. ({refused})")
+
+    async def _listed(self, connection: Connection, cwd: str | UnsetType) -> list[SessionListing]:
+        found: list[SessionListing] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await connection.request(ListSessions(cwd, cursor or UNSET))
+            if not isinstance(page, ListSessionsResponse):
+                raise RemoteProtocolError("The agent's answer to session/list is no list of sessions.")
+            found += page.sessions
+            cursor = page.next_cursor
+            if not cursor or not page.sessions:
+                break
+        return found
 
     async def _opened(
         self, connection: Connection, how: NewSession | LoadSession | ForkSession, config: AcpConfig
@@ -218,9 +241,3 @@ def _argv(command: str | Sequence[str]) -> tuple[str, ...]:
 
 def _extra(config: AcpConfig) -> tuple[str, ...] | UnsetType:
     return config.additional_directories or UNSET
-
-
-def _not_found(refused: AgentRefused, session_id: str) -> AgentRefused | SessionNotFound:
-    if UNKNOWN_SESSION.search(str(refused)):
-        return SessionNotFound(f"The agent has no session {session_id}: list its sessions, or create one. ({refused})")
-    return refused
