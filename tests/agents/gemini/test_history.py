@@ -68,3 +68,16 @@ def test_other_folders_and_missing_homes(store, conversation, tmp_path, home):
     (home / ".gemini/projects.json").write_text("[broken")
     assert list_sessions(tmp_path, env={"HOME": str(home)}) == History()
     assert list_sessions(tmp_path, env={"HOME": str(tmp_path / "nowhere")}) == History()
+
+
+def test_all_folders(store, conversation, repo, home):
+    path = store("session-2026-11-15T06-00-aaaaaaaa.jsonl", *conversation(A, "06:00"))
+    other = home / ".gemini/tmp/other/chats"
+    other.mkdir(parents=True)
+    (home / ".gemini/projects.json").write_text(json.dumps({"projects": {"/other": "other", "/gone": "gone"}}))
+    copy = other / "session-2026-11-15T06-05-bbbbbbbb.jsonl"
+    copy.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in conversation(B, "06:05")))
+    later = {"started_ms": SIX + 300_000, "updated_ms": SIX + 302_500}
+    assert list_sessions(None, env={"HOME": str(home)}) == History(
+        [stored(copy, "/other", B, **later), stored(path, repo, A)]
+    )

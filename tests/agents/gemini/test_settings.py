@@ -9,7 +9,7 @@ from podium.agents.gemini.settings import settings
 from podium.errors import LocalProtocolError
 
 OURS = {
-    "general": {"maxAttempts": 3, "sessionRetention": {"enabled": False}, "enableAutoUpdate": False},
+    "general": {"maxAttempts": 3, "sessionRetention": {"enabled": False}},
     "tools": {"shell": {"enableInteractiveShell": False}},
 }
 KEY = {"GEMINI_API_KEY": "k"}
@@ -48,7 +48,6 @@ def selected(kind: str) -> dict:
                     "vimMode": True,
                     "maxAttempts": 7,
                     "sessionRetention": {"enabled": False, "maxAge": "7d"},
-                    "enableAutoUpdate": False,
                 },
                 "tools": {"shell": {"enableInteractiveShell": False}, "core": ["glob"]},
             },

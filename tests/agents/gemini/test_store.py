@@ -51,6 +51,22 @@ def test_a_private_home_goes_with_its_owner(home: Path):
     assert not Path(path).exists()
 
 
+def test_homes_of_the_dead_are_removed_and_those_of_the_living_kept(home: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    orphan, unlocked = tmp_path / "podium-gemini-orphan", tmp_path / "podium-gemini-unlocked"
+    orphan.mkdir()
+    (orphan / "lock").touch()
+    unlocked.mkdir()
+    first = PrivateHome({"HOME": str(home)}, b"{}")
+    second = PrivateHome({"HOME": str(home)}, b"{}")
+    assert [path.exists() for path in (orphan, unlocked, Path(first.path), Path(second.path))] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
 def test_where_the_users_folder_is():
     assert user_folder({"HOME": "/h"}) == Path("/h/.gemini")
     assert user_folder({"HOME": "/h", "GEMINI_CLI_HOME": "/g"}) == Path("/g/.gemini")

@@ -159,6 +159,7 @@ class GeminiClient:
         return GeminiAcpSession(acp, config, cwd=self.cwd, folder=folder, home=home)
 
     async def _make_loadable(self, session_id: str, folder: Path) -> None:
+        sweep_stubs(folder, self.cwd, session_id)
         files = session_files(folder, self.cwd, session_id)
         if not files:
             raise SessionNotFound(

@@ -44,15 +44,15 @@ class History(msgspec.Struct, frozen=True):
     skipped: list[tuple[str, str]] = []
 
 
-def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> History:
-    """The sessions of ``cwd``, as the CLI would list them: no sub-agents, no empty files, one entry for each id."""
+def list_sessions(cwd: str | Path | None, *, env: Mapping[str, str] | None = None) -> History:
+    """The sessions of ``cwd`` (of all folders for ``None``), as the CLI lists them: no sub-agents, no empty files."""
     folder = user_folder(os.environ if env is None else env)
-    place = str(Path(cwd).absolute())
+    place = None if cwd is None else str(Path(cwd).absolute())
     sessions: dict[str, StoredSession] = {}
     skipped: list[tuple[str, str]] = []
-    for path in _files(folder, place):
+    for path, directory in _files(folder, place):
         try:
-            found = read_session(path, place)
+            found = read_session(path, place or directory)
         except (OSError, ValueError) as error:
             skipped.append((str(path), str(error) or type(error).__name__))
             continue
@@ -62,11 +62,11 @@ def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> H
     return History(sorted(sessions.values(), key=lambda one: -one.updated_ms), skipped)
 
 
-def _files(folder: Path, cwd: str) -> Iterator[Path]:
-    for chats in chats_folders(folder, cwd):
+def _files(folder: Path, cwd: str | None) -> Iterator[tuple[Path, str]]:
+    for chats, directory in chats_folders(folder, cwd).items():
         for path in sorted(chats.iterdir()):
             if path.name.startswith("session-") and path.suffix in (".json", ".jsonl"):
-                yield path
+                yield path, directory
 
 
 def read_session(path: Path, cwd: str) -> StoredSession | None:

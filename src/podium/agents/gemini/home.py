@@ -9,6 +9,7 @@ extensions and policies are links to the user's own, so that both see the same, 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SETTINGS = "settings.json"
+PREFIX = "podium-gemini-"
+LOCK = "lock"
 _FOLDERS = ("tmp", "history")
 _WRITTEN = (
     "oauth_creds.json",
@@ -48,11 +51,15 @@ def user_settings(env: Mapping[str, str]) -> bytes | None:
 
 
 class PrivateHome:
-    """``path`` is for ``GEMINI_CLI_HOME``. Removed by :meth:`remove`, or when it is collected."""
+    """``path`` is for ``GEMINI_CLI_HOME``. Removed by :meth:`remove`, or when it is collected.
+
+    One that was left behind by a process that was killed is removed by the next to make one: its lock is free.
+    """
 
     def __init__(self, env: Mapping[str, str], settings: bytes) -> None:
-        self.path = tempfile.mkdtemp(prefix="podium-gemini-")
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        remove_orphans()
+        self.path = tempfile.mkdtemp(prefix=PREFIX)
+        self._finalizer = weakref.finalize(self, _remove, self.path, _locked(Path(self.path)))
         try:
             self._fill(user_home(env).absolute(), settings)
         except BaseException:
@@ -80,3 +87,31 @@ class PrivateHome:
         place = mine / SETTINGS
         place.touch(0o600)
         place.write_bytes(settings)
+
+
+def _locked(home: Path) -> int:
+    """Mark a home as in use, for as long as we live."""
+    coming = home / f"{LOCK}.new"
+    lock = os.open(coming, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    coming.rename(home / LOCK)  # nobody can see it unlocked
+    return lock
+
+
+def _remove(path: str, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
+
+
+def remove_orphans() -> None:
+    """Homes whose process is gone: they hold a copy of the user's settings, which is not to lie about."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with contextlib.suppress(OSError):
+            if lock.parent.is_symlink() or lock.parent.stat().st_uid != os.getuid():
+                continue
+            held = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(held)

@@ -22,7 +22,6 @@ def settings(config: GeminiConfig, user: bytes | None, env: Mapping[str, str]) -
             "maxAttempts": config.max_attempts,
             # On: every start deletes sessions it takes for empty, and a resume leaves an empty file under the same id.
             "sessionRetention": {"enabled": False},
-            "enableAutoUpdate": False,
         },
         # On: shell output does not reach an ACP client.
         "tools": {"shell": {"enableInteractiveShell": False}},

@@ -17,21 +17,26 @@ from .records import Replay, ToolDetails, details
 HEAD = 64 * 2**10
 
 
-def chats_folders(folder: Path, cwd: str) -> list[Path]:
-    """The folders below ``folder`` (a ``.gemini``) with the sessions of ``cwd``: by the registry and by their markers.
+def projects(folder: Path) -> dict[str, str]:
+    """The working directory of each slug below ``folder`` (a ``.gemini``).
 
     A slug is registered in ``projects.json`` and marked by a ``.project_root`` file; either may be missing.
     """
-    wanted = {str(Path(cwd).absolute()), str(Path(cwd).resolve())}
-    slugs: dict[str, None] = {}
+    found: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         registered: dict[str, Any] = json.loads((folder / "projects.json").read_bytes()).get("projects", {})
-        slugs |= {str(slug): None for path, slug in registered.items() if path in wanted}
+        found |= {str(slug): path for path, slug in registered.items()}
     for place in sorted((folder / "tmp").glob("*/.project_root")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            if place.read_text().strip() in wanted:
-                slugs[place.parent.name] = None
-    return [chats for slug in slugs if (chats := folder / "tmp" / slug / "chats").is_dir()]
+            found[place.parent.name] = place.read_text().strip()
+    return found
+
+
+def chats_folders(folder: Path, cwd: str | None) -> dict[Path, str]:
+    """The folders with the sessions of ``cwd``, or of all working directories, each with its directory."""
+    wanted = None if cwd is None else {str(Path(cwd).absolute()), str(Path(cwd).resolve())}
+    chosen = {slug: path for slug, path in projects(folder).items() if wanted is None or path in wanted}
+    return {chats: path for slug, path in chosen.items() if (chats := folder / "tmp" / slug / "chats").is_dir()}
 
 
 def session_id_of(path: Path) -> str:
