@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import os
 import shutil
 import sys
 import tempfile
@@ -40,7 +41,9 @@ class Delegate:
                 "permission_mode delegate is served by the mcp package, which is not installed; "
                 "install it with: pip install 'podium[mcp]', or use can_use_tool without delegate"
             )
-        delegate = cls(tempfile.mkdtemp(prefix="podium-"))  # readable by this user only
+        # A folder readable by this user only; the name of a socket may have no more than some 100 bytes.
+        where = tempfile.gettempdir() if len(os.fsencode(tempfile.gettempdir())) < 70 else "/tmp"
+        delegate = cls(tempfile.mkdtemp(prefix="podium-", dir=where))
         delegate._server = await asyncio.start_unix_server(delegate._asked, delegate._path, limit=LINE_LIMIT)
         return delegate
 

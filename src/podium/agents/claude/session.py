@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from ...transports.relay import Reader
 from .commands import (
     AnswerPermission,
     Decision,
@@ -26,7 +27,7 @@ from .commands import (
 )
 from .config import ClaudePermissionMode
 from .events import Event, TurnSettled
-from .exchange import Exchange
+from .exchange import Exchange, Pair
 from .requests import Question
 
 INTERRUPT_PATIENCE = 10.0
@@ -66,19 +67,21 @@ class ClaudeSession:
 
     @property
     def events(self) -> AsyncIterator[Event]:
-        return self._events()
+        return self._events(self._exchange.relay.reader())
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, Event]]:
         """The same with the raw line; ``b""`` for events that no line caused."""
-        return self._received()
+        return self._received(self._exchange.relay.reader())
 
-    async def _events(self) -> AsyncIterator[Event]:
-        async for _, event in self._exchange.relay.reader():
+    # Generators of the session, so that whoever reads keeps it alive.
+
+    async def _events(self, reader: Reader[Pair]) -> AsyncIterator[Event]:
+        async for _, event in reader:
             yield event
 
-    async def _received(self) -> AsyncIterator[tuple[bytes, Event]]:
-        async for pair in self._exchange.relay.reader():
+    async def _received(self, reader: Reader[Pair]) -> AsyncIterator[Pair]:
+        async for pair in reader:
             yield pair
 
     # ---------------------------------------------------------------------------------------------- conversation
