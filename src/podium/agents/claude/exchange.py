@@ -7,6 +7,7 @@ is dropped is collected, and nothing it started goes on running.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, TypeAlias
 
 from ...errors import AgentRefused, ProcessExited, SessionEnded
@@ -173,6 +174,7 @@ class Exchange:
             return self.exited is not None
         finally:
             over.cancel()
+            over.add_done_callback(_forget)
         return True
 
     async def stop(self, patience: float) -> None:
@@ -185,3 +187,15 @@ class Exchange:
         await asyncio.shield(self._ending)
         if self._delegate is not None:
             self._delegate.close()
+
+    def let_go(self) -> None:
+        """For finalizers: the caller dropped the session. Everything is killed, nothing is waited for."""
+        with contextlib.suppress(RuntimeError):  # the loop may be closed already
+            self.relay.close()
+        self.conversation.abandon()
+
+
+def _forget(task: asyncio.Future[TurnSettled | None]) -> None:
+    """Whatever became of it: somebody else tells the caller."""
+    if not task.cancelled():
+        task.exception()

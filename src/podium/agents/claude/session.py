@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ class ClaudeSession:
     def __init__(self, exchange: Exchange, session_id: str) -> None:
         self._exchange = exchange
         self._session_id = session_id
-        exchange.conversation.abandon_with(self)
+        weakref.finalize(self, exchange.let_go)
 
     @property
     def session_id(self) -> str:
