@@ -7,23 +7,25 @@ import contextlib
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from .drivers.driver import Driver, NativeSession
 from .errors import LocalProtocolError, SessionEnded
 from .permissions.questions import Questions
 from .transports.relay import Reader, Relay
-from .unified.decisions import Ask, Decision, Deny
+from .unified.decisions import Decision, Deny
 from .unified.events import (
     Error,
     Event,
     Init,
     Notice,
     PermissionRequest,
+    Risk,
     Status,
+    ToolUse,
     TurnCompleted,
     Unrecognized,
     UsageReport,
@@ -33,31 +35,7 @@ from .unified.grammar import Grammar
 from .unified.options import Options
 
 INTERRUPT_GRACE = 20.0
-
-
-class NativeSession(Protocol):
-    """The shape a session needs of an agent's own session. Agents match it; they never inherit it."""
-
-    @property
-    def session_id(self) -> str: ...
-    @property
-    def received(self) -> AsyncIterator[tuple[bytes, Any]]: ...
-    async def send(self, prompt: str) -> None: ...
-    async def interrupt(self) -> None: ...
-    async def cancel(self) -> None: ...
-    async def close(self) -> None: ...
-
-
-class Dictionary(Protocol):
-    """Native event → unified events. Total and pure; state only for what an agent spreads over several messages."""
-
-    def translate(self, native: Any) -> Iterable[Event]: ...
-
-
-class Opening(Protocol):
-    """Starts (or resumes) an agent's own session with its first prompt."""
-
-    async def __call__(self, prompt: str, options: Options, ask: Ask) -> NativeSession: ...
+OVERTAKEN = 0.5
 
 
 def milliseconds() -> int:
@@ -72,15 +50,14 @@ class Session:
         *,
         agent: str,
         options: Options,
-        opening: Opening,
-        dictionary: Dictionary,
-        questions: Questions,
+        driver: Driver,
+        attended: bool = False,
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.agent = agent
         # The living middle is apart from what the caller holds, so that its running reader does not keep this alive.
-        self._live = _Live(agent, new_id(), options, opening, dictionary, questions, now)
+        self._live = _Live(agent, new_id(), options, driver, now, attended=attended)
         weakref.finalize(self, _Live.abandon, self._live).atexit = False
 
     @property
@@ -98,7 +75,7 @@ class Session:
         """How many of the agent's messages we could not type."""
         return self._live.unrecognized
 
-    async def send(self, prompt: str) -> AsyncIterator[Event]:
+    async def send(self, prompt: str) -> AsyncGenerator[Event]:
         """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
         reader = self._live.relay.reader()
         await self._live.send(prompt)
@@ -133,20 +110,26 @@ class _Live:
         agent: str,
         session_id: str,
         options: Options,
-        opening: Opening,
-        dictionary: Dictionary,
-        questions: Questions,
+        driver: Driver,
         now: Callable[[], int],
+        *,
+        attended: bool,
     ) -> None:
         self.session_id = session_id
         self.native_id = ""
         self.relay: Relay[Event] = Relay()
-        self.questions = questions
+        self.questions = Questions(
+            say=self.say,
+            now=now,
+            callback=options.can_use_tool,
+            timeout=options.permission_timeout,
+            attended=attended,
+        )
         self.unrecognized = 0
         self._agent = agent
         self._options = options
-        self._opening = opening
-        self._dictionary = dictionary
+        self._driver = driver
+        self._dictionary = driver.dictionary()
         self._now = now
         self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
         self._seq = 0
@@ -155,6 +138,7 @@ class _Live:
         self._cut_short: Status | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._errands: set[asyncio.Task[None]] = set()
+        self._expected: dict[str, asyncio.Event] = {}
         self._turn_over = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
 
@@ -172,7 +156,7 @@ class _Live:
         self._emit(self._grammar.start_turn(prompt, self._now()))
         try:
             if self._native is None:
-                self._native = await self._opening(prompt, self._options, self._ask)
+                self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
                 self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
             else:
                 await self._native.send(prompt)
@@ -221,10 +205,23 @@ class _Live:
         self._native = self._pump = None
 
     async def _ask(self, request: PermissionRequest) -> Decision:
+        request = replace(request, risk=self._risk(request))
+        await self._heard(request.tool_use_id)
+        self.say(_call_of(request))  # said twice, it is passed over; some agents never announce a call they ask about
         decision = await self.questions.ask(request)
         if isinstance(decision, Deny):
             self._grammar.denied(request.tool_use_id, decision.message)
         return decision
+
+    async def _heard(self, tool_use_id: str) -> None:
+        """Wait a moment for the call a question is about: questions overtake the stream they belong to."""
+        if not tool_use_id or self._grammar.knows_tool(tool_use_id):
+            return
+        heard = self._expected.setdefault(tool_use_id, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OVERTAKEN):
+                await heard.wait()
+        self._expected.pop(tool_use_id, None)
 
     async def _read(self, native: NativeSession) -> None:
         try:
@@ -248,6 +245,10 @@ class _Live:
         match event:
             case Unrecognized():
                 self.unrecognized += 1
+            case ToolUse():
+                force_setattr(event, "risk", self._risk(event))
+                if (expected := self._expected.get(event.tool_use_id)) is not None:
+                    expected.set()
             case TurnCompleted():
                 self._stop_timer()
                 if self._cut_short is not None and event.status != "success":
@@ -264,6 +265,12 @@ class _Live:
         if not self._grammar.in_turn:
             self._turn_over.set()
         return events
+
+    def _risk(self, call: ToolUse | PermissionRequest) -> Risk:
+        name = call.name if isinstance(call, ToolUse) else call.tool_name
+        from .permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
+
+        return judge(name, call.operation, call.input, cwd=self._options.cwd).risk
 
     def _over_budget(self, event: UsageReport) -> bool:
         limit, cost = self._options.max_budget_usd, event.cost_usd
@@ -306,6 +313,20 @@ class _Live:
             self._seq += 1
             stamp(event, agent=self._agent, session_id=self.session_id, seq=self._seq, timestamp=at, turn=turn)
         return events
+
+
+def _call_of(request: PermissionRequest) -> ToolUse:
+    return ToolUse(
+        tool_use_id=request.tool_use_id or request.request_id,
+        name=request.tool_name,
+        native_name=request.native_name,
+        input=request.input,
+        operation=request.operation,
+        target=request.target,
+        risk=request.risk,
+        description=request.description,
+        parent_tool_use_id=request.parent_tool_use_id,
+    )
 
 
 def _as_json(raw: bytes) -> msgspec.Raw:

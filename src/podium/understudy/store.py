@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,11 @@ class Listed(msgspec.Struct, frozen=True):
     updated: datetime
 
 
-def default_home() -> Path:
+def default_home(env: Mapping[str, str] = os.environ) -> Path:
     """``$PODIUM_UNDERSTUDY_HOME``, else ``podium/understudy`` in the user's state folder."""
-    if home := os.environ.get("PODIUM_UNDERSTUDY_HOME"):
+    if home := env.get("PODIUM_UNDERSTUDY_HOME"):
         return Path(home)
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
     return Path(state) / "podium" / "understudy"
 
 

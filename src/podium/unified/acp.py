@@ -287,7 +287,8 @@ class AcpDictionary:
 
     def request(self, asked: RequestPermission) -> PermissionRequest:
         """A question of the agent, in our words."""
-        call = self._calls.get(asked.tool_call.tool_call_id) or _Call(asked.tool_call.tool_call_id, diffs={})
+        self._changed(asked.tool_call)  # the stream may not have come this far yet; said twice it changes nothing
+        call = self._calls[asked.tool_call.tool_call_id]
         name, arguments = self._name(call), self._arguments(call)
         return PermissionRequest(
             request_id=f"{asked.session_id}:{asked.request_id}",

@@ -69,7 +69,9 @@ _WORDS: dict[ErrorKind, tuple[str, ...]] = {
     "permission_denied": ("denied", "rejected", "not allowed", "permission"),
     "protocol_error": ("protocol", "invalid json", "malformed", "unexpected message", "parse error"),
 }
-_PATTERNS = {kind: re.compile("|".join(words), re.IGNORECASE) for kind, words in _WORDS.items()}
+_PATTERNS: dict[ErrorKind, re.Pattern[str]] = {
+    kind: re.compile("|".join(words), re.IGNORECASE) for kind, words in _WORDS.items()
+}
 _PLAIN: tuple[ErrorKind, ...] = ("context_overflow", "quota_exceeded")
 
 

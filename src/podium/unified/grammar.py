@@ -84,6 +84,9 @@ class Grammar:
     def open_tools(self) -> list[ToolUse]:
         return [tool.use for tool in self._tools.values()]
 
+    def knows_tool(self, tool_use_id: str) -> bool:
+        return tool_use_id in self._tools or tool_use_id in self._closed_tools
+
     def accept(self, event: Event, now: int = 0) -> list[Event]:
         """What may now be delivered because of ``event``."""
         if self._done:

@@ -1,0 +1,116 @@
+"""``run``, ``open`` and their relatives: everything a caller needs, over any agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from . import catalog
+from .drivers.driver import Presence, Stored
+from .session import Session
+from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
+from .unified.options import Options
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one prompt."""
+
+    text: str
+    status: Status
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    events: list[Event] = []
+    structured: Any = None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One prompt for one agent, for ``run_parallel``. ``options`` go over those all tasks share."""
+
+    agent: str
+    prompt: str
+    options: Mapping[str, Any] = {}
+    name: str = ""
+
+
+def open(agent: str, **options: Any) -> Session:
+    """A conversation with ``agent``; nothing is started before the first ``send``.
+
+    >>> async with podium.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
+    ...     async for event in session.send("Write the test first"): ...
+    """
+    chosen = _options(options)
+    found = catalog.agent(agent)
+    return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen))
+
+
+async def run(agent: str, prompt: str, **options: Any) -> AsyncGenerator[Event]:
+    """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent."""
+    async with open(agent, **options) as session:
+        async with aclosing(session.send(prompt)) as turn:
+            async for event in turn:
+                yield event
+        rest = session.events
+        await session.close()
+        async for event in rest:
+            yield event
+
+
+def run_sync(agent: str, prompt: str, **options: Any) -> Result:
+    """The same for scripts: waits, and returns the whole result."""
+
+    async def main() -> Result:
+        return collect([event async for event in run(agent, prompt, **options)])
+
+    return asyncio.run(main())
+
+
+def collect(events: list[Event]) -> Result:
+    """The result that a finished stream adds up to."""
+    done = next((event for event in reversed(events) if isinstance(event, Done)), Done(status="error"))
+    turn = next((event for event in reversed(events) if isinstance(event, TurnCompleted)), None)
+    said = [event.text for event in events if isinstance(event, Text) and event.parent_tool_use_id is None]
+    return Result(
+        text=(turn.result if turn is not None else "") or (said[-1] if said else ""),
+        status=done.status,
+        usage=done.usage,
+        cost_usd=done.cost_usd,
+        events=events,
+        structured=turn.structured if turn is not None else None,
+    )
+
+
+async def discover(agents: Iterable[str] | None = None, *, env: Mapping[str, str] | None = None) -> list[Presence]:
+    """Every agent: installed? where? which version? signed in? what can it do?"""
+    names = list(catalog.AGENTS if agents is None else agents)
+    return list(await asyncio.gather(*(catalog.agent(name).inspect(env) for name in names)))
+
+
+def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str, str] | None = None) -> list[Stored]:
+    """What the agents have stored on disk for a directory, newest first."""
+    folder = str(Path(cwd).resolve())
+    names = [agent] if agent is not None else list(catalog.AGENTS)
+    found = [stored for name in names for stored in catalog.agent(name).history(folder, env)]
+    return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    unknown = set(given) - set(Options.__struct_fields__)
+    if unknown:
+        raise TypeError(
+            f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
+        )
+    options = Options(**given)
+    return replace(
+        options,
+        cwd=str(Path(options.cwd).resolve()),
+        disallowed_tools=tuple(options.disallowed_tools),
+        allowed_tools=None if options.allowed_tools is None else tuple(options.allowed_tools),
+        images=tuple(options.images),
+        extra_args=tuple(options.extra_args),
+    )

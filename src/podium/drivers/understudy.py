@@ -1,0 +1,98 @@
+"""The embedded agent: always installed, plays a script, speaks ACP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from .. import __version__
+from ..agents.acp import AcpClient, AcpSession
+from ..agents.acp.protocol import AcpProtocol
+from ..unified import acp
+from ..unified.decisions import Ask
+from ..unified.options import Options
+from .driver import Agent, Driver, Presence, Stored
+
+NAME = "understudy"
+MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
+APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "autoAll": "auto"}
+CAPABILITIES = replace(
+    acp.CAPABILITIES,
+    permissions="all",
+    cost=True,
+    exit_codes=True,
+    sandbox=("none", "readOnly"),
+    notes={**acp.CAPABILITIES.notes, "permissions": "asks about every edit and command its mode does not allow"},
+)
+MANNER = acp.Manner(
+    tools={
+        "shell": "shell",
+        "read_file": "read_file",
+        "write_file": "write_file",
+        "edit_file": "edit_file",
+        "search_content": "search_content",
+        "find_files": "find_files",
+    }
+)
+
+
+def mode_of(options: Options) -> str:
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        return "plan"
+    return MODES[options.tier] if options.approval is None else APPROVALS[options.approval]
+
+
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: acp.AcpDictionary) -> AcpSession:
+    argv = [sys.executable, "-m", "podium.understudy", *options.extra_args]
+    env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
+    client = AcpClient(argv, options.cwd, env, quiet=options.stall_after)
+    config = acp.config(options, ask, dictionary, mode=mode_of(options))
+    if options.resume is None:
+        return await client.create_session(prompt, config)
+    if options.fork:
+        return await client.fork_session(options.resume, prompt, config)
+    return await client.resume_session(options.resume, prompt, config)
+
+
+def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
+    from ..understudy.store import Store, default_home
+
+    listed = Store(default_home(os.environ if env is None else env)).listed()
+    return [
+        Stored(
+            agent=NAME,
+            session_id=one.header.session_id,
+            cwd=one.header.cwd,
+            title=one.title,
+            started_ms=one.header.created_ms,
+            updated_ms=int(one.updated.timestamp() * 1000),
+        )
+        for one in listed
+        if one.header.cwd == cwd
+    ]
+
+
+async def inspect(env: Mapping[str, str] | None) -> Presence:
+    return Presence(
+        agent=NAME,
+        title=AGENT.title,
+        installed=True,
+        executable=sys.executable,
+        version=__version__,
+        signed_in=True,
+        drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()},
+    )
+
+
+AGENT = Agent(
+    name=NAME,
+    title="Understudy (embedded, scripted)",
+    install="",
+    drivers={"acp": Driver("acp", CAPABILITIES, lambda: acp.AcpDictionary(MANNER), AcpProtocol, open_session)},
+    choose=lambda options: "acp",
+    history=history,
+    inspect=inspect,
+)
