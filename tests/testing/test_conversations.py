@@ -66,6 +66,16 @@ def test_the_next_prompt_after_a_failed_one_gets_the_next_reply(scripted_model, 
     assert talk.ask("Second").text == "Better."
 
 
+def test_an_agent_may_forget_the_prompt_that_failed(scripted_model, client):
+    model = scripted_model([http_error(500), say("One."), http_error(400), say("Two.")])
+    talk = client(model.url)
+    for prompt, said in (("a", "One."), ("b", "Two.")):
+        assert talk.ask(prompt).status in (500, 400)
+        talk.history.pop()
+        assert talk.ask(prompt + prompt).text == said
+    model.assert_consumed()
+
+
 def test_a_fault_befalls_so_many_requests(scripted_model, client):
     model = scripted_model([[http_error(429, times=2), say("Recovered.")], say("Next.")])
     talk = client(model.url)

@@ -87,6 +87,7 @@ class Playback:
         self._scripts: dict[str, Script] = {MAIN: script, **routes}
         self._served: dict[History, _Served] = {}
         self._newest: dict[str, _Served] = {}
+        self._after: dict[tuple[str, History], _Served] = {}  # what was last served for a prompt at this point
         self._used: set[tuple[str, int]] = set()
 
     def cue(self, asked: Asked, outcomes: Sequence[ToolOutcome]) -> Cue:
@@ -98,6 +99,7 @@ class Playback:
             self._served[history] = served
         attempt = served.attempts[asked.session] = served.attempts.get(asked.session, 0) + 1
         self._newest[asked.session] = served
+        self._after[asked.session, history[:-1]] = served
         script = self._scripts[served.route]
         reply, beyond = _reply(script, served.step)
         parts = tuple(
@@ -134,6 +136,9 @@ class Playback:
         known = self._longest(history)
         entries = _entries(asked.turns)
         route, at = self._route(entries)
+        dropped = self._after.get((asked.session, history[:-1]))
+        if dropped and dropped.failed and entries and entries[-1].role == "user" and route in (MAIN, dropped.route):
+            return _Served(dropped.route, dropped.step + 1, {})  # the agent forgot the prompt that failed here
         if known is None:
             return self._first(asked, entries[at:], route)
         before = self._served[history[:known]]
