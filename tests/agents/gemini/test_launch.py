@@ -124,6 +124,14 @@ def test_sessions(more, argv):
     assert launched(GeminiConfig(), **more).argv == (*STREAM.argv, *argv)
 
 
+def test_without_a_home_of_its_own():
+    built = launch(
+        GeminiConfig(excluded_tools=("glob",)), cwd="/r", executable="g", user_folder="/u/.gemini", prompt="hi"
+    )
+    assert built.argv[-1] == "--policy=/u/.gemini/policies"
+    assert {"GEMINI_CLI_HOME", "TMPDIR"}.isdisjoint(built.env)
+
+
 def test_untrusted():
     assert "--skip-trust" not in launched(GeminiConfig(trust_workspace=False)).argv
 

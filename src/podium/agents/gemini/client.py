@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from podium.agents.acp.client import AcpClient
 from podium.errors import LaunchError, LocalProtocolError, PodiumError, SessionNotFound
 from podium.transports.executables import find_executable, read_version, require_version
@@ -93,6 +95,7 @@ class GeminiClient:
 
     async def _open_stream(self, session_id: str, prompt: str, config: GeminiConfig, *, resume: bool) -> GeminiSession:
         executable = self._ready(config, resume=resume)
+        config = msgspec.structs.replace(config, session_id=None)  # it is chosen; a next turn resumes it
         folder = self._folder(config)
         policies = _policies(config)
         home = self._home(config)

@@ -85,7 +85,10 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool = False
     sandbox_image: str | None = None
     trust_workspace: bool = True
-    """Without it a folder the user never trusted is refused (exit 55), or runs restricted over ACP."""
+    """Without it a folder the user never trusted is refused (exit 55), or runs restricted over ACP.
+
+    With it, the folder's own settings count: its hooks and MCP servers run. Leave it out for code you do not trust.
+    """
     include_directories: tuple[str, ...] = ()
 
     session_id: str | None = None

@@ -34,7 +34,7 @@ def launch(
     *,
     cwd: str,
     executable: str,
-    home: str,
+    home: str = "",
     user_folder: str = "",
     prompt: str = "",
     resume: str | None = None,
@@ -44,7 +44,7 @@ def launch(
     """One process: a turn (``prompt``, perhaps on a session to ``resume``), or a whole session over ACP.
 
     ``home``: the folder whose ``.gemini`` holds the settings (see ``home.py``), with links into ``user_folder``, which
-    is the user's own. ``policies``: policy files, checked.
+    is the user's own; without it the CLI has the user's settings as they are. ``policies``: policy files, checked.
     """
     acp = config.chosen_driver is Driver.ACP
     check(config, resume=resume)
@@ -63,7 +63,7 @@ def launch(
     argv += [f"--policy={SCRATCH}/{name}" for name in sorted(files)]
     if files:
         # --policy takes the place of the user's own rules: name them too. A folder that is not there does not matter.
-        argv.append(f"--policy={home}/.gemini/policies")
+        argv.append(f"--policy={f'{home}/.gemini' if home else user_folder}/policies")
     if not acp:
         argv += [f"--resume={resume}"] if resume else []
         argv += [f"--session-id={session_id}"] if session_id and not resume else []
@@ -71,9 +71,9 @@ def launch(
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "NO_COLOR": "1",
-        "TMPDIR": f"{home}/tmp",  # failed requests dump the whole conversation there
+        **({"TMPDIR": f"{home}/tmp"} if home else {}),  # failed requests dump the whole conversation there
         **config.env,
-        "GEMINI_CLI_HOME": home,
+        **({"GEMINI_CLI_HOME": home} if home else {}),
         "GEMINI_CLI_NO_RELAUNCH": "true",  # one process instead of a launcher that ignores signals and its child
     }
     if config.sandbox and user_folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from .records import ToolDetails
 from .store import DetailedProtocol, SessionFile, session_files, sweep_stubs
 
 Received = tuple[bytes, Event]
+LAST_READERS = 1.0
 
 
 class GeminiSession:
@@ -92,14 +94,16 @@ class GeminiSession:
         """End the running turn, with every command it started. The session goes on with the next ``send``."""
         if self._conversation is not None and self.running:
             self._protocol.send(Interrupt())
-            await self._conversation.stop()
+            await self._conversation.process.stop()
+            await self._last_events(self._conversation)
 
     async def cancel(self) -> None:
         """End everything."""
         self._closed = True
         if self._conversation is not None:
             self._protocol.send(Interrupt())
-            await self._conversation.stop()
+            await self._conversation.process.stop()
+            await self._last_events(self._conversation)
         self._relay.close()
         self._home.remove()
 
@@ -125,7 +129,7 @@ class GeminiSession:
         if self.running:
             raise LocalProtocolError("a turn is running: wait for its Exited event, or interrupt it")
         if self._conversation is not None:
-            await self._conversation.stop()  # it has ended; this frees what is left of it
+            await self._conversation.process.stop()  # it has ended; this frees what is left of it
         launch = self._plan(prompt, resume)
         self._resuming = resume
         self._begun = asyncio.get_running_loop().create_future()
@@ -141,6 +145,12 @@ class GeminiSession:
         )
         self._alive[:] = [self._conversation]
         return self._begun
+
+    async def _last_events(self, conversation: Conversation[Event]) -> None:
+        """Let the end of a turn be published; readers that are far behind, or gone, must not hold us up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_READERS):
+                await conversation.ended()
 
     def notice(self, event: Event) -> None:
         """Sees each event before the readers do."""
