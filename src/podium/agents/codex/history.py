@@ -18,15 +18,12 @@ from .lenient import decoded
 from .usage import Usage
 
 HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
+HEAD_BOUND = 6 * 2**20
 TITLE_LENGTH = 100
 
 # Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
-_MESSAGES = (
-    b'"item":{"type":"UserMessage"',
-    b'"item":{"type":"AgentMessage"',
-    b'"payload":{"type":"user_message"',
-    b'"payload":{"type":"agent_message"',
-)
+_USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
+_MESSAGES = (*_USER, b'"item":{"type":"AgentMessage"', b'"payload":{"type":"agent_message"')
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,17 +225,14 @@ def _opening(lines: list[bytes]) -> tuple[str, str | None]:
 
 
 def _head(fd: int) -> list[bytes]:
-    """Whole lines from the beginning, at least the first, up to the first prompt where it is near."""
-    data, size = b"", HEAD
-    while size <= 64 * STEP:
+    """Whole lines from the beginning: up to the first prompt where it is near, and never less than one."""
+    size = HEAD
+    while True:
         data = os.pread(fd, size, 0)
-        lines = data.split(b"\n")
-        if len(data) < size:
-            return [line for line in lines if line.strip()]
-        if len(lines) > 1 and (any(mark in data for mark in _MESSAGES) or size >= 4 * STEP):
-            break
-        size *= 4
-    return [line for line in data.split(b"\n")[:-1] if line.strip()]
+        whole = data if len(data) < size else data[: data.rfind(b"\n") + 1]
+        if whole is data or size >= HEAD_BOUND or _USER[0] in whole or _USER[1] in whole:
+            return [line for line in whole.split(b"\n") if line.strip()]
+        size *= 8
 
 
 def _tail(fd: int, size: int, length: int) -> list[bytes]:

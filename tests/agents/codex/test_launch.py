@@ -1,0 +1,344 @@
+"""From a config to arguments and thread parameters."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from podium.agents.codex.commands import Accept, Decision
+from podium.agents.codex.config import ApprovalPolicy, CodexConfig, Driver, GranularApproval, SandboxMode, chosen_driver
+from podium.agents.codex.launch import approval_policy, launch, thread_params, toml, turn_params
+from podium.agents.codex.questions import Question
+from podium.errors import LocalProtocolError, NotSupported
+from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
+
+QUIET = ["-c", "analytics.enabled=false"]
+FEATURES = ["-c", "features.plugins=false", "-c", "features.unbounded_connection_retries=false"]
+TRUST = ["-c", 'projects={"/repo" = {"trust_level" = "untrusted"}}']
+HEAD = ["exec", "--json", "--skip-git-repo-check", "-C", "/repo"]
+WRITE = ["-s", "workspace-write"]
+
+
+def yes(question: Question) -> Decision:
+    return Accept()
+
+
+def argv(config: CodexConfig, **more: Any) -> list[str]:
+    plan = launch(config, cwd="/repo", executable="/codex", prompt="hi", **more)
+    assert plan.argv[0] == "/codex"
+    return list(plan.argv[1:])
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "expected"),
+    [
+        (CodexConfig(), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
+        (
+            CodexConfig(model="gpt-5.5", sandbox=SandboxMode.READ_ONLY),
+            {"resume": "T"},
+            [*HEAD, "-s", "read-only", *QUIET, *FEATURES, *TRUST, "-m", "gpt-5.5", "resume", "T", "-"],
+        ),
+        (
+            CodexConfig(),
+            {"fork": "T", "images": ("a.png", "b.png")},
+            [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "fork", "-i", "a.png", "-i", "b.png", "T", "-"],
+        ),
+        (
+            CodexConfig(),
+            {"images": ("a.png",)},
+            ["exec", "-i", "a.png", *HEAD[1:], *WRITE, *QUIET, *FEATURES, *TRUST, "-"],
+        ),
+        (CodexConfig(sandbox=None), {}, [*HEAD, *QUIET, *FEATURES, *TRUST, "-"]),
+        (CodexConfig(sandbox=None, full_auto=True), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
+        (
+            CodexConfig(dangerously_bypass_approvals_and_sandbox=True),
+            {},
+            [*HEAD, "--dangerously-bypass-approvals-and-sandbox", *QUIET, *FEATURES, *TRUST, "-"],
+        ),
+        (CodexConfig(approve_for_me=True), {}, [*HEAD, "--approve-for-me", *QUIET, *FEATURES, *TRUST, "-"]),
+        (
+            CodexConfig(project_trust="trusted"),
+            {"trust_roots": ("/repo", '/r"oot')},
+            [
+                *HEAD,
+                *WRITE,
+                *QUIET,
+                *FEATURES,
+                "-c",
+                'projects={"/repo" = {"trust_level" = "trusted"}, "/r\\"oot" = {"trust_level" = "trusted"}}',
+                "-",
+            ],
+        ),
+        (
+            CodexConfig(
+                reasoning_effort="high",
+                reasoning_summary="auto",
+                web_search=True,
+                network_access=True,
+                plan_tool=True,
+                model_provider="mine",
+                developer_instructions='be "nice"\n',
+                mcp_servers={"s": {"command": "python3", "args": ["a b", "c"], "required": True}},
+                config={"tool_output_token_limit": 5},
+                enable=("goals",),
+                disable=("apps",),
+            ),
+            {},
+            [
+                *HEAD,
+                *WRITE,
+                *QUIET,
+                *FEATURES,
+                *["-c", "features.apps=false"],
+                *["-c", "features.goals=true"],
+                *TRUST,
+                *["-c", "sandbox_workspace_write.network_access=true"],
+                *["-c", "tools.update_plan.enabled=true"],
+                *["-c", 'model_reasoning_effort="high"'],
+                *["-c", 'model_reasoning_summary="auto"'],
+                *["-c", 'web_search="live"'],
+                *["-c", 'model_provider="mine"'],
+                *["-c", 'developer_instructions="be \\"nice\\"\\n"'],
+                *["-c", 'mcp_servers.s={"command" = "python3", "args" = ["a b", "c"], "required" = true}'],
+                *["-c", "tool_output_token_limit=5"],
+                "-",
+            ],
+        ),
+        (
+            CodexConfig(
+                profile="p",
+                add_dirs=("/x", "/y"),
+                ephemeral=True,
+                worktree=True,
+                ignore_user_config=True,
+                ignore_rules=True,
+                strict_config=True,
+                require_git_repo=True,
+                web_search="cached",
+                extra_args=("--color", "never"),
+            ),
+            {},
+            [
+                *["exec", "--json", "-C", "/repo"],
+                *WRITE,
+                *QUIET,
+                *FEATURES,
+                *TRUST,
+                *["-c", 'web_search="cached"'],
+                *["-p", "p", "--add-dir", "/x", "--add-dir", "/y"],
+                *["--ephemeral", "--worktree", "--ignore-user-config", "--ignore-rules", "--strict-config"],
+                *["--color", "never", "-"],
+            ],
+        ),
+    ],
+)
+def test_exec_arguments(config: CodexConfig, more: dict[str, Any], expected: list[str]) -> None:
+    assert argv(config, **more) == expected
+
+
+def test_the_prompt_is_standard_input_and_files_are_private() -> None:
+    config = CodexConfig(output_schema={"type": "object"}, base_instructions="Be brief.", env={"A": "b"})
+    plan = launch(config, cwd="/repo", executable="/codex", prompt="-x é\ud83d", native=False)
+    instructions = f'model_instructions_file="{SCRATCH}/instructions.md"'
+    schema = ["--output-schema", f"{SCRATCH}/output-schema.json"]
+    assert plan == Launch(
+        argv=("/codex", *HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-c", instructions, *schema, "-"),
+        cwd="/repo",
+        env={"A": "b"},
+        stdin=b"-x \xc3\xa9?",
+        files={"output-schema.json": b'{"type": "object"}', "instructions.md": b"Be brief."},
+        stop=(Signal(signal.SIGINT, 3.0, group=True), Signal(signal.SIGTERM, 1.0, group=True)),
+    )
+
+
+def test_the_app_server_is_never_sent_sigint() -> None:
+    config = CodexConfig(driver="app-server", strict_config=True, extra_args=("--x",), env={"A": "b"})
+    assert launch(config, cwd="/repo", executable="/codex") == Launch(
+        argv=("/codex", "app-server", *QUIET, *FEATURES, "--strict-config", "--x"),
+        cwd="/repo",
+        env={"A": "b"},
+        stop=(EndInput(3.0), Signal(signal.SIGTERM, 2.0)),
+    )
+
+
+APP: Driver = "app-server"
+PROJECTS = {"projects": {"/repo": {"trust_level": "untrusted"}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            CodexConfig(driver=APP),
+            {"cwd": "/repo", "approvalPolicy": "never", "config": PROJECTS, "sandbox": "workspace-write"},
+        ),
+        (
+            CodexConfig(can_use_tool=yes, sandbox=None),
+            {"cwd": "/repo", "approvalPolicy": "untrusted", "config": PROJECTS},
+        ),
+        (
+            CodexConfig(driver=APP, dangerously_bypass_approvals_and_sandbox=True),
+            {"cwd": "/repo", "approvalPolicy": "never", "config": PROJECTS, "sandbox": "danger-full-access"},
+        ),
+        (
+            CodexConfig(
+                driver=APP,
+                approve_for_me=True,
+                model="m",
+                model_provider="p",
+                base_instructions="b",
+                developer_instructions="d",
+                ephemeral=True,
+                add_dirs=("/x",),
+                network_access=True,
+                reasoning_effort="low",
+                mcp_servers={"s": {"url": "http://localhost"}},
+                config={"k": [1]},
+            ),
+            {
+                "cwd": "/repo",
+                "approvalPolicy": "on-request",
+                "config": PROJECTS
+                | {
+                    "sandbox_workspace_write.network_access": True,
+                    "model_reasoning_effort": "low",
+                    "mcp_servers.s": {"url": "http://localhost"},
+                    "k": [1],
+                    "sandbox_workspace_write.writable_roots": ["/x"],
+                },
+                "sandbox": "workspace-write",
+                "model": "m",
+                "modelProvider": "p",
+                "baseInstructions": "b",
+                "developerInstructions": "d",
+                "approvalsReviewer": "auto_review",
+                "ephemeral": True,
+            },
+        ),
+    ],
+)
+def test_thread_parameters(config: CodexConfig, expected: dict[str, Any]) -> None:
+    assert thread_params(config, cwd="/repo") == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (CodexConfig(driver=APP), {}),
+        (CodexConfig(driver=APP, output_schema={"type": "object"}), {"outputSchema": {"type": "object"}}),
+        (
+            CodexConfig(plan_mode=True, reasoning_effort="high"),
+            {
+                "collaborationMode": {
+                    "mode": "plan",
+                    "settings": {"model": "m", "reasoning_effort": "high", "developer_instructions": None},
+                }
+            },
+        ),
+    ],
+)
+def test_turn_parameters(config: CodexConfig, expected: dict[str, Any]) -> None:
+    assert turn_params(config, model="m") == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (CodexConfig(), "never"),
+        (CodexConfig(can_use_tool=yes), "untrusted"),
+        (CodexConfig(can_use_tool=yes, full_auto=True), "on-request"),
+        (CodexConfig(full_auto=True), "never"),
+        (CodexConfig(approval_policy=ApprovalPolicy.ON_FAILURE), "on-request"),
+        (CodexConfig(approval_policy=ApprovalPolicy.UNTRUSTED), "untrusted"),
+        (
+            CodexConfig(approval_policy=GranularApproval(rules=False)),
+            {
+                "granular": {
+                    "sandbox_approval": True,
+                    "rules": False,
+                    "mcp_elicitations": True,
+                    "request_permissions": True,
+                    "skill_approval": True,
+                }
+            },
+        ),
+    ],
+)
+def test_approval_policies(config: CodexConfig, expected: object) -> None:
+    assert approval_policy(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "driver"),
+    [
+        (CodexConfig(), "exec"),
+        (CodexConfig(approval_policy=ApprovalPolicy.NEVER), "exec"),
+        (CodexConfig(can_use_tool=yes), APP),
+        (CodexConfig(approval_policy=ApprovalPolicy.ON_REQUEST), APP),
+        (CodexConfig(plan_mode=True), APP),
+        (CodexConfig(driver=APP), APP),
+    ],
+)
+def test_the_driver_follows_from_what_is_wanted(config: CodexConfig, driver: Driver) -> None:
+    assert chosen_driver(config) == driver
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "sentence"),
+    [
+        (CodexConfig(driver="exec", can_use_tool=yes), NotSupported, "use driver='app-server' for approvals"),
+        (
+            CodexConfig(driver="exec", approval_policy=ApprovalPolicy.UNTRUSTED),
+            NotSupported,
+            "use driver='app-server' for approvals",
+        ),
+        (CodexConfig(driver="exec", plan_mode=True), NotSupported, "no plan mode"),
+        (CodexConfig(driver=APP, worktree=True), NotSupported, "no worktree; use driver='exec'"),
+        (CodexConfig(driver=APP, profile="p"), NotSupported, "no profile"),
+        (CodexConfig(driver=APP, ignore_rules=True), NotSupported, "no ignore_rules"),
+        (
+            CodexConfig(dangerously_bypass_approvals_and_sandbox=True, can_use_tool=yes),
+            LocalProtocolError,
+            "asks nothing",
+        ),
+        (
+            CodexConfig(network_access=True, sandbox=SandboxMode.READ_ONLY),
+            LocalProtocolError,
+            "choose that sandbox",
+        ),
+        (CodexConfig(mcp_servers={"a.b": {}}), LocalProtocolError, "'a.b'"),
+        (CodexConfig(config={"k": object()}), LocalProtocolError, "cannot hold"),
+    ],
+)
+def test_bad_combinations_are_refused(config: CodexConfig, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        launch(config, cwd="/repo", executable="/codex", prompt="hi")
+
+
+@pytest.mark.parametrize("prompt", [None, "", " \n"])
+def test_exec_needs_a_prompt(prompt: str | None) -> None:
+    with pytest.raises(LocalProtocolError, match="prompt"):
+        launch(CodexConfig(), cwd="/repo", executable="/codex", prompt=prompt)
+
+
+def test_resume_and_fork_exclude_each_other() -> None:
+    with pytest.raises(LocalProtocolError, match="not both"):
+        argv(CodexConfig(), resume="a", fork="b")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (3, "3"),
+        (0.5, "0.5"),
+        ("a\\b\n\x7f\x00é", '"a\\\\b\\n\\u007f\\u0000é"'),
+        (["x", 1], '["x", 1]'),
+        (("x",), '["x"]'),
+        ({"a b": {"c": []}}, '{"a b" = {"c" = []}}'),
+    ],
+)
+def test_toml(value: object, text: str) -> None:
+    assert toml(value) == text
