@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import httpx
 import pytest
 
 from podium.testing import (
@@ -73,6 +76,20 @@ def test_an_agent_may_forget_the_prompt_that_failed(scripted_model, client):
         assert talk.ask(prompt).status in (500, 400)
         talk.history.pop()
         assert talk.ask(prompt + prompt).text == said
+    model.assert_consumed()
+
+
+def test_an_agent_may_forget_the_prompt_it_broke_off(scripted_model, client):
+    model = scripted_model([say("Long and slow.", pause=0.3), say("Next.")])
+    talk = client(model.url)
+    talk.history.append(talk.user("First"))
+    with pytest.raises(httpx.ReadTimeout):
+        talk.again(timeout=0.1)
+    talk.history.pop()
+    deadline = time.monotonic() + 60
+    while model.broken_off != ["First"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert talk.ask("Second").text == "Next."
     model.assert_consumed()
 
 

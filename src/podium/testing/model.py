@@ -26,7 +26,7 @@ from .faces.responses import ResponsesFace
 from .playback import Cue, Issued, Playback, answered_last, outcomes_of
 from .script import Call, HttpError, Script, ToolOutcome, say
 from .server import HttpRequest, LoopbackServer
-from .stage import Act, Answer, Dispatched, Face, answer_json, perform, refused
+from .stage import Act, Answer, Dispatched, Face, answer_json, perform, refused, watched
 
 FACES: tuple[Face, ...] = (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())
 
@@ -91,6 +91,7 @@ class ScriptedModel:
     ) -> None:
         self.requests: list[Request] = []
         self.other_requests: list[OtherRequest] = []
+        self.broken_off: list[str] = []  # the prompts whose answers the client did not wait for to the end
         self._playback = Playback(list(script), dict(routes or {}))
         self._observe = observe
         self._issued: dict[str, Issued] = {}
@@ -238,8 +239,16 @@ class ScriptedModel:
             parts = face.settle(asked, cue.parts)
         wire = face.wire(asked, lambda: next(self._ids))
         answer = perform(face, asked, parts, wire, dispatch)
+        if answer.chunked and not asked.side:
+            frames = watched(answer.frames, lambda: self._broken_off(asked))
+            answer = msgspec.structs.replace(answer, frames=frames)
         self._record(asked, headers, outcomes, cue, made, follow_up=bool(follow_ups))
         return answer
+
+    def _broken_off(self, asked: Asked) -> None:
+        with self._lock:
+            self._playback.broken_off(asked)
+            self.broken_off.append(asked.prompt)
 
     def _record(
         self,

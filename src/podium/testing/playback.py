@@ -112,6 +112,11 @@ class Playback:
                 self._scripts.setdefault(str(call.input["prompt"]), call.script or [say("The sub-agent is done.")])
         return Cue(served.route, served.step, attempt, parts, beyond)
 
+    def broken_off(self, asked: Asked) -> None:
+        """The client left in the middle of this answer."""
+        if served := self._served.get(history_of(asked.turns)):
+            served.failed = True
+
     def remember(self, asked: Asked) -> None:
         """This request was answered with a follow-up of our own; the conversation stays at its reply."""
         history = history_of(asked.turns)

@@ -81,7 +81,12 @@ class _Connection:
     async def serve(self) -> None:
         while (request := await self._request()) is not None:
             answer = self._respond(request)
-            alive = await (self._stream(answer) if answer.chunked else self._whole(answer, request.method))
+            try:
+                alive = await (self._stream(answer) if answer.chunked else self._whole(answer, request.method))
+            finally:
+                close: Callable[[], None] | None = getattr(answer.frames, "close", None)
+                if close:
+                    close()  # that a client left early must show now, not when memory is tidied up
             if not alive or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()

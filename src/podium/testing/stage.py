@@ -115,6 +115,17 @@ def perform(face: Face, asked: Asked, parts: Sequence[Act], wire: Wire, dispatch
     return Answer(200, headers, itertools.chain(delay, frames), chunked=asked.stream)
 
 
+def watched(frames: Iterable[Frame], broken_off: Callable[[], None]) -> Iterator[Frame]:
+    """The same frames; tells when the reader stops before their end."""
+    ended = False
+    try:
+        yield from frames
+        ended = True
+    finally:
+        if not ended:
+            broken_off()
+
+
 def refused(refusal: Refusal) -> Answer:
     return answer_json(refusal.status, refusal.body, refusal.headers)
 
