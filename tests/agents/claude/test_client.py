@@ -117,7 +117,7 @@ def test_events_received_and_many_readers(program: Program, tmp_path: Path) -> N
     async def main() -> None:
         body = f"hear(); say('{INIT}', 'not json', '{RESULT}'); sys.stdin.read()"
         session = await ClaudeClient(tmp_path, program(body), ENV).create_session("hello")
-        first, second, pairs = session.events, session.events, session.received
+        first, second, pairs, batches = session.events, session.events, session.received, session.batches
         raws = [(await anext(pairs))[0] for _ in range(4)]
         assert raws == [INIT.encode(), b"not json", RESULT.encode(), RESULT.encode()]
         await session.close()
@@ -125,6 +125,7 @@ def test_events_received_and_many_readers(program: Program, tmp_path: Path) -> N
         events = [event async for event in first]
         assert [type(event) for event in events] == [SystemInit, Unrecognized, Result, TurnSettled, Exited]
         assert [event async for event in second] == events
+        assert [event async for batch in batches for _, event in batch] == events
         assert session.session_id == "s1"
         with pytest.raises(SessionEnded):
             await session.send("more")

@@ -5,8 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.claude import Allow, CanUseTool, allow_always, answer_questions, plan_in, questions_in
-from podium.agents.claude.permissions import AskedOption, AskedQuestion
+from podium.agents.claude import (
+    Allow,
+    CanUseTool,
+    ClaudePermissionBehavior,
+    Deny,
+    allow_always,
+    answer_questions,
+    plan_in,
+    questions_in,
+)
+from podium.agents.claude.permissions import AskedOption, AskedQuestion, decision
 from podium.agents.claude.requests import PermissionUpdate, Rule
 
 
@@ -47,6 +56,20 @@ def test_allow_always(suggestions: list[dict[str, Any]], updates: tuple[Permissi
 def test_allow_always_written_down() -> None:
     (update,) = allow_always(asked("Bash", {}, [RULES]), "userSettings").updated_permissions
     assert update == msgspec.structs.replace(LS, destination="userSettings")
+
+
+@pytest.mark.parametrize(
+    ("behavior", "expected"),
+    [
+        (ClaudePermissionBehavior.allow, Allow({"command": "pwd"})),
+        (ClaudePermissionBehavior.allow_always, Allow({"command": "pwd"}, (LS,), remember=True)),
+        (ClaudePermissionBehavior.deny, Deny("no")),
+        (ClaudePermissionBehavior.deny_always, Deny("no", remember=True)),
+    ],
+)
+def test_the_four_answers(behavior: ClaudePermissionBehavior, expected: Allow | Deny) -> None:
+    request = asked("Bash", {"command": "ls"}, [RULES])
+    assert decision(request, behavior, updated_input={"command": "pwd"}, message="no") == expected
 
 
 def test_questions_and_plans() -> None:

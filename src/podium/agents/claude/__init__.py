@@ -14,7 +14,7 @@ from . import blocks, commands, events, notices, requests
 from .commands import Allow, Decision, Deny, Interrupt, Prompt, image
 from .config import ClaudePermissionMode, ClaudeSessionConfig, HookMatcher
 from .events import Assistant, Event, Result, StreamEvent, SystemInit, TurnSettled, User
-from .permissions import allow_always, answer_questions, plan_in, questions_in
+from .permissions import ClaudePermissionBehavior, allow_always, answer_questions, plan_in, questions_in
 from .protocol import ClaudeProtocol
 from .requests import CanUseTool, HookCallback, PermissionUpdate, Rule
 from .tools import Tool, ToolServer, tool
@@ -30,6 +30,7 @@ __all__ = [
     "Assistant",
     "CanUseTool",
     "ClaudeClient",
+    "ClaudePermissionBehavior",
     "ClaudePermissionMode",
     "ClaudeProtocol",
     "ClaudeSession",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from .commands import Allow
+from .commands import Allow, Decision, Deny
 from .requests import CanUseTool, PermissionUpdate, Rule
 
 
@@ -15,7 +17,7 @@ def allow_always(request: CanUseTool, destination: str = "session") -> Allow:
 
     ``destination``: ``"session"``, or ``"localSettings"``, ``"projectSettings"``, ``"userSettings"`` to write it down.
     A suggested change of the permission mode is left out: it would allow more than was asked. The very same call is
-    also remembered by us, because a suggested rule does not always cover the call it was suggested for.
+    also remembered by us, so that the answer lasts where Claude Code is asked to take no rules (``delegate``).
     """
     updates = [
         msgspec.structs.replace(update, destination=destination)
@@ -26,6 +28,33 @@ def allow_always(request: CanUseTool, destination: str = "session") -> Allow:
         rule = PermissionUpdate("addRules", destination, "allow", (Rule(request.tool_name),))
         updates = [rule, *updates]
     return Allow(updated_permissions=tuple(updates), remember=True)
+
+
+class ClaudePermissionBehavior(enum.Enum):
+    """The four answers a person can give, for a menu; :func:`decision` makes the answer of the choice."""
+
+    allow = "allow"
+    deny = "deny"
+    allow_always = "allowAlways"
+    deny_always = "denyAlways"
+
+
+def decision(
+    request: CanUseTool,
+    behavior: ClaudePermissionBehavior,
+    *,
+    updated_input: Mapping[str, Any] | None = None,
+    message: str = "",
+) -> Decision:
+    match behavior:
+        case ClaudePermissionBehavior.allow:
+            return Allow(updated_input)
+        case ClaudePermissionBehavior.allow_always:
+            return msgspec.structs.replace(allow_always(request), updated_input=updated_input)
+        case ClaudePermissionBehavior.deny:
+            return Deny(message)
+        case ClaudePermissionBehavior.deny_always:
+            return Deny(message, remember=True)
 
 
 class AskedOption(msgspec.Struct, frozen=True):

@@ -75,6 +75,11 @@ class ClaudeSession:
         """The same with the raw line; ``b""`` for events that no line caused."""
         return self._received(self._exchange.relay.reader())
 
+    @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, Event]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return self._batches(self._exchange.relay.reader())
+
     # Generators of the session, so that whoever reads keeps it alive.
 
     async def _events(self, reader: Reader[Pair]) -> AsyncIterator[Event]:
@@ -84,6 +89,10 @@ class ClaudeSession:
     async def _received(self, reader: Reader[Pair]) -> AsyncIterator[Pair]:
         async for pair in reader:
             yield pair
+
+    async def _batches(self, reader: Reader[Pair]) -> AsyncIterator[list[Pair]]:
+        while batch := await reader.batch():
+            yield batch
 
     # ---------------------------------------------------------------------------------------------- conversation
 
