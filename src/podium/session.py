@@ -20,6 +20,7 @@ from .unified.decisions import Decision, Deny
 from .unified.events import (
     Error,
     Event,
+    FileChange,
     Init,
     Notice,
     PermissionRequest,
@@ -245,6 +246,8 @@ class _Live:
         match event:
             case Unrecognized():
                 self.unrecognized += 1
+            case FileChange():
+                event = _inside(event, self._options.cwd)
             case ToolUse():
                 force_setattr(event, "risk", self._risk(event))
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
@@ -313,6 +316,16 @@ class _Live:
             self._seq += 1
             stamp(event, agent=self._agent, session_id=self.session_id, seq=self._seq, timestamp=at, turn=turn)
         return events
+
+
+def _inside(change: FileChange, cwd: str) -> FileChange:
+    """Paths below the working directory are told from there."""
+    prefix = cwd.rstrip("/") + "/"
+    if not change.path.startswith(prefix):
+        return change
+    near = change.path.removeprefix(prefix)
+    diff = change.diff.replace(f"a{change.path}", f"a/{near}", 1).replace(f"b{change.path}", f"b/{near}", 1)
+    return replace(change, path=near, diff=diff)
 
 
 def _call_of(request: PermissionRequest) -> ToolUse:

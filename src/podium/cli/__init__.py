@@ -1,0 +1,68 @@
+"""The command line. Each command is a module of its own, imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "run one prompt on an agent and show what it does"),
+    "translate": ("translate", "turn an agent's native output (stdin) into unified events"),
+    "demo": ("demo", "watch an agent work in a scratch repository: no key, no CLI, seconds"),
+    "model": ("model", "serve a scripted model on loopback, to try and test real CLIs without a key"),
+}
+EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_LIMIT, EXIT_INTERRUPTED = (
+    0, 1, 2, 3, 4, 5, 130,
+)  # fmt: skip
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    return f"""usage: podium COMMAND …
+
+One stage for every coding agent.
+
+{rows}
+
+examples:
+  podium demo
+  podium run claude "Explain this repository"
+  podium run codex - < task.md --tier autonomous --json
+  podium translate claude < capture.jsonl
+
+Every command has its own --help.
+exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · 5 limit reached
+            130 interrupted
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage(), end="")
+        return EXIT_SUCCESS if words else EXIT_USAGE
+    if words[0] in ("-V", "--version"):
+        from .. import __version__
+
+        print(f"podium {__version__}")
+        return EXIT_SUCCESS
+    if words[0] not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(words[0], COMMANDS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "podium --help lists the commands"
+        print(f"podium: there is no command {words[0]!r}; {hint}", file=sys.stderr)
+        return EXIT_USAGE
+    command = import_module(f".{COMMANDS[words[0]][0]}", __package__)
+    try:
+        code: int = command.main(words[1:])
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output is gone (`podium … | head`): end quietly, and keep Python from saying so at exit.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    return code

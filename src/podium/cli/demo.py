@@ -1,0 +1,134 @@
+"""``podium demo``: an agent at work in a scratch repository. No key, no CLI, seconds. ``--real``: the real CLIs too."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .. import api
+from ..transports.guard import descendants
+from ..unified import events
+from ..unified.decisions import Allow, Decision, Deny
+from ..unified.events import PermissionRequest
+from .lines import Lines, Style, coloured, plain, summary
+
+PROMPT = "The greeting is broken. Repair it and run the tests."
+
+
+class Tally:
+    """What one agent did, for the closing table."""
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.version = ""
+        self.count = 0
+        self.tools = 0
+        self.asked = 0
+        self.first: float | None = None
+        self.total = 0.0
+        self.status = ""
+        self.left = 0
+        self._since = time.perf_counter()
+
+    def see(self, event: events.Event) -> None:
+        self.count += 1
+        if self.first is None:
+            self.first = time.perf_counter() - self._since
+        match event:
+            case events.Init():
+                self.version = event.agent_version
+            case events.ToolUse():
+                self.tools += 1
+            case events.PermissionRequest():
+                self.asked += 1
+            case events.Done():
+                self.status = event.status
+                self.total = time.perf_counter() - self._since
+            case _:
+                pass
+
+    def row(self) -> tuple[str, ...]:
+        first = f"{self.first:.2f}s" if self.first is not None else "–"
+        cells = (self.agent, self.version, self.status, self.count, self.tools, self.asked, first)
+        return (*map(str, cells), f"{self.total:.2f}s", str(self.left))
+
+
+HEADINGS = ("agent", "version", "status", "events", "tools", "asked", "first event", "total", "left over")
+
+
+def table(tallies: list[Tally]) -> str:
+    rows = [HEADINGS, *(tally.row() for tally in tallies)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+
+
+def scratch_repository(folder: Path) -> None:
+    """A little git repository with a mistake in it."""
+    from ..understudy.demo import DEMO_FILES
+
+    for name, content in DEMO_FILES.items():
+        (folder / name).write_text(content)
+    who = ["-c", "user.name=Podium", "-c", "user.email=podium@localhost", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "A greeting"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+async def perform(folder: Path, home: Path, style: Style, *, ask: bool) -> Tally:
+    tally, lines = Tally("understudy"), Lines(style)
+
+    def decide(request: PermissionRequest) -> Decision:
+        if not ask:
+            return Allow()
+        answer = input("  allow? [y/n] ").strip().lower()
+        return Allow() if answer in ("y", "yes") else Deny("you said no")
+
+    stream = api.run(
+        "understudy",
+        PROMPT,
+        cwd=str(folder),
+        approval="ask",
+        can_use_tool=decide,
+        env={"PODIUM_UNDERSTUDY_HOME": str(home)},
+    )
+    async for event in stream:
+        tally.see(event)
+        print(lines.show(event), end="", flush=True)
+        if isinstance(event, events.Done):
+            print(style("strong", summary(event)))
+    tally.left = len(descendants(os.getpid()))
+    return tally
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="podium demo",
+        description="Watch an agent repair a scratch repository: it plans, asks before it edits and runs, and tests.",
+        epilog="examples: podium demo · podium demo --real · podium demo --real --agents claude,codex",
+    )
+    parser.add_argument("--real", action="store_true", help="the real CLIs too, on a scripted model, side by side")
+    parser.add_argument("--agents", default="", help="with --real: only these, by commas")
+    parser.add_argument("--yes", action="store_true", help="answer every question with yes, at a terminal too")
+    options = parser.parse_args(argv)
+    terminal = sys.stdout.isatty()
+    style = coloured if terminal else plain
+    print(f"{style('strong', 'podium demo')}: {PROMPT}\n")
+    with tempfile.TemporaryDirectory(prefix="podium-demo-") as scratch:
+        folder, home = Path(scratch) / "greeting", Path(scratch) / "home"
+        folder.mkdir()
+        scratch_repository(folder)
+        ask = terminal and sys.stdin.isatty() and not options.yes
+        tallies = [asyncio.run(perform(folder, home, style, ask=ask))]
+    if options.real:
+        from .demo_real import perform_real
+
+        chosen = [name for name in options.agents.split(",") if name]
+        tallies += asyncio.run(perform_real(chosen, PROMPT))
+    print(f"\n{table(tallies)}")
+    return 0 if all(tally.status == "success" and not tally.left for tally in tallies) else 1
