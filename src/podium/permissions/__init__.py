@@ -1,0 +1,1 @@
+"""What an agent may do: risk, policy, the open questions, the audit."""

@@ -1,0 +1,201 @@
+"""Programs that delete, overwrite, stop or take over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from .effects import Finding, changing_tree, deleting, reading, writing
+from .paths import Ground
+from .script import Command
+
+Look = Callable[[Command, Ground], list[Finding]]
+
+ALWAYS: dict[str, str] = {
+    **dict.fromkeys(("sudo", "doas", "su", "pkexec", "runuser", "gosu", "su-exec"), "takes the rights of another user"),
+    **dict.fromkeys(("mkfs", "mke2fs", "mkswap", "wipefs", "newfs", "blkdiscard", "hdparm"), "erases a disk"),
+    **dict.fromkeys(("fdisk", "sfdisk", "parted", "sgdisk", "gdisk", "diskutil", "cryptsetup"), "divides a disk anew"),
+    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "telinit", "init"), "stops the machine"),
+    **dict.fromkeys(("useradd", "userdel", "usermod", "adduser", "deluser", "groupadd", "groupdel", "passwd",
+                     "chpasswd", "visudo", "vipw", "chsh", "gpasswd", "dscl"), "changes who may use the machine"),
+    **dict.fromkeys(("insmod", "modprobe", "rmmod", "kexec", "sysctl"), "changes the kernel"),
+    **dict.fromkeys(("mount", "umount", "losetup", "swapoff", "swapon"), "changes what disks are attached"),
+    **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "pfctl"), "changes the firewall"),
+    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "crosses a border of the system"),
+    **dict.fromkeys(("at", "batch"), "leaves something behind that runs later"),
+    **dict.fromkeys(("shred", "srm", "wipe"), "deletes beyond recovery"),
+    **dict.fromkeys(("dropdb", "dropuser"), "deletes a database"),
+    **dict.fromkeys(("killall5",), "kills every process"),
+    **dict.fromkeys(("gcore", "ptrace"), "reads the memory of another program"),
+    **dict.fromkeys(("mimikatz", "keychain-dump", "secret-tool", "lpass"), "reads stored credentials"),
+    **dict.fromkeys(("logrotate", "update-rc.d", "update-alternatives", "ldconfig"), "changes the system"),
+}  # fmt: skip
+
+
+def options_and_names(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that begin with a dash, and the others; after ``--`` all are names."""
+    options: list[str] = []
+    names: list[str] = []
+    ended = False
+    for word in words[1:]:
+        if word == "--" and not ended:
+            ended = True
+        elif word.startswith("-") and word != "-" and not ended:
+            options.append(word)
+        else:
+            names.append(word)
+    return options, names
+
+
+def _has(options: Sequence[str], letters: str, *long: str) -> bool:
+    short = re.compile(rf"-[a-zA-Z]*[{letters}][a-zA-Z]*")
+    return any(short.fullmatch(option) or option in long for option in options)
+
+
+def _rm(command: Command, ground: Ground) -> list[Finding]:
+    options, names = options_and_names(command.words)
+    recursive = _has(options, "rR", "--recursive") or command.program in ("rimraf", "trash", "del-cli")
+    verb = f"{command.program}{' -r' if recursive and command.program == 'rm' else ''} deletes"
+    if "--no-preserve-root" in options:
+        return [Finding("high", "rm --no-preserve-root is meant to delete everything")]
+    found = [f for path in names for f in deleting(path, command.cwds, ground, recursive=recursive, verb=verb)]
+    return found or [Finding("medium", f"{command.program} deletes files")]
+
+
+def _dd(command: Command, ground: Ground) -> list[Finding]:
+    found = [Finding("medium", "dd copies raw bytes")]
+    for word in command.words[1:]:
+        key, _, value = word.partition("=")
+        if key == "of":
+            found += writing(value, command.cwds, ground, verb="dd overwrites")
+        elif key == "if":
+            found += reading(value, command.cwds, ground)
+    return found
+
+
+def _mode(command: Command, ground: Ground) -> list[Finding]:
+    options, names = options_and_names(command.words)
+    recursive = _has(options, "R", "--recursive")
+    name = command.program
+    paths = names if any(option.startswith("--reference") for option in options) else names[1:]
+    look = changing_tree if recursive else writing
+    found = [f for path in paths for f in look(path, command.cwds, ground, verb=f"{name} changes")]
+    if name == "chmod" and names and re.search(r"[ugoa]*\+[rwx]*s|^[2467]\d{3}$", names[0]):
+        found.append(Finding("high", "chmod makes a program run with its owner's rights"))
+    return found or [Finding("medium", f"{name} changes who may use a file")]
+
+
+def _move(command: Command, ground: Ground) -> list[Finding]:
+    options, names = options_and_names(command.words)
+    into = [word.partition("=")[2] for word in options if word.startswith("--target-directory=")]
+    into += [
+        after
+        for flag, after in zip(command.words, command.words[1:], strict=False)
+        if flag in ("-t", "--target-directory")
+    ]
+    sources, targets = ([n for n in names if n not in into], into) if into else (names[:-1], names[-1:])
+    found = [f for path in targets for f in writing(path, command.cwds, ground)]
+    for path in sources:
+        if command.program == "mv":
+            found += deleting(path, command.cwds, ground, recursive=True, verb="mv takes away")
+        if command.program != "ln":
+            found += [f for f in reading(path, command.cwds, ground) if command.program != "mv" or f.risk == "high"]
+        elif any(f.risk == "high" for f in writing(path, command.cwds, ground)):
+            found.append(Finding("medium", f"links to {path}, outside the workspace"))
+    return found or [Finding("medium", f"{command.program} changes files")]
+
+
+def _write_all(command: Command, ground: Ground) -> list[Finding]:
+    _, names = options_and_names(command.words)
+    if command.program == "tee" and not names:
+        return []
+    found = [f for path in names for f in writing(path, command.cwds, ground)]
+    return found or [Finding("medium", f"{command.program} writes files")]
+
+
+def _kill(command: Command, ground: Ground) -> list[Finding]:
+    words = command.words[1:]
+    signal = words[:1] if words and re.match(r"^-([A-Z]+|\d+|s|n)$", words[0]) else ()
+    pids = words[2:] if signal and signal[0] in ("-s", "-n") else words[len(signal) :]
+    if command.program == "kill" and ({"-1", "1"} & set(pids) or (words[:1] == ("-1",) and len(words) == 1)):
+        return [Finding("high", "kill stops every process it can reach")]
+    if command.program == "pkill" and {"-u", "-U", "."} & set(words):
+        return [Finding("high", "pkill stops every process of a user")]
+    if "-l" in words or "-0" in words:
+        return []
+    return [Finding("medium", f"{command.program} stops processes")]
+
+
+def _service(command: Command, ground: Ground) -> list[Finding]:
+    verbs = [word for word in command.words[1:] if not word.startswith("-")]
+    if not verbs or {"status", "list", "show", "cat", "is-active", "is-enabled", "list-units", "print"} & set(verbs):
+        return [Finding("medium", f"{command.program} asks the system's services")]
+    return [Finding("high", f"{command.program} changes the system's services")]
+
+
+def _crontab(command: Command, ground: Ground) -> list[Finding]:
+    if command.words[1:] == ("-l",):
+        return [Finding("medium", "crontab -l shows planned commands")]
+    return [Finding("high", "crontab leaves something behind that runs later")]
+
+
+_SQL = re.compile(
+    r"\b(drop\s+(table|database|schema|index|view|user|role|keyspace|collection)|truncate\b|flushall|flushdb|dropdatabase"
+    r"|alter\s+(user|role)|delete\s+from\s+[\w.\"`]+\s*(;|$|\\|\"|'))|\.drop\(|copy\s.+\bprogram\b|\\!|\.shell\b|\.system\b",
+    re.IGNORECASE,
+)
+
+
+def _database(command: Command, ground: Ground) -> list[Finding]:
+    said = " ".join([*command.words[1:], command.stdin or ""])
+    if match := _SQL.search(said):
+        return [Finding("high", f"{command.program} is told to {match.group(0).strip()}")]
+    found = [Finding("medium", f"{command.program} talks to a database")]
+    return found + [
+        f
+        for redirect in command.redirects
+        if not redirect.writes
+        for f in reading(redirect.target, command.cwds, ground)
+    ]
+
+
+_CREDENTIALS = {
+    "security": re.compile(r"find-(generic|internet)-password|dump-keychain|export"),
+    "gpg": re.compile(r"--export-secret|--delete-secret"),
+    "pass": re.compile(r"^(?!ls$)."),
+    "op": re.compile(r"read|item"),
+    "vault": re.compile(r"read|kv"),
+}
+
+
+def _credentials(command: Command, ground: Ground) -> list[Finding]:
+    if any(_CREDENTIALS[command.program].search(word) for word in command.words[1:]):
+        return [Finding("high", f"{command.program} reads stored credentials")]
+    return [Finding("medium", f"{command.program} works with credentials")]
+
+
+def _archive(command: Command, ground: Ground) -> list[Finding]:
+    """Archives: what is packed is read, where it is unpacked is written."""
+    found = [Finding("medium", f"{command.program} packs or unpacks files")]
+    for flag, value in zip(command.words, command.words[1:], strict=False):
+        if flag in ("-C", "-d", "--directory"):
+            found += writing(value, command.cwds, ground)
+    for word in command.words[1:]:
+        if not word.startswith("-"):
+            found += [f for f in reading(word, command.cwds, ground) if f.risk == "high"]
+    return found
+
+
+TABLE: dict[str, Look] = {
+    **dict.fromkeys(("rm", "rmdir", "unlink", "rimraf", "trash", "grm"), _rm),
+    **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl"), _mode),
+    **dict.fromkeys(("mv", "cp", "ln", "install", "gcp", "gmv"), _move),
+    **dict.fromkeys(("tee", "touch", "mkdir", "truncate", "mkfifo", "mknod", "sponge", "fallocate"), _write_all),
+    **dict.fromkeys(("kill", "pkill", "killall"), _kill),
+    **dict.fromkeys(("systemctl", "service", "launchctl", "rc-service", "initctl", "supervisorctl"), _service),
+    **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "mongo", "mongosh", "redis-cli", "cqlsh"), _database),
+    **dict.fromkeys(_CREDENTIALS, _credentials),
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "zip", "unzip", "7z"), _archive),
+    "crontab": _crontab,
+    "dd": _dd,
+}  # fmt: skip

@@ -1,0 +1,156 @@
+"""Programs that talk to other machines, to containers and to clouds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+from .effects import Finding, reading, writing
+from .paths import Ground, locate
+from .script import Command
+
+Look = Callable[[Command, Ground], list[Finding]]
+
+_UPLOADS = ("-d", "--data", "--data-binary", "--data-raw", "--data-urlencode", "-F", "--form", "-T", "--upload-file",
+            "--post-file", "--body-file", "-K", "--config", "--json")  # fmt: skip
+_OUTPUTS = ("-o", "--output", "-O", "--output-document", "-P", "--directory-prefix", "--output-dir", "-D",
+            "--dump-header", "-c", "--cookie-jar", "--trace", "--trace-ascii")  # fmt: skip
+_LEAKS = frozenset({"env", "printenv", "history", "set", "export"})
+
+
+def _fetch(command: Command, ground: Ground) -> list[Finding]:
+    name, words = command.program, command.words
+    found = [Finding("medium", f"{name} uses the network")]
+    pairs = [
+        (word.partition("=")[0], word.partition("=")[2]) for word in words if word.startswith("--") and "=" in word
+    ]
+    pairs += list(itertools.pairwise(words))
+    pairs += [
+        (word[:2], word[2:]) for word in words if re.match(r"^-[dFToOPDcK]\S", word) and not word.startswith("--")
+    ]
+    for flag, value in pairs:
+        if flag in _UPLOADS:
+            for path in _uploaded(flag, value):
+                if locate(path, command.cwds, ground).place in ("secret", "outside", "system"):
+                    found.append(Finding("high", f"{name} sends {path} away"))
+        elif flag in _OUTPUTS and not (name == "curl" and flag == "-O") and not value.startswith("-"):
+            found += writing(value, command.cwds, ground)
+        elif flag == "--unix-socket":
+            found += reading(value, command.cwds, ground)
+    for word in words[1:]:
+        if word.startswith("file://"):
+            found += reading(word, command.cwds, ground)
+    if _LEAKS & set(command.fed_by):
+        found.append(Finding("high", f"{name} is given the environment, where credentials often are"))
+    return found
+
+
+def _uploaded(flag: str, value: str) -> list[str]:
+    if flag in ("-T", "--upload-file", "--post-file", "--body-file", "-K", "--config"):
+        return [value]
+    return [path.partition(";")[0] for path in re.findall(r"(?:^|=)[@<]([^\s&]+)", value) if path != "-"]
+
+
+def _copy(command: Command, ground: Ground) -> list[Finding]:
+    name = command.program
+    found = [Finding("medium", f"{name} copies between machines or folders")]
+    names = [word for word in command.words[1:] if not word.startswith("-")]
+    local = [word for word in names if not re.match(r"^[\w.@-]+:", word)]
+    for path in local:
+        found += [f for f in reading(path, command.cwds, ground) if f.risk == "high"]
+    if names and names[-1] in local:
+        found += writing(names[-1], command.cwds, ground)
+    if any(word.startswith("--delete") for word in command.words):
+        target = names[-1] if names else "."
+        risky = target not in local or locate(target, command.cwds, ground).broad
+        found.append(Finding("high" if risky else "medium", f"{name} --delete deletes what the source does not have"))
+    return found
+
+
+def _socket(command: Command, ground: Ground) -> list[Finding]:
+    name = command.program
+    words = command.words[1:]
+    if any(
+        re.fullmatch(r"-[a-zA-Z]*[ec]|--exec|--sh-exec|-[a-zA-Z]*e.*sh", word) for word in words if name != "telnet"
+    ):
+        return [Finding("high", f"{name} gives a shell to another machine")]
+    if name == "socat" and any(re.search(r"\b(exec|system):", word, re.IGNORECASE) for word in words):
+        return [Finding("high", f"{name} gives a shell to another machine")]
+    return _fetch(command, ground)
+
+
+def _ssh(command: Command, ground: Ground) -> list[Finding]:
+    return [Finding("medium", f"{command.program} runs things on another machine")]
+
+
+def _container(command: Command, ground: Ground) -> list[Finding]:
+    name, words = command.program, command.words[1:]
+    said = " ".join(words)
+    if re.search(
+        r"--privileged|--pid[= ]host|--userns[= ]host|--cap-add[= ](all|sys_admin|sys_ptrace)|--device\b", said, re.I
+    ):
+        return [Finding("high", f"{name} lifts the walls of a container")]
+    mounts = [word for word in words if re.match(r"^(~|/|\.\.)[^:]*:", word)]
+    mounts += re.findall(r"(?:source|src)=([^,\s]+)", said)
+    for mount in mounts:
+        spot = locate(mount.partition(":")[0], command.cwds, ground)
+        if spot.place in ("secret", "system", "outside", "device") or (spot.broad and spot.place != "workspace"):
+            return [Finding("high", f"{name} gives a container {mount.partition(':')[0]}")]
+    if re.search(
+        r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", said
+    ):
+        return [Finding("high", f"{name} deletes containers, images or volumes")]
+    return [Finding("medium", f"{name} works with containers")]
+
+
+_CLOUD = re.compile(
+    r"\b(delete|destroy|terminate\S*|rb|purge|nuke|drain|uninstall|deprovision|apps:destroy|pg:reset|delete-\S+|remove-\S+)\b"
+)
+
+
+def _cloud(command: Command, ground: Ground) -> list[Finding]:
+    name, said = command.program, " ".join(command.words[1:])
+    if _CLOUD.search(said) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", said):
+        return [Finding("high", f"{name} deletes things that run elsewhere")]
+    if re.search(
+        r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw",
+        said,
+    ):
+        return [Finding("high", f"{name} shows credentials")]
+    if re.search(r"\bapply\b.*-auto-approve", said):
+        return [Finding("high", f"{name} changes what runs elsewhere without asking")]
+    return [Finding("medium", f"{name} talks to a service elsewhere")]
+
+
+_PUBLISH = {
+    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login",
+    "yarn": r"publish|npm publish",
+    "pnpm": r"publish",
+    "cargo": r"publish|yank|login|owner",
+    "gem": r"push|yank|owner",
+    "twine": r"upload",
+    "poetry": r"publish",
+    "uv": r"publish",
+    "hatch": r"publish",
+    "flit": r"publish",
+}
+
+
+def _packages(command: Command, ground: Ground) -> list[Finding]:
+    name, said = command.program, " ".join(w for w in command.words[1:] if not w.startswith("-"))
+    if re.match(rf"({_PUBLISH[name]})\b", said):
+        return [Finding("high", f"{name} {said.split(' ')[0]} changes what others install")]
+    return [Finding("medium", f"{name} may download and run code")]
+
+
+TABLE: dict[str, Look] = {
+    **dict.fromkeys(("curl", "wget", "http", "https", "xh", "aria2c", "fetch", "lynx", "w3m", "ftp"), _fetch),
+    **dict.fromkeys(("scp", "rsync", "sftp", "rclone"), _copy),
+    **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet"), _socket),
+    **dict.fromkeys(("ssh", "mosh", "autossh", "sshpass"), _ssh),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _container),
+    **dict.fromkeys(("aws", "gcloud", "gsutil", "az", "kubectl", "oc", "terraform", "tofu", "pulumi", "helm", "heroku",
+                     "flyctl", "fly", "vercel", "netlify", "doctl", "gh", "glab", "s3cmd", "mc"), _cloud),
+    **dict.fromkeys(_PUBLISH, _packages),
+}  # fmt: skip

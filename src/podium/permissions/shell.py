@@ -1,0 +1,439 @@
+"""Read a shell script with a real parser and say which simple commands it would run.
+
+The reading follows what hides a command: wrappers, ``sh -c``, ``eval``, substitutions, here-docs, functions, aliases,
+variables, ``cd``. It is a reading, not a run: where it cannot follow it says so, and the judge fails closed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice, product
+from typing import TYPE_CHECKING
+
+from . import words as shell_words
+from .launchers import nested
+from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
+from .surroundings import Surroundings, merged
+from .suspicion import SENSITIVE, fork_bomb, guessed_commands, runs_foreign_text, shell_text
+from .words import HOLE, MAX_READINGS, source
+from .wrappers import is_transparent, program_of, unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tree_sitter import Node, Parser
+
+MAX_TEXT = 100_000
+MAX_COMMANDS = 400
+MAX_DEPTH = 16
+_LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
+_BRANCHES = ("if_statement", "case_statement", *_LOOPS)
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def read_script(text: str, cwd: str | None) -> Script:
+    """Never raises on content."""
+    reader = _Reader(cwd)
+    try:
+        reader.script(text)
+        reader.uncalled()
+    except RecursionError:
+        reader.problem("it is nested too deeply to be followed")
+    return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.problems), tuple(reader.alarms))
+
+
+class _Reader:
+    def __init__(self, cwd: str | None) -> None:
+        self.commands: list[Command] = []
+        self.problems: dict[str, None] = {}
+        self.alarms: dict[str, None] = {}
+        self._functions: dict[str, Node] = {}
+        self._called: set[str] = set()
+        self._active: tuple[str, ...] = ()
+        self._here = Surroundings(cwd)
+        self._fed_by: tuple[str, ...] = ()
+        self._stdin: str | None = None
+        self._made_from: list[str] = []
+        self._conditional = 0
+        self._depth = 0
+
+    def problem(self, why: str) -> None:
+        self.problems[why] = None
+
+    def alarm(self, why: str) -> None:
+        self.alarms[why] = None
+
+    # -- what words need to know -------------------------------------------------------------------------------------
+
+    def values_of(self, name: str) -> Sequence[str]:
+        return self._here.values_of(name)
+
+    def separators(self) -> str:
+        return self._here.separators()
+
+    def substitute(self, node: Node) -> str:
+        before = len(self.commands)
+        with self._apart(fed_by=(), stdin=None):
+            self._statements(node)
+        ran = self.commands[before:]
+        self._made_from.extend(command.program for command in ran)
+        output = printed(ran)
+        return HOLE if output is None else output.rstrip("\n")
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def script(self, text: str) -> None:
+        """Read a whole text, also one found inside a command."""
+        if self._depth >= MAX_DEPTH or len(text) > MAX_TEXT:
+            self.problem("it is too long or nested too deeply to be followed")
+            return
+        # An unknown part becomes a variable nobody has set, so the parser sees a word.
+        try:
+            tree = _parser().parse(text.replace(HOLE, "${_}").encode(errors="replace"))
+        except ImportError:
+            self.problem("the shell parser is not installed, so the command cannot be understood")
+            self._crudely(text)
+            return
+        self._depth += 1
+        try:
+            self._statements(tree.root_node)
+            if tree.root_node.has_error:
+                self.problem("part of it is not valid shell, or not shell that can be followed")
+                self._crudely(text)
+        finally:
+            self._depth -= 1
+
+    def uncalled(self) -> None:
+        """Functions that nobody called: what they would do with arguments we do not know."""
+        for name, body in list(self._functions.items()):
+            if name not in self._called:
+                self._call(name, body, None)
+
+    def _statements(self, node: Node) -> None:
+        for child in node.children:
+            before = self._here.cwds
+            self._visit(child)
+            # Whether a `cd` worked is not known unless what follows hangs on it by `&&`.
+            self._here.cwds = merged(before, self._here.cwds)
+
+    def _visit(self, node: Node) -> None:
+        match node.type:
+            case "command":
+                self._command(node, [])
+            case "redirected_statement":
+                self._redirected(node)
+            case "pipeline":
+                self._pipeline(node.children)
+            case "list":
+                self._list(node)
+            case "subshell":
+                with self._apart(fed_by=self._fed_by, stdin=self._stdin):
+                    self._statements(node)
+            case "function_definition":
+                self._define(node)
+            case "variable_assignment":
+                self._assign(node)
+            case "variable_assignments":
+                for child in node.named_children:
+                    self._assign(child)
+            case "declaration_command":
+                self._declare(node)
+            case "unset_command":
+                self._emit(tuple(source(node).split()))
+            case "comment" | "heredoc_body":
+                pass
+            case kind if kind in _BRANCHES:
+                self._branch(node)
+            case "test_command" | "word" | "string" | "concatenation" | "simple_expansion" | "expansion":
+                shell_words.texts(node, self)
+            case _ if node.children:
+                self._statements(node)
+            case _:
+                pass
+
+    def _list(self, node: Node) -> None:
+        before = self._here.cwds
+        operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
+        for number, child in enumerate(node.named_children):
+            self._conditional += 1 if number else 0
+            if number and operator == "||":
+                self._here.cwds = merged(before, self._here.cwds)
+            self._visit(child)
+            self._conditional -= 1 if number else 0
+
+    def _branch(self, node: Node) -> None:
+        self._conditional += 1
+        try:
+            if node.type == "for_statement":
+                name = node.child_by_field_name("variable")
+                values = [
+                    v
+                    for child in node.children_by_field_name("value")
+                    for r in shell_words.readings(child, self)
+                    for v in r
+                ]
+                if name is not None:
+                    self._here.variables[source(name)] = (
+                        values if 0 < len(values) <= MAX_READINGS else [*values[:MAX_READINGS], HOLE]
+                    )
+            # A loop is read twice: what its end sets, its beginning sees.
+            for _ in range(2 if node.type in _LOOPS else 1):
+                self._statements(node)
+        finally:
+            self._conditional -= 1
+
+    def _pipeline(self, children: Sequence[Node]) -> None:
+        fed_by, stdin = self._fed_by, self._stdin
+        for stage in children:
+            if not stage.is_named:
+                continue
+            before = len(self.commands)
+            with self._apart(fed_by=fed_by, stdin=stdin):
+                self._visit(stage)
+            ran = self.commands[before:]
+            fed_by = (*fed_by, *(command.program for command in ran))
+            stdin = printed(ran)
+
+    def _redirected(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        redirects: list[Redirect] = []
+        later: list[Node] = []
+        with self._input(self._fed_by, self._stdin):
+            for redirect in node.children_by_field_name("redirect"):
+                self._redirect(redirect, redirects, later)
+            before = len(self.commands)
+            if body is not None and body.type == "command":
+                self._command(body, redirects)
+            else:
+                if redirects:
+                    self._emit((), redirects=tuple(redirects))
+                if body is not None:
+                    self._visit(body)
+        ran = self.commands[before:]
+        for child in later:
+            feeds = child.type == "pipeline"
+            programs = tuple(command.program for command in ran)
+            with self._input(programs if feeds else self._fed_by, printed(ran) if feeds else self._stdin):
+                self._pipeline(child.children) if feeds else self._visit(child)
+
+    def _redirect(self, node: Node, redirects: list[Redirect], later: list[Node]) -> None:
+        if node.type == "file_redirect":
+            operator = "".join(source(c) for c in node.children if not c.is_named or c.type == "ERROR")
+            for destination in node.children_by_field_name("destination"):
+                for target in shell_words.texts(destination, self):
+                    if not (operator.endswith("&") and re.fullmatch(r"\d+-?|-", target)):
+                        redirects.append(Redirect(operator, target))
+                if destination.type == "process_substitution" and "<" in operator:
+                    self._fed_by = (*self._fed_by, *self._made_from)
+        elif node.type == "herestring_redirect":
+            found = [text for child in node.named_children for text in shell_words.texts(child, self)]
+            self._stdin = found[-1] if found else None
+            self._fed_by = (*self._fed_by, *self._made_from)
+        elif node.type == "heredoc_redirect":
+            start = next((source(child) for child in node.children if child.type == "heredoc_start"), "")
+            for child in node.children:
+                if child.type == "heredoc_body":
+                    literal = any(mark in start for mark in "'\"\\")
+                    self._stdin = source(child) if literal else shell_words.heredoc(child, self)
+                elif child.type in ("file_redirect", "herestring_redirect"):
+                    self._redirect(child, redirects, later)
+                elif child.is_named and child.type not in ("heredoc_start", "heredoc_end", "file_descriptor"):
+                    later.append(child)
+
+    def _define(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return
+        self._functions[source(name)] = body
+        if fork_bomb(source(name), body):
+            self.alarm("it is a fork bomb: a function that starts itself again and again")
+        redirects: list[Redirect] = []
+        for child in node.children_by_field_name("redirect"):
+            self._redirect(child, redirects, [])
+        if redirects:
+            self._emit((), redirects=tuple(redirects))
+
+    def _assign(self, node: Node) -> str:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        key = source(name).partition("[")[0] if name is not None else ""
+        if value is None:
+            values = [""]
+        elif value.type == "array":
+            fields = [shell_words.readings(child, self) for child in value.named_children]
+            values = [" ".join(word for reading in fields for word in (reading[0] if len(reading) == 1 else (HOLE,)))]
+        else:
+            values = shell_words.texts(value, self)
+        if any(child.type == "+=" for child in node.children):
+            old = self._here.variables.get(key, [""] if value is not None and value.type == "array" else [HOLE])
+            joint = " " if value is not None and value.type == "array" else ""
+            values = [before + joint + after for before in old for after in values]
+        self._here.assign(key, values, certain=not self._conditional)
+        text = f"{key}={values[-1] if values else ''}"
+        if (
+            SENSITIVE.match(key)
+            and node.parent is not None
+            and node.parent.type not in ("command", "declaration_command")
+        ):
+            self._emit((), assignments=(text,))
+        return text
+
+    def _declare(self, node: Node) -> None:
+        said = [source(node.children[0])]
+        for child in node.children[1:]:
+            said.append(self._assign(child) if child.type == "variable_assignment" else source(child))
+        self._emit(tuple(said))
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def _command(self, node: Node, redirects: list[Redirect]) -> None:
+        made_from, self._made_from = self._made_from, []
+        alternatives: list[list[tuple[str, ...]]] = []
+        assignments: list[str] = []
+        with self._input(self._fed_by, self._stdin):
+            for child in node.children:
+                if child.type == "variable_assignment":
+                    kept = dict(self._here.variables)
+                    assignments.append(self._assign(child))
+                    if node.child_by_field_name("name") is not None:
+                        self._here.variables = kept
+                elif child.type.endswith("_redirect"):
+                    self._redirect(child, redirects, [])
+                elif child.type == "subshell" and node.child_by_field_name("name") is not None:
+                    self._visit(child)
+                elif child.is_named or child.type not in ("(", ")"):
+                    alternatives.append(shell_words.readings(child, self))
+            choices = list(islice(product(*alternatives), 2 * MAX_READINGS + 1))
+            if len(choices) > 2 * MAX_READINGS:
+                self.problem("its variables leave too many possibilities")
+            for choice in choices:
+                self._run(tuple(word for fields in choice for word in fields), tuple(assignments), tuple(redirects))
+        self._made_from = made_from
+
+    def _run(
+        self, words: tuple[str, ...], assignments: tuple[str, ...] = (), redirects: tuple[Redirect, ...] = ()
+    ) -> None:
+        """One command with its words known: remember it, and look inside it."""
+        if not words:
+            if assignments or redirects:
+                self._emit((), assignments, redirects)
+            return
+        if self._depth >= MAX_DEPTH:
+            self.problem("it is nested too deeply to be followed")
+            return
+        name = words[0]
+        if name in self._functions and name not in self._active:
+            self._called.add(name)
+            if redirects:
+                self._emit((), assignments, redirects)
+            self._call(name, self._functions[name], words[1:])
+            return
+        if name in self._here.aliases and name not in self._active:
+            with self._calling(name):
+                self.script(" ".join([self._here.aliases[name], *(shlex.quote(word) for word in words[1:])]))
+            return
+        program = program_of(words)
+        inner = [*unwrap(words, self._stdin), *nested(words)]
+        given = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
+        followed = (bool(inner) and is_transparent(words)) or (given is not None and HOLE not in given)
+        self._emit(words, assignments, redirects, transparent=followed)
+        self._depth += 1
+        try:
+            for found in inner:
+                if found.script is not None:
+                    self.script(found.script)
+                else:
+                    self._run(found.words, (*assignments, *found.assignments))
+            if given is not None:
+                self._text_run(program, given)
+            if why := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
+                self.alarm(why)
+            self._here.builtin(program, words)
+        finally:
+            self._depth -= 1
+
+    def _text_run(self, program: str, text: str) -> None:
+        origins = {*self._fed_by, *self._made_from}
+        if text != HOLE:
+            with self._input((), None):
+                self.script(text)
+        if HOLE in text or text == "":
+            if origins & NETWORK:
+                self.alarm(f"{program} runs what {', '.join(sorted(origins & NETWORK))} brings from the network")
+            else:
+                self.problem(f"{program} runs text that cannot be known beforehand")
+        if origins & DECODERS:
+            self.alarm(f"{program} runs text that {', '.join(sorted(origins & DECODERS))} decodes first")
+
+    def _call(self, name: str, body: Node, arguments: tuple[str, ...] | None) -> None:
+        kept, self._here.arguments = self._here.arguments, arguments
+        with self._calling(name):
+            self._visit(body)
+        self._here.arguments = kept
+
+    def _crudely(self, text: str) -> None:
+        """A second look at text the parser could not follow, without grammar: better one suspicion too many."""
+        for words in guessed_commands(text)[:MAX_COMMANDS]:
+            if self._depth < MAX_DEPTH:
+                self._run(words)
+
+    def _emit(
+        self,
+        words: tuple[str, ...],
+        assignments: tuple[str, ...] = (),
+        redirects: tuple[Redirect, ...] = (),
+        *,
+        transparent: bool = False,
+    ) -> None:
+        if len(self.commands) >= MAX_COMMANDS:
+            self.problem("it has more commands than can be followed")
+            return
+        self.commands.append(
+            Command(
+                words=words,
+                assignments=assignments,
+                redirects=redirects,
+                stdin=self._stdin,
+                fed_by=self._fed_by,
+                made_from=tuple(dict.fromkeys(self._made_from)),
+                cwds=self._here.cwds,
+                transparent=transparent,
+            )
+        )
+
+    # -- states that end with a part of the script -------------------------------------------------------------------
+
+    @contextmanager
+    def _input(self, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:
+        kept = self._fed_by, self._stdin
+        self._fed_by, self._stdin = fed_by, stdin
+        yield
+        self._fed_by, self._stdin = kept
+
+    @contextmanager
+    def _apart(self, *, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:
+        """A subshell: what it changes, the rest of the script does not see."""
+        cwds, variables = self._here.cwds, dict(self._here.variables)
+        with self._input(fed_by, stdin):
+            yield
+        self._here.cwds, self._here.variables = cwds, variables
+
+    @contextmanager
+    def _calling(self, name: str) -> Generator[None]:
+        active, self._active = self._active, (*self._active, name)
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._active = active

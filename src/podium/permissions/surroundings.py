@@ -1,0 +1,90 @@
+"""What a place in a shell script can see: variables, arguments, aliases, and the folder it may be in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .paths import resolve
+from .words import HOLE, MAX_READINGS
+from .wrappers import Words
+
+_WELL_KNOWN = {"HOME": "~", "IFS": " ", "TMPDIR": "/tmp", "SHELL": "/bin/sh", "BASH": "/bin/bash"}
+Folders = tuple[str | None, ...]
+
+
+class Surroundings:
+    """Every value a variable may hold and every folder the shell may be in; ``None`` is one that cannot be known."""
+
+    def __init__(self, cwd: str | None) -> None:
+        self.variables: dict[str, list[str]] = {}
+        self.arguments: Words | None = None
+        self.aliases: dict[str, str] = {}
+        self.cwds: Folders = (cwd,)
+        self._seen: list[str | None] = [cwd]
+
+    def values_of(self, name: str) -> Sequence[str]:
+        if name in self.variables:
+            return self.variables[name]
+        if name in ("@", "*"):
+            return [HOLE] if self.arguments is None else [" ".join(self.arguments)]
+        if name.isdecimal() and name.isascii() and name != "0":
+            if self.arguments is None:
+                return [HOLE]
+            position = int(name[:6])
+            return [self.arguments[position - 1] if 0 < position <= len(self.arguments) else ""]
+        if name == "PWD":
+            return [cwd or HOLE for cwd in self.cwds]
+        return [_WELL_KNOWN.get(name, HOLE)]
+
+    def separators(self) -> str:
+        """Where unquoted values are split."""
+        return " \t\n" + "".join(value for value in self.variables.get("IFS", ()) if value != HOLE)
+
+    def assign(self, name: str, values: list[str], *, certain: bool) -> None:
+        if not certain:
+            values = list(dict.fromkeys([*self.variables.get(name, [HOLE]), *values]))
+        self.variables[name] = values if len(values) <= MAX_READINGS else [HOLE]
+
+    def builtin(self, program: str, words: Words) -> None:
+        """What a command of the shell itself changes here."""
+        match program:
+            case "cd" | "pushd" | "chdir":
+                targets = [word for word in words[1:] if not re.fullmatch(r"-[PLe@]+|--", word)]
+                self._change_to(targets[0] if targets else "~")
+            case "popd":
+                self._change_to("-")
+            case "alias":
+                for word in words[1:]:
+                    name, given, value = word.partition("=")
+                    if given:
+                        self.aliases[name] = value
+            case "read" | "mapfile" | "readarray" | "getopts":
+                for word in words[1:]:
+                    self.variables[word] = [HOLE]
+            case "printf" if words[1:2] == ("-v",):
+                self.variables.update({word: [HOLE] for word in words[2:3]})
+            case "export" | "declare" | "local" | "typeset" | "readonly":
+                for word in words[1:]:
+                    name, given, value = word.partition("=")
+                    if given and name.isidentifier():
+                        self.variables[name] = [value]
+            case "set" if "--" in words:
+                self.arguments = words[words.index("--") + 1 :]
+            case "shift":
+                self.arguments = None
+            case _:
+                pass
+
+    def _change_to(self, target: str) -> None:
+        if target == "-":
+            self.cwds = tuple(dict.fromkeys(self._seen))[:MAX_READINGS]
+            return
+        known = None if HOLE in target else target
+        self.cwds = tuple(dict.fromkeys(None if known is None else resolve(known, cwd) for cwd in self.cwds))
+        self._seen.extend(self.cwds)
+
+
+def merged(before: Folders, after: Folders) -> Folders:
+    together = tuple(dict.fromkeys([*after, *before]))
+    return together if len(together) <= MAX_READINGS else (None,)

@@ -1,0 +1,221 @@
+"""Programs that run another program: where the inner command stands among their words."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from .words import HOLE
+
+Words = tuple[str, ...]
+
+
+class Wrapper(msgspec.Struct, frozen=True, kw_only=True):
+    """How to find the inner command: options that take a value, words before it, ``NAME=value`` words."""
+
+    values: frozenset[str] = frozenset()
+    skip: int = 0
+    assignments: bool = False
+    subcommand: frozenset[str] = frozenset()
+    transparent: bool = True
+
+
+class Inner(msgspec.Struct, frozen=True, kw_only=True):
+    """A command inside another: words, or a script to be parsed."""
+
+    words: Words = ()
+    script: str | None = None
+    assignments: Words = ()
+
+
+def _plain(values: str = "", *, skip: int = 0) -> Wrapper:
+    return Wrapper(values=frozenset(values.split()), skip=skip)
+
+
+def _runner(subcommand: str = "", values: str = "", *, skip: int = 0, assignments: bool = False) -> Wrapper:
+    return Wrapper(
+        values=frozenset(values.split()),
+        subcommand=frozenset(subcommand.split()),
+        transparent=False,
+        skip=skip,
+        assignments=assignments,
+    )
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "sudo": _runner(values="-u -g -h -p -C -r -t -U -D -R -T --user --group --host --chdir", assignments=True),
+    "doas": _runner(values="-u -C"),
+    "pkexec": _runner(values="--user"),
+    "su": _runner(values="-c -s -g -G --command --shell"),
+    "runuser": _runner(values="-u -g -c -s"),
+    "gosu": _runner(skip=1),
+    "su-exec": _runner(skip=1),
+    "chroot": _runner(values="--userspec --groups", skip=1),
+    "nsenter": _runner(values="-t -S -G"),
+    "unshare": _runner(values="-S -G"),
+    "systemd-run": _runner(values="-p -u --unit -E --slice"),
+    "env": Wrapper(values=frozenset({"-u", "-C", "-a", "--unset", "--chdir", "--argv0"}), assignments=True),
+    "nice": _plain("-n --adjustment"),
+    "ionice": _plain("-c -n -p --class --classdata"),
+    "chrt": _plain(skip=1),
+    "taskset": _plain(skip=1),
+    "timeout": _plain("-s -k --signal --kill-after", skip=1),
+    "gtimeout": _plain("-s -k --signal --kill-after", skip=1),
+    "nohup": _plain(),
+    "setsid": _plain(),
+    "stdbuf": _plain("-i -o -e --input --output --error"),
+    "unbuffer": _plain(),
+    "time": _plain("-f -o --format --output"),
+    "command": _plain(),
+    "builtin": _plain(),
+    "exec": _plain("-a"),
+    "coproc": _plain(),
+    "noglob": _plain(),
+    "nocorrect": _plain(),
+    "caffeinate": _plain("-t -w"),
+    "busybox": _plain(),
+    "toybox": _plain(),
+    "watch": _plain("-n --interval"),
+    "strace": _runner(values="-e -o -p -s -S -u -E"),
+    "ltrace": _runner(values="-e -o -p -s -u"),
+    "flock": _runner(values="-w -E --timeout -c --command", skip=1),
+    "script": _runner(values="-c --command -E -I -O -B -T"),
+    "xargs": _plain("-I -i -n -P -L -s -d -E -a --max-args --max-procs --replace --delimiter --arg-file --max-lines"),
+    "parallel": _runner(values="-j -N -n -I --jobs -a --colsep --delay"),
+    "xvfb-run": _runner(values="-s -n --server-args"),
+    "dbus-run-session": _runner(),
+    "setarch": _plain(skip=1),
+    "linux32": _plain(),
+    "linux64": _plain(),
+    "proot": _runner(values="-r -b -w"),
+    "fakeroot": _runner(),
+    "firejail": _runner(),
+    "npx": _runner(values="-p --package"),
+    "pnpx": _runner(),
+    "bunx": _runner(),
+    "uvx": _runner(values="--from --with --python"),
+    "uv": _runner("run", values="--with --python --project --directory -p"),
+    "poetry": _runner("run"),
+    "pipenv": _runner("run"),
+    "pdm": _runner("run"),
+    "hatch": _runner("run"),
+    "rye": _runner("run"),
+    "conda": _runner("run", values="-n -p --name --prefix"),
+    "bundle": _runner("exec"),
+    "npm": _runner("exec x"),
+    "pnpm": _runner("exec dlx"),
+    "yarn": _runner("exec dlx"),
+    "mise": _runner("exec x"),
+    "direnv": _runner("exec", skip=1),
+    "docker": _runner("exec", values="-u -w -e --user --workdir --env", skip=1),
+    "podman": _runner("exec", values="-u -w -e --user --workdir --env", skip=1),
+    "kubectl": _runner("exec", values="-n -c --namespace --container", skip=1),
+}
+
+SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
+_SCRIPT_OPTIONS = {
+    "su": ("-c", "--command"),
+    "runuser": ("-c", "--command"),
+    "script": ("-c", "--command"),
+    "flock": ("-c", "--command"),
+    "env": ("-S", "--split-string"),
+}
+# A program that hands its words on as one script.
+_JOINED = frozenset({"watch", "parallel"})
+
+
+def program_of(words: Sequence[str]) -> str:
+    """The name a program is known by: without its folder, its ``.exe`` and its version number."""
+    if not words:
+        return ""
+    name = posixpath.basename(words[0].replace("\\", "/")) if words[0] != "/" else "/"
+    name = name.removesuffix(".exe")
+    return re.sub(r"^(python|pip|perl|ruby|node|php|lua)[\d.]+$", r"\1", name)
+
+
+def is_transparent(words: Sequence[str]) -> bool:
+    """Whether a wrapper does nothing of its own, so that its inner command says everything."""
+    wrapper = WRAPPERS.get(program_of(words))
+    return wrapper is not None and wrapper.transparent
+
+
+def unwrap(words: Words, stdin: str | None = None) -> list[Inner]:
+    """The commands a wrapper would run; more than one where its options can be read in two ways."""
+    name = program_of(words)
+    wrapper = WRAPPERS.get(name)
+    if wrapper is None:
+        return []
+    rest = words[1:]
+    if wrapper.subcommand:
+        at = next((n for n, word in enumerate(rest) if not word.startswith("-")), None)
+        if at is None or rest[at] not in wrapper.subcommand:
+            return []
+        rest = rest[at + 1 :]
+    if name == "command" and rest[:1] and rest[0] in ("-v", "-V"):
+        return []
+    found = [Inner(script=script) for script in _scripts(name, rest)]
+    for strict in (True, False):
+        inner = _after_options(name, wrapper, rest, stdin, guess_values=not strict)
+        if inner is not None and inner not in found:
+            found.append(inner)
+    return found
+
+
+def _scripts(name: str, rest: Words) -> list[str]:
+    options = _SCRIPT_OPTIONS.get(name, ())
+    scripts: list[str] = []
+    for option in options:
+        for at, word in enumerate(rest):
+            if word == option and at + 1 < len(rest):
+                scripts.append(" ".join(rest[at + 1 :]) if name == "env" else rest[at + 1])
+            elif word.startswith(option + "=") and option.startswith("--"):
+                scripts.append(word[len(option) + 1 :])
+            elif not option.startswith("--") and word.startswith(option) and len(word) > 2:
+                scripts.append(word[2:])
+    return scripts
+
+
+def _after_options(name: str, wrapper: Wrapper, rest: Words, stdin: str | None, *, guess_values: bool) -> Inner | None:
+    at = 0
+    assignments: list[str] = []
+    skip = wrapper.skip
+    replaced = "{}" if name == "parallel" else ""
+    while at < len(rest):
+        word = rest[at]
+        if word == "--":
+            at += 1
+            if skip == 0:
+                break
+            continue
+        if word.startswith("-") and len(word) > 1:
+            takes_value = word in wrapper.values
+            if name == "xargs" and word.startswith("-I"):
+                replaced = word[2:] or (rest[at + 1] if at + 1 < len(rest) else "{}")
+            if takes_value or (guess_values and "=" not in word):
+                at += 1
+            at += 1
+            continue
+        if wrapper.assignments and re.match(r"^\w+=", word):
+            assignments.append(word)
+            at += 1
+            continue
+        if skip == 0:
+            break
+        skip -= 1
+        at += 1
+    inner = rest[at:]
+    if not inner:
+        return None
+    if name in ("xargs", "parallel"):
+        given = tuple(stdin.split()) if stdin is not None and HOLE not in stdin else (HOLE,)
+        if replaced:
+            inner = tuple(part for word in inner for part in (given if word == replaced else (word,)))
+            inner = tuple(word.replace(replaced, HOLE) for word in inner)
+        else:
+            inner = inner + given
+    if name in _JOINED:
+        return Inner(script=" ".join(inner), assignments=tuple(assignments))
+    return Inner(words=inner, assignments=tuple(assignments))
