@@ -1,7 +1,6 @@
 """A dialogue with the understudy in a child process, through our own client."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from podium.agents.acp import (
     ToolCallUpdate,
     Unanswered,
 )
+from podium.understudy import command
 
 BOUND = 60.0
 
@@ -93,12 +93,10 @@ class Understudy:
         return AcpClient(self.argv(script), self.workspace, capabilities=capabilities)
 
     def argv(self, script: str | None = None) -> list[str]:
-        argv = [sys.executable, "-m", "podium.understudy", "--home", str(self.home)]
+        path = self.home.with_name("script.yaml")
         if script is not None:
-            path = self.home.with_name("script.yaml")
             path.write_text(script)
-            argv += ["--script", str(path)]
-        return argv
+        return list(command(str(path) if script is not None else None, str(self.home)))
 
     def dialogue(
         self,

@@ -26,6 +26,7 @@ from podium.wire.shapes import Unrecognized, repaired
 
 from .demo import demo
 from .link import Link
+from .mcp import ServerSpec
 from .playbook import BadScript, script_in
 from .session import MODES, Session
 from .store import Header, Store
@@ -56,6 +57,7 @@ class Open(msgspec.Struct, frozen=True, rename="camel"):
     cwd: str
     session_id: str = ""
     additional_directories: list[str] | None = None
+    mcp_servers: list[ServerSpec] | None = None
 
 
 class ListSessions(msgspec.Struct, frozen=True):
@@ -300,6 +302,7 @@ class Understudy:
         more = tuple(asked.additional_directories or ())
         session = Session(session_id, asked.cwd, self._link, self._store, more)
         session.model = MODELS[0]
+        session.mcp_specs = {server.name: server for server in asked.mcp_servers or ()}
         self._sessions[session_id] = session
         return session
 

@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .link import Link
+from .mcp import McpServer, ServerSpec
 from .shell import Command
 from .store import Entry, Store
-from .workspace import Workspace
+from .workspace import ToolFailed, Workspace
 
 Verdict: TypeAlias = Literal["allowed", "rejected", "cancelled"]
 Effect: TypeAlias = Literal["read", "edit", "execute"]
@@ -56,6 +57,9 @@ class Session:
         self.calls = 0
         self.title = ""
         self.background: list[Command] = []
+        self.mcp_specs: dict[str, ServerSpec] = {}
+        self._mcp: dict[str, McpServer] = {}
+        self._mcp_starting = asyncio.Lock()
         self.turn: asyncio.Task[str] | None = None
         self._link = link
         self._store = store
@@ -78,9 +82,19 @@ class Session:
         self._store.append(self.session_id, Entry(title=title))
         self.show({"sessionUpdate": "session_info_update", "title": title})
 
-    def next_call_id(self) -> str:
+    def next_call_id(self, tool: str) -> str:
+        """The tool's name and a number, as the ids of some real agents are made."""
         self.calls += 1
-        return f"call_{self.calls}"
+        return f"{tool}__{self.calls}"
+
+    async def mcp(self, name: str) -> McpServer:
+        """The running server of this name, started when it is first needed."""
+        if name not in self.mcp_specs:
+            raise ToolFailed(f"The session has no MCP server {name!r}.")
+        async with self._mcp_starting:
+            if name not in self._mcp:
+                self._mcp[name] = await McpServer.start(self.mcp_specs[name], self.cwd)
+            return self._mcp[name]
 
     async def end(self) -> None:
         """End the turn and everything that was started."""
@@ -89,6 +103,8 @@ class Session:
             await asyncio.wait([self.turn])
         while self.background:
             await self.background.pop().kill()
+        while self._mcp:
+            await self._mcp.popitem()[1].stop()
 
     async def permission(self, effect: Effect, subject: tuple[str, ...], tool_call: dict[str, Any]) -> Verdict:
         """Whether a call may go on: by the mode, by what was answered for good, or by asking."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from podium.testing.script import Call, ToolOutcome
 
 from .link import Refused
@@ -45,7 +47,7 @@ class Card:
     """One tool call as the client sees it."""
 
     def __init__(self, session: Session, call: Call, parent: str | None) -> None:
-        self.call_id = session.next_call_id()
+        self.call_id = session.next_call_id(call.tool)
         self._session = session
         self._started = time.monotonic()
         self._shown = 0.0
@@ -112,6 +114,7 @@ class Toolbox:
             "find_files": self._find_files,
             "task": self._task,
             "question": self._question,
+            "mcp": self._mcp,
         }
 
     async def use(self, call: Call) -> ToolOutcome:
@@ -225,6 +228,16 @@ class Toolbox:
             raise ToolFailed("The question was not answered.")
         card.end("completed", [text(answer)])
         return answer
+
+    async def _mcp(self, call: Call, card: Card) -> str:
+        server, tool = str(call.input["server"]), str(call.input["tool"])
+        arguments = dict(call.input.get("arguments", {}))
+        shown = [text(msgspec.json.encode(arguments).decode())]
+        await self._permit("execute", ("mcp", server, tool), card, shown)
+        running = await self._session.mcp(server)
+        output, failed = await running.call(tool, arguments)
+        card.end("failed" if failed else "completed", [text(output)])
+        return output
 
     def _plan(self, call: Call) -> ToolOutcome:
         entries = [

@@ -133,8 +133,9 @@ class ExampleAgent:
     async def close_session(self, session_id: str, **_: Any) -> None:
         self.sessions.pop(session_id, None)
 
-    async def authenticate(self, **_: Any) -> None:
-        return None
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        if method_id != "login":
+            raise acp.RequestError.invalid_params({"details": f"no method {method_id}"})
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         self.cancelled.setdefault(session_id, asyncio.Event()).set()
@@ -151,6 +152,10 @@ class ExampleAgent:
 
     async def do_say(self, session_id: str, text: str) -> None:
         await self.say(session_id, text)
+
+    async def do_flood(self, session_id: str, count: str) -> None:
+        for number in range(int(count)):
+            await self.say(session_id, f"{number} ")
 
     async def do_updates(self, session_id: str, _: str) -> None:
         for update in UPDATES:

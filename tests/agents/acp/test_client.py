@@ -31,6 +31,7 @@ from podium.agents.acp import (
     Usage,
 )
 from podium.errors import (
+    AgentRefused,
     LaunchError,
     LocalProtocolError,
     NotSignedIn,
@@ -416,6 +417,43 @@ def test_an_exception_in_the_block_ends_everything(tmp_path: Path) -> None:
             async with await AcpClient(AGENT, tmp_path).create_session("wait") as session:
                 pid = session.pid
                 raise ZeroDivisionError
+        assert not alive(pid)
+
+    run(main())
+
+
+def test_signing_in_comes_first_when_asked_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path, sign_in="login").create_session("say in") as session:
+            assert text_in(await turn(session.events)) == "in"
+        with pytest.raises(AgentRefused, match="refused authenticate"):
+            await AcpClient(AGENT, tmp_path, sign_in="nonsense").create_session("say in")
+
+    run(main())
+
+
+def test_a_flood_waits_for_its_reader_and_loses_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path).create_session("flood 9000") as session:
+            assert session.running
+            await asyncio.sleep(0)
+            heard = await turn(session.events)
+            numbers = [event.update.text for event in heard if is_text(event)]
+            assert numbers == [f"{number} " for number in range(9000)]
+
+    run(main())
+
+
+def is_text(event: Event) -> bool:
+    return isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk)
+
+
+def test_a_flood_that_nobody_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        session = await AcpClient(AGENT, tmp_path).create_session("flood 100000")
+        await until(lambda: session._connection.congested)
+        pid = session.pid
+        await session.close()
         assert not alive(pid)
 
     run(main())

@@ -24,7 +24,7 @@ from podium.transports.replay import read_transcript
 FOLDER = Path(__file__).parents[2] / "transcripts"
 TRANSCRIPTS = sorted([*FOLDER.glob("gemini-0.61.0/7*-acp-*.jsonl"), *FOLDER.glob("opencode-1.18.33/5*-acp-*.jsonl")])
 
-REPLAYED = {"73-acp-load": 64, "79b-acp-load-same-minute-loses-history": 22, "50-acp-main": 82}
+REPLAYED = {"73-acp-load": 62, "79b-acp-load-same-minute-loses-history": 21, "50-acp-main": 80}
 
 
 def play(path: Path, *, both_sides: bool) -> list[KnownEvent]:

@@ -17,6 +17,7 @@ from podium.transports.relay import LIMIT
 
 from .answering import Answering
 from .commands import (
+    Authenticate,
     ClientCapabilities,
     DeleteSession,
     ForkSession,
@@ -50,8 +51,9 @@ MOST_PAGES = 1000
 class AcpClient:
     """``command`` is a program name, a whole command line as a sequence, or a ready-made :class:`Launch`.
 
-    ``env`` takes the place of our own environment when given. Each session has a process of its own, unless
-    ``share_process`` is true; then all sessions open at a time live in one.
+    ``env`` takes the place of our own environment when given. ``sign_in`` is one of the agent's authentication methods,
+    to be gone through at each start; agents that know their user already do not need it. Each session has a process of
+    its own, unless ``share_process`` is true; then all sessions open at a time live in one.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class AcpClient:
         *,
         capabilities: ClientCapabilities | None = None,
         profile: AcpProfile | None = None,
+        sign_in: str | None = None,
         share_process: bool = False,
         start_timeout: float = 120.0,
         quiet: float | None = None,
@@ -71,6 +74,7 @@ class AcpClient:
         self._env = env
         self._capabilities = capabilities or ClientCapabilities()
         self._profile = profile or AcpProfile()
+        self._sign_in = sign_in
         self._share_process = share_process
         self._start_timeout = start_timeout
         self._quiet = quiet
@@ -216,6 +220,12 @@ class AcpClient:
                 quiet=self._quiet,
                 start_timeout=self._start_timeout,
             )
+            if self._sign_in is not None:
+                try:
+                    await connection.request(Authenticate(self._sign_in))
+                except BaseException:
+                    await connection.stop()
+                    raise
             if self._share_process:
                 self._shared = connection
             return connection

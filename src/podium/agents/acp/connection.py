@@ -52,6 +52,8 @@ class Connection:
         self._early: list[tuple[bytes, Event]] = []  # of sessions that are being opened
         self._leaving: set[str] = set()
         self._over = False
+        self.congested = False
+        """A session's readers are so far behind that nothing is heard any more until they go on."""
         self._pump = asyncio.get_running_loop().create_task(self._run())
 
     @classmethod
@@ -259,7 +261,9 @@ class Connection:
         for session_id, mine in by_session.items():
             channel = self._channels.get(session_id)
             if channel is not None:
+                self.congested = True
                 await channel.relay.publish(mine)
+                self.congested = False
 
     def _concerned(self, pair: tuple[bytes, Event]) -> list[str]:
         """The sessions that hear of an event: its own; all, when it is nobody's or a session's we never opened."""

@@ -57,7 +57,7 @@ from .responses import (
     NewSessionResponse,
     addressed,
 )
-from .updates import UPDATES, AgentMessageChunk, CurrentModeUpdate, SessionUpdate
+from .updates import UPDATES, AgentMessageChunk, CurrentModeUpdate, Said, SessionUpdate
 
 Question = TypeVar("Question", bound=AgentRequest)
 
@@ -212,7 +212,8 @@ class AcpProtocol:
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        return SessionUpdate(said.session_id, update, self._is_replay(said.session_id))
+        replayed = isinstance(update, Said) and self._is_replay(said.session_id)
+        return SessionUpdate(said.session_id, update, replayed)
 
     def _is_replay(self, session_id: str) -> bool:
         if session_id in self._replaying:

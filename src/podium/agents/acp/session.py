@@ -164,7 +164,7 @@ class AcpSession:
         await self._connection.leave(self.session_id)
 
     async def _close(self) -> None:
-        if not self._connection.ended:
+        if not self._connection.ended and not self._connection.congested:
             if self.running:
                 await self.interrupt()
             if self.agent.capabilities.session.close is not None:

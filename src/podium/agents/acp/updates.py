@@ -220,6 +220,19 @@ UPDATES: Shapes[KnownUpdate] = Shapes(
 )
 
 
+Said: TypeAlias = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCall
+    | ToolCallUpdate
+    | Plan
+    | PlanUpdate
+    | PlanRemoved
+)
+"""What a conversation consists of, and what is replayed of it; the other updates tell how things stand now."""
+
+
 class SessionUpdate(msgspec.Struct, frozen=True):
     """The agent reports. ``replayed``: it is part of a stored conversation being loaded, not of a running turn."""
 
