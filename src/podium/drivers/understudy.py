@@ -11,23 +11,25 @@ from msgspec.structs import replace
 from .. import __version__
 from ..agents.acp import AcpClient, AcpSession
 from ..agents.acp.protocol import AcpProtocol
-from ..unified import acp
+from ..unified.acp import AcpDictionary, Manner
 from ..unified.decisions import Ask
 from ..unified.options import Options
+from .acp import CAPABILITIES as CAPABILITIES_OF_ACP
+from .acp import config
 from .driver import Agent, Driver, Presence, Stored
 
 NAME = "understudy"
 MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
 APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "autoAll": "auto"}
 CAPABILITIES = replace(
-    acp.CAPABILITIES,
+    CAPABILITIES_OF_ACP,
     permissions="all",
     cost=True,
     exit_codes=True,
     sandbox=("none", "readOnly"),
-    notes={**acp.CAPABILITIES.notes, "permissions": "asks about every edit and command its mode does not allow"},
+    notes={**CAPABILITIES_OF_ACP.notes, "permissions": "asks about every edit and command its mode does not allow"},
 )
-MANNER = acp.Manner(
+MANNER = Manner(
     tools={
         "shell": "shell",
         "read_file": "read_file",
@@ -45,16 +47,16 @@ def mode_of(options: Options) -> str:
     return MODES[options.tier] if options.approval is None else APPROVALS[options.approval]
 
 
-async def open_session(prompt: str, options: Options, ask: Ask, dictionary: acp.AcpDictionary) -> AcpSession:
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
     argv = [sys.executable, "-m", "podium.understudy", *options.extra_args]
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
     client = AcpClient(argv, options.cwd, env, quiet=options.stall_after)
-    config = acp.config(options, ask, dictionary, mode=mode_of(options))
+    settings = config(options, ask, dictionary, mode=mode_of(options))
     if options.resume is None:
-        return await client.create_session(prompt, config)
+        return await client.create_session(prompt, settings)
     if options.fork:
-        return await client.fork_session(options.resume, prompt, config)
-    return await client.resume_session(options.resume, prompt, config)
+        return await client.fork_session(options.resume, prompt, settings)
+    return await client.resume_session(options.resume, prompt, settings)
 
 
 def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
@@ -91,7 +93,7 @@ AGENT = Agent(
     name=NAME,
     title="Understudy (embedded, scripted)",
     install="",
-    drivers={"acp": Driver("acp", CAPABILITIES, lambda: acp.AcpDictionary(MANNER), AcpProtocol, open_session)},
+    drivers={"acp": Driver("acp", CAPABILITIES, lambda: AcpDictionary(MANNER), AcpProtocol, open_session)},
     choose=lambda options: "acp",
     history=history,
     inspect=inspect,

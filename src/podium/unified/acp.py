@@ -8,22 +8,16 @@ from typing import Any, assert_never, cast
 import msgspec
 
 from ..agents.acp import (
-    AcpConfig,
     AcpProfile,
-    PermissionAnswer,
     RequestPermission,
     events,
     requests,
     responses,
     updates,
 )
-from ..agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
 from ..agents.acp.content import Content, Diff, TerminalContent
-from ..agents.acp.requests import EnvVariable
 from ..transports.launch import Exited, Stalled
 from ..wire import shapes
-from .capabilities import Capabilities
-from .decisions import Allow, Ask
 from .diffs import change_of
 from .events import (
     Error,
@@ -44,7 +38,6 @@ from .events import (
     UsageReport,
 )
 from .faults import kind_of
-from .options import Options
 from .pieces import Pieces
 from .tools import operation_of, target_of
 
@@ -71,25 +64,6 @@ REASONS = {
     "max_tokens": "the model's answer was cut off at its token limit",
     "refusal": "the model refused to answer",
 }
-
-CAPABILITIES = Capabilities(
-    text_deltas=True,
-    thinking=True,
-    plan=True,
-    mcp_servers=True,
-    permissions="some",
-    deny_message=False,
-    remember_session=True,
-    interrupt=True,
-    resume=True,
-    fork=True,
-    diffs=True,
-    notes={
-        "permissions": "the agent decides what it asks about",
-        "edit_input": "the protocol has no way to change a call's input",
-        "fork": "where the agent offers it",
-    },
-)
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,35 +347,6 @@ class AcpDictionary:
         self._running = False
         self._calls.clear()
         return self._pieces.whole()
-
-
-def config(options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None) -> AcpConfig:
-    """Our options in the protocol's words. ``mode`` is the agent's own name for what the tier asks."""
-
-    async def decide(asked: RequestPermission) -> PermissionAnswer:
-        decision = await ask(dictionary.request(asked))
-        if isinstance(decision, Allow):
-            return "allow_once" if decision.remember == "once" else "allow_always"
-        return None if decision.interrupt else "reject_once"
-
-    return AcpConfig(
-        mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
-        mode=mode,
-        model=options.model,
-        request_permission=decide,
-    )
-
-
-def _server(name: str, server: Any) -> McpServer:
-    headers = [{"name": key, "value": value} for key, value in server.headers.items()]
-    match server.transport:
-        case "http":
-            return msgspec.convert({"type": "http", "name": name, "url": server.url, "headers": headers}, McpServerHttp)
-        case "sse":
-            return msgspec.convert({"type": "sse", "name": name, "url": server.url, "headers": headers}, McpServerSse)
-        case _:
-            env = tuple(EnvVariable(key, value) for key, value in server.env.items())
-            return McpServerStdio(name=name, command=server.command, args=tuple(server.args), env=env)
 
 
 def _plan(entries: list[updates.PlanEntry]) -> Plan:

@@ -1,0 +1,94 @@
+"""The rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "podium"
+FILES = sorted(SOURCE.rglob("*.py"))
+LIMIT = 450
+AGENTS = ("claude", "codex", "gemini", "opencode")
+FORBIDDEN_WORDS = re.compile(r"(^|_)(handlers?|managers?|processors?|helpers?|utils?|base|common|impl|info)(_|$)")
+# Where an agent's name may stand: its own rooms, the catalog, the scripted model and what installs the CLIs.
+MAY_NAME = (
+    "agents/",
+    "unified/",
+    "drivers/",
+    "catalog.py",
+    "testing/",
+    "cli/demo_real.py",
+    "dialects/",
+    "permissions/",
+)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_outgrows_one_idea(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LIMIT
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_modules_are_named_for_what_they_hold(path: Path) -> None:
+    assert not FORBIDDEN_WORDS.search(path.stem)
+
+
+def test_the_shared_core_names_no_agent() -> None:
+    named = [
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path in FILES
+        if not str(path.relative_to(SOURCE)).startswith(MAY_NAME)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(
+            rf"\b({'|'.join(AGENTS)})\b", re.sub(r'""".*|#.*|>>>.*|\.\.\. .*|examples?:.*', "", line), re.IGNORECASE
+        )
+        and "podium run" not in line
+        and "podium translate" not in line
+    ]
+    assert named == []
+
+
+def test_import_podium_is_light() -> None:
+    heavy = (
+        "pydantic",
+        "mcp",
+        "httpx",
+        "websockets",
+        "starlette",
+        "uvicorn",
+        "rich",
+        "yaml",
+        "sqlite3",
+        "asyncio",
+        "h11",
+    )
+    code = f"import sys, podium; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_can_be_imported() -> None:
+    code = "import podium; [getattr(podium, name) for name in podium.__all__]; print(len(podium.__all__))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 40
+
+
+def test_no_tracked_file_names_this_machine_or_a_registry() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(rb"registry\.npmjs|pypi\.org|files\.pythonhosted|\"resolved\": *\"http")
+    found = [
+        name
+        for name in listed.stdout.split("\0")
+        if name
+        and (ROOT / name).is_file()
+        and pattern.search((ROOT / name).read_bytes())
+        and name != "tests/test_house.py"
+    ]
+    assert found == []
