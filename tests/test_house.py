@@ -23,6 +23,7 @@ MAY_NAME = (
     "catalog.py",
     "testing/",
     "cli/demo_real.py",
+    "cli/model.py",
     "dialects/",
     "permissions/",
 )
