@@ -181,8 +181,10 @@ def test_files_are_written_read_edited_and_deleted(run: Runner, scripted_model: 
 def test_parallel_calls_and_a_branch(run: Runner, scripted_model: Start):
     model = scripted_model(
         [
-            [shell("echo a1"), shell("echo b2"), shell("echo c3")],
-            lambda outcomes: say("In order." if [o.output.count("b2") for o in outcomes] == [0, 1, 0] else "Mixed up."),
+            [shell("echo xylem"), shell("echo zulu"), shell("echo quartz")],
+            lambda outcomes: say(
+                "In order." if [o.output.count("zulu") for o in outcomes] == [0, 1, 0] else "Mixed up."
+            ),
         ]
     )
     code, printed = run(model, "Run three, please.")
