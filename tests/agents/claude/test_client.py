@@ -84,6 +84,8 @@ async def rest(session: ClaudeSession) -> list[Event]:
          {}, UnsupportedVersion, "npm install -g"),
         ("print('2.1.197') if '--version' in sys.argv else sys.exit('error: unknown option --x')",
          {}, LocalProtocolError, "extra_args"),
+        ("hear(); say('{\"type\":\"init\",\"claude_code_version\":\"1.0.2\"}'); sys.stdin.read()",
+         {}, UnsupportedVersion, "1.0.2 is too old"),
         ("sys.exit('Error: Session ID x is already in use.')", {}, LocalProtocolError, "resume_session"),
         ("sys.exit('--dangerously-skip-permissions cannot be used with root/sudo privileges')",
          {}, LaunchError, "IS_SANDBOX"),

@@ -11,7 +11,7 @@ from ...wire.shapes import Shapes, Unrecognized
 NOTHING = msgspec.Raw(b"null")
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens of one API call, or of one turn when it stands in a ``result``."""
 
     input_tokens: int = 0
@@ -129,7 +129,7 @@ def decode_blocks(content: str | list[msgspec.Raw] | None) -> list[Block]:
     return [BLOCKS.decode(bytes(raw)) for raw in content]
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """An API message. One ``assistant`` event carries one block; blocks of one message share its ``id``."""
 
     content: str | list[msgspec.Raw] | None = None

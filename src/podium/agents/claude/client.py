@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ...errors import LaunchError, LocalProtocolError, NotSignedIn, ProcessExited, SessionNotFound
-from ...transports.executables import find_executable, read_version, require_version
+from ...transports.executables import VERSION, find_executable, read_version, require_version
 from ...transports.launch import Exited, Launch, Signal
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
@@ -171,6 +171,9 @@ class ClaudeClient:
         first = await asyncio.shield(exchange.first_words)
         match first:
             case SystemInit():
+                if found := VERSION.match(first.claude_code_version):
+                    version = (int(found[1]), int(found[2]), int(found[3]))
+                    require_version("Claude Code", version, MINIMUM_VERSION, INSTALL)
                 await _signed_in(exchange, first)
             case Result(is_error=True) if resume is not None and any("No conversation" in e for e in first.errors):
                 raise SessionNotFound(
@@ -180,9 +183,9 @@ class ClaudeClient:
                 if first.errors and any("--resume" in error for error in first.errors):
                     raise SessionNotFound(f"{first.errors[0]} list_sessions() shows the sessions of {self.cwd}")
             case Exited():
-                await self._explain(first, config)
+                await self._explain(first)
 
-    async def _explain(self, exited: Exited, config: ClaudeSessionConfig) -> None:
+    async def _explain(self, exited: Exited) -> None:
         """Claude Code ended before it began: say why, and what to do."""
         words = exited.stderr.strip()
         if "unknown option" in words or "argument missing" in words:

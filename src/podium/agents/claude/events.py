@@ -37,7 +37,7 @@ class SystemInit(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class Assistant(msgspec.Struct, frozen=True, kw_only=True):
+class Assistant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One content block of the model's message. ``error`` is the class of an API failure, told as a message."""
 
     message: Message
@@ -50,7 +50,7 @@ class Assistant(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True):
+class User(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool result, a sub-agent's prompt, a note of interruption, or a replayed prompt."""
 
     message: Message
@@ -69,7 +69,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.tool_use_result)
 
 
-class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
+class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of the model's stream, as the API sent it (``include_partial_messages``)."""
 
     event: msgspec.Raw

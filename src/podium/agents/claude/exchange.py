@@ -66,7 +66,8 @@ class Exchange:
     # -------------------------------------------------------------------------------------------- what is heard
 
     def _notice(self, event: Event | Unrecognized | Stalled | Exited) -> None:
-        if type(event) in _BULK:
+        kind = type(event)
+        if kind in _BULK or (kind is Assistant and self.first_answer.done()):
             return
         match event:
             case CanUseTool() | HookCallback() | McpMessage() | Elicitation() | RequestUserDialog():
