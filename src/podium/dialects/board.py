@@ -58,8 +58,8 @@ class BoardProjection:
 
     def project(self, event: Event) -> list[SessionEvent]:
         told = [*unsaid(event, self._thoughts, self._texts), event]
-        said = [(each, word, payload) for each in told for word, payload in self._said(each)]
-        return [_stamped(each, number, word, payload) for number, (each, word, payload) in enumerate(said)]
+        said = [(each, entry) for each in told for entry in self._said(each)]
+        return [_stamped(each, number, *entry) for number, (each, entry) in enumerate(said)]
 
     def _said(self, event: Event) -> list[tuple[Word, dict[str, Any]]]:
         parent = event.parent_tool_use_id
@@ -107,7 +107,7 @@ class BoardProjection:
             case canonical.Notice(level=level, message=message):
                 return [_log(event, message if level == "info" else f"{level.capitalize()}: {message}")]
             case canonical.Error(message=message, fatal=fatal):
-                self._failure = message if fatal or not self._failure else self._failure
+                self._failure = message if fatal else self._failure
                 return [("error", own_fields(event))]
             case canonical.TurnCompleted(turn=turn, status=status):
                 return [_log(event, f"Turn {turn} ended: {status}")]

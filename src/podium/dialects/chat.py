@@ -27,7 +27,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     """What every event may carry. Never made on its own."""
 
     parent_tool_use_id: str | None = None
-    native: msgspec.Raw | None = None
+    native: Any = None
 
 
 class SessionInit(Header, frozen=True, kw_only=True, tag="SessionInit"):

@@ -99,11 +99,12 @@ class LifecycleProjection:
                 return [ToolProgress(**head, tool_id=tool_id, permission_resolved=_answer(event))]
             case canonical.Retry():
                 return [_retried(event, head)]
-            case canonical.Notice(level=level, message=message):
-                said = Error(**head, error_type="unknown", message=message, fatal=False, agent_type=event.agent)
+            case canonical.Notice(level=level, code=code, message=message):
+                head |= {"error_type": "unknown", "code": code}
+                said = Error(**head, message=message, fatal=False, agent_type=event.agent)
                 return [said] if level == "error" else []
             case canonical.Error(kind=kind, message=message, fatal=fatal):
-                self._failure = event if fatal or self._failure is None else self._failure
+                self._failure = event if fatal else self._failure
                 error_type = _ERROR_TYPES[kind]
                 return [
                     Error(
@@ -184,8 +185,9 @@ class LifecycleProjection:
         )
 
     def _reason(self, status: Status, result: str) -> str:
-        failure = self._failure.message if self._failure is not None else ""
-        return failure or _LIMITS.get(status) or result or "the agent failed without saying why"
+        if self._failure is not None and (status == "error" or self._failure.kind == "timeout"):
+            return self._failure.message
+        return _LIMITS.get(status) or result or "the agent failed without saying why"
 
 
 def _header(event: Event) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     session_id: str
     timestamp: str
     parent_tool_use_id: str | None = None
-    native: msgspec.Raw | None = None
+    native: Any = None
 
 
 class SessionStarted(Header, frozen=True, kw_only=True, tag="sessionStarted"):
@@ -187,13 +187,14 @@ class FileChanged(Header, frozen=True, kw_only=True, tag="fileChanged"):
 
 
 class Error(Header, frozen=True, kw_only=True, tag="error"):
-    """``error_type`` is the dialect's own word, ``kind`` the canonical one, where there is one."""
+    """``error_type`` is the dialect's own word; ``kind`` the canonical one, or ``code`` that of a notice."""
 
     error_type: ErrorType
     message: str
     fatal: bool
     agent_type: str
     kind: ErrorKind | None = None
+    code: str = ""
     native_error: str | None = None
     attempt: int | None = None
     max_attempts: int | None = None

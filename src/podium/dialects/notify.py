@@ -113,7 +113,7 @@ class NotifyProjection:
             case canonical.Notice(level=level, code=code, message=message):
                 return self._news(event, notice=Remark(level=level, code=code, message=message))
             case canonical.Error(kind=kind, message=message, fatal=fatal):
-                self._failure = message if fatal or not self._failure else self._failure
+                self._failure = message if fatal else self._failure
                 said = AgentError(agent_type=event.agent, code=kind, message=message, fatal=fatal)
                 return [said, *(self._move(event, "error", error=message) if fatal else [])]
             case canonical.TurnCompleted():

@@ -265,7 +265,7 @@ class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     seq: int
     parent_tool_use_id: str | None = None
-    native: msgspec.Raw | None = None
+    native: Any = None
     payload: msgspec.Struct
 
 

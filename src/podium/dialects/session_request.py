@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ MAX_PROMPT = 100_000
 MAX_TURNS = 1_000
 AGENT_TYPES = ("claude", "codex", "gemini")
 """Those the schema names. A server adds what its catalog has."""
+_CHOICES = {"config.approvalMode": get_args(ApprovalMode), "config.sandboxMode": get_args(SandboxMode)}
 
 
 class RequestedConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,6 +86,10 @@ def _refuse_nulls(given: dict[str, Any], shape: type[msgspec.Struct], where: str
 def _sentence(complaint: str) -> str:
     """``Expected `int` <= 1000 - at `$.config.maxTurns``` with the field in front."""
     found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", complaint, re.DOTALL)
-    if found is None or not found.group(2):
-        return complaint if found is None else found.group(1)
-    return f"{found.group(2)}: {found.group(1)[:1].lower()}{found.group(1)[1:]}"
+    if found is None:
+        return complaint
+    problem, field = found.groups()
+    if not field:
+        return str(problem)
+    choices = f", it can be one of {', '.join(_CHOICES[field])}" if field in _CHOICES else ""
+    return f"{field}: {problem[:1].lower()}{problem[1:]}{choices}"

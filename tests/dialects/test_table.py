@@ -1,0 +1,53 @@
+"""Every canonical event in every dialect, as whole objects.
+
+``expected/`` holds each canonical event on one line and under it what the dialect says. ``PODIUM_REWRITE=1`` writes
+what is said now, for review.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from podium.dialects import DIALECTS, encode
+from podium.unified.events import Event
+from podium.unified.events import encode as canonical_line
+
+EXPECTED = Path(__file__).parent / "expected"
+OTHERS = sorted(set(DIALECTS) - {"podium"})
+
+
+def check(name: str, told: list[tuple[Event, list[bytes]]]) -> None:
+    lines = [
+        line
+        for event, said in told
+        for line in (canonical_line(event).decode(), *(f"    {each.decode()}" for each in said))
+    ]
+    path = EXPECTED / name
+    if os.environ.get("PODIUM_REWRITE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+    assert lines == path.read_text().splitlines()
+
+
+def test_the_samples_hold_every_canonical_type(samples: list[Event]) -> None:
+    assert {type(event) for event in samples} == set(get_args(Event))
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_each_event_on_its_own(dialect: str, samples: list[Event]) -> None:
+    check(f"{dialect}.txt", [(event, encode(DIALECTS[dialect](), event)) for event in samples])
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_a_whole_turn(dialect: str, whole_turn: list[Event]) -> None:
+    projection = DIALECTS[dialect]()
+    check(f"{dialect}.turn.txt", [(event, encode(projection, event)) for event in whole_turn])
+
+
+def test_podium_is_the_canonical_form(samples: list[Event]) -> None:
+    projection = DIALECTS["podium"]()
+    assert [encode(projection, event) for event in samples] == [[canonical_line(event)] for event in samples]
