@@ -262,6 +262,16 @@ def test_a_plan_of_tasks_moves_new_tasks_to_their_states_and_known_ones_again():
     ]
 
 
+def test_later_versions_of_claude_code():
+    claude = FACES["anthropic"]
+    agent = {"Agent": {"input_schema": {"properties": {"run_in_background": {}}}}, "ToolSearch": {}}
+    (made,) = claude.native(task("Dig."), asked("anthropic", agent))
+    assert made.input["run_in_background"] is False
+    calls = [plan(ITEMS), web_fetch("http://localhost/"), mcp("srv", "add"), question("Which?", ["x"]), shell("ls")]
+    made = [claude.native(call, asked("anthropic", agent))[0] for call in calls]
+    assert [native.offered for native in made] == [True, True, True, True, False]
+
+
 CODE = {"exec": {"type": "custom"}}
 WORLDS = [
     (shell("ls"), {"shell_command": {}}, NativeCall("shell_command", {"command": "ls"})),

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, record, records, text_of, typed
 from ..playback import Answered
 from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
@@ -141,7 +143,18 @@ def _side(system: str, turns: Sequence[Turn], body: Json) -> str:
 # -------------------------------------------------------------------------------------------------------- tools
 
 
+_DEFERRED = ("Task", "Web", "AskUserQuestion", "mcp__")
+
+
 def native_calls(call: Call, asked: Asked) -> list[NativeCall]:
+    """The call in Claude Code's words. Tools it keeps behind its tool search work unseen: they count as offered."""
+    calls = _native_calls(call, asked)
+    if "ToolSearch" not in asked.tools:
+        return calls
+    return [msgspec.structs.replace(made, offered=True) if made.name.startswith(_DEFERRED) else made for made in calls]
+
+
+def _native_calls(call: Call, asked: Asked) -> list[NativeCall]:
     given, tools = call.input, asked.tools
     if call.native:
         return [pick(tools, call.tool, dict(given))]
@@ -170,7 +183,7 @@ def native_calls(call: Call, asked: Asked) -> list[NativeCall]:
         case "plan":
             return _plan(given["items"], asked)
         case "task":
-            wanted = {"subagent_type": "general-purpose", "prompt": given["prompt"]}
+            wanted = {"subagent_type": "general-purpose", "prompt": given["prompt"], **_in_the_foreground(asked)}
             return [pick(tools, ("Agent", "Task"), {"description": given.get("description", "Sub-agent"), **wanted})]
         case "mcp":
             return [pick(tools, f"mcp__{given['server']}__{given['tool']}", given["arguments"])]
@@ -180,6 +193,12 @@ def native_calls(call: Call, asked: Asked) -> list[NativeCall]:
             return [pick(tools, "AskUserQuestion", {"questions": [asks]})]
         case _:
             return [pick(tools, call.tool, dict(given))]
+
+
+def _in_the_foreground(asked: Asked) -> Json:
+    """Some versions start sub-agents in the background unless told otherwise; a scripted task is waited for."""
+    fields = record(record(record(asked.tools.get("Agent")).get("input_schema")).get("properties"))
+    return {"run_in_background": False} if "run_in_background" in fields else {}
 
 
 def _plan(items: Sequence[Mapping[str, str]], asked: Asked) -> list[NativeCall]:
