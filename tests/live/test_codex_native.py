@@ -184,7 +184,7 @@ def test_exec_create_follow_up_resume_fork_and_list(tmp_path: Path, cwd: Path) -
         assert stage.settings.read_text() == stage.untouched
         stage.model.assert_consumed()
 
-    script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three."), say("Four.")]
+    script: Script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three."), say("Four.")]
     play(tmp_path, cwd, script, scene)
 
 
@@ -200,6 +200,7 @@ def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sa
             await session.send("not while a turn runs")
         await session.interrupt()
         assert running(marker) == []
+        assert [path.name for path in cwd.iterdir()] == [".git"]
         exited = await until(session.events, Exited)
         assert exited.code == 1
         await session.send("go on")
@@ -249,17 +250,16 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         assert stage.settings.read_text() == stage.untouched
         stage.model.assert_consumed()
 
-    script = [write_file("new.txt", "new\n"), shell("touch never.txt"), say("One."), say("Two."), say("Three.")]
+    script: Script = [write_file("new.txt", "new\n"), shell("touch never.txt"), say("One."), say("Two."), say("Three.")]
     play(tmp_path, cwd, script, scene)
 
 
-def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path) -> None:
+@pytest.mark.parametrize("sandbox", [SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS])
+def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path, sandbox: SandboxMode) -> None:
     marker = f"sleep 8{os.getpid()}"
 
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session(
-            "talk", CodexConfig(driver="app-server", sandbox=SandboxMode.DANGER_FULL_ACCESS)
-        )
+        session = await stage.client.create_session("talk", CodexConfig(driver="app-server", sandbox=sandbox))
         assert isinstance(session, CodexThread)
         await until(session.events, AgentMessageDeltaNotification)
         await session.interrupt()
@@ -270,6 +270,7 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
         await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
         await session.interrupt()
         await gone(marker)
+        assert [path.name for path in cwd.iterdir()] == [".git"]
         assert (await until(session.events, TurnCompletedNotification)).turn.status == "interrupted"
 
         await session.send("go on")
@@ -277,7 +278,7 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
         await session.cancel()
         assert (await until(session.events, Exited)).code == 0
 
-    script = [say(["word "] * 400, pause=0.05), shell(f"({marker}; true) & {marker}"), say("Awake.")]
+    script: Script = [say(["word "] * 400, pause=0.05), shell(f"({marker}; true) & {marker}"), say("Awake.")]
     play(tmp_path, cwd, script, scene)
 
 

@@ -18,7 +18,7 @@ from .commands import Answer, Call, Command, Decision, ForkThread, Request, Resu
 from .complaints import complaint, failure, unknown_session
 from .config import CodexConfig, on_app_server
 from .launch import launch, thread_params
-from .locate import INSTALL, MINIMUM_VERSION, trust_roots
+from .locate import INSTALL, MINIMUM_VERSION, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .protocol import AppServerProtocol
 from .questions import Question, RequestId
@@ -43,9 +43,17 @@ ALL_SOURCES = ("cli", "vscode", "exec", "appServer")
 class CodexAppServer:
     """Made by :meth:`start`. Collected or closed, it leaves nothing running."""
 
-    def __init__(self, process: ChildProcess, protocol: AppServerProtocol, config: CodexConfig, cwd: str) -> None:
+    def __init__(
+        self,
+        process: ChildProcess,
+        protocol: AppServerProtocol,
+        config: CodexConfig,
+        cwd: str,
+        environ: Mapping[str, str],
+    ) -> None:
         self.cwd = cwd
         self.protocol = protocol
+        self.environ = environ
         self.config = config
         self.version: tuple[int, int, int] = (0, 0, 0)
         self._calls: dict[int, asyncio.Future[Replied]] = {}
@@ -73,7 +81,8 @@ class CodexAppServer:
         config = on_app_server(config)
         plan = launch(config, cwd=cwd, executable=executable, native=native)
         protocol = AppServerProtocol(version=__version__)
-        server = cls(await ChildProcess.start(plan, base_env=env), protocol, config, cwd)
+        process = await ChildProcess.start(plan, base_env=env)
+        server = cls(process, protocol, config, cwd, environment(config, env))
         greeting: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
         server._calls[0] = greeting
         try:

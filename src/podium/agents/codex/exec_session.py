@@ -16,6 +16,7 @@ from .complaints import failure, unknown_session
 from .config import CodexConfig
 from .events import ExecEvent, ThreadStarted
 from .launch import launch
+from .leftovers import Leftovers
 from .locate import codex_home, environment, trust_roots
 from .protocol import ExecProtocol
 from .usage import Usage
@@ -36,6 +37,7 @@ class CodexExecSession:
         self._executable = executable
         self._native = native
         self._env = env
+        self._leftovers = Leftovers(config, cwd, environment(config, env))
         self._relay: Relay[tuple[bytes, ExecEvent]] = Relay()
         self._turns: list[Conversation[ExecEvent]] = []  # the running one, if any; a list so that a finalizer sees it
         self._opening: asyncio.Future[ThreadStarted | Exited] | None = None
@@ -124,6 +126,7 @@ class CodexExecSession:
         """End the running turn and its commands. The stream just stops: there is no end event but ``Exited``."""
         for turn in self._turns:
             await turn.stop()
+        self._leftovers.sweep()
 
     async def wait(self) -> None:
         """Wait for the end of the running turn."""

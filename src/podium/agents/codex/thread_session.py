@@ -13,6 +13,7 @@ from .answering import Answering, Deliver
 from .commands import Decision, Interrupt, StartTurn, Steer, UnsubscribeThread
 from .config import CodexConfig
 from .launch import approval_policy, turn_params
+from .leftovers import Leftovers
 from .notifications import AppEvent
 from .questions import Question, RequestId
 from .threads import ThreadResponse
@@ -47,6 +48,7 @@ class CodexThread:
         self._config = config
         self._relay = relay
         self._owned = owned
+        self._leftovers = Leftovers(config, opened.cwd or server.cwd, server.environ)
         self.answering = Answering(
             config.can_use_tool,
             config.permission_timeout,
@@ -112,6 +114,8 @@ class CodexThread:
             return
         except TimeoutError:
             await self.server.cancel()
+        finally:
+            self._leftovers.sweep()
 
     async def wait(self) -> None:
         """Wait until no turn runs."""
@@ -126,6 +130,7 @@ class CodexThread:
             await self.interrupt()
             await self._let_go()
         self.server.switchboard.close(self.session_id)
+        self._leftovers.sweep()
 
     async def close(self) -> None:
         """End the session; a running turn is interrupted first, so that Codex records it as such."""
