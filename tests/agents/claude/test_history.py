@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from podium.agents.claude.history import (
-    ClaudeSessionInfo,
     History,
+    StoredSession,
     Totals,
     config_folder,
     folder_name,
@@ -62,7 +62,7 @@ def test_a_whole_entry(project: Path) -> None:
     path = write(folder_of(project), 0, [user("Fix it"), assistant(), assistant(), assistant("m2"), user("More")], 5)
     assert listed(project) == History(
         [
-            ClaudeSessionInfo(
+            StoredSession(
                 session_id=ID.format(0),
                 path=str(path),
                 title="Fix it",

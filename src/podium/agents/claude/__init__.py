@@ -21,7 +21,7 @@ from .tools import Tool, ToolServer, tool
 
 if TYPE_CHECKING:
     from .client import MINIMUM_VERSION, ClaudeClient, Credentials
-    from .history import ClaudeSessionInfo, History, list_sessions
+    from .history import History, StoredSession, list_sessions
     from .session import ClaudeSession
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "ClaudeProtocol",
     "ClaudeSession",
     "ClaudeSessionConfig",
-    "ClaudeSessionInfo",
     "Credentials",
     "Decision",
     "Deny",
@@ -48,6 +47,7 @@ __all__ = [
     "Prompt",
     "Result",
     "Rule",
+    "StoredSession",
     "StreamEvent",
     "SystemInit",
     "Tool",
@@ -73,7 +73,7 @@ _DOES_IO = {
     "Credentials": "client",
     "MINIMUM_VERSION": "client",
     "ClaudeSession": "session",
-    "ClaudeSessionInfo": "history",
+    "StoredSession": "history",
     "History": "history",
     "list_sessions": "history",
 }

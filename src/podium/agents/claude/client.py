@@ -145,7 +145,10 @@ class ClaudeClient:
                 f"Claude Code did not begin within {START_PATIENCE:g} s; what it last said: {process.stderr_tail!r}"
             ) from None
         except BaseException:
-            await exchange.stop(0)
+            try:
+                await exchange.stop(0)
+            finally:
+                exchange.let_go()
             raise
         return ClaudeSession(exchange, chosen if not config.continue_session else "")
 

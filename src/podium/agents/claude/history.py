@@ -27,7 +27,7 @@ _NO_PROMPT = re.compile(
 _COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
 
 
-class ClaudeSessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """A stored session. ``title`` is what people call it: its name, else its last prompt, else its first one.
 
     ``message_count`` and ``tokens`` are known only when the file was short enough to be read whole; :func:`totals`
@@ -54,7 +54,7 @@ class ClaudeSessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 class History(msgspec.Struct, frozen=True):
     """Sessions, newest first, and the files that could not be used, each with the reason."""
 
-    sessions: list[ClaudeSessionInfo]
+    sessions: list[StoredSession]
     skipped: list[tuple[str, str]]
 
 
@@ -80,7 +80,7 @@ def list_sessions(
     ``home`` is Claude Code's own folder; without it ``CLAUDE_CONFIG_DIR`` and ``HOME`` of ``env`` say where it is.
     """
     projects = os.path.join(home or config_folder(os.environ if env is None else env), "projects")  # noqa: PTH118
-    sessions: list[ClaudeSessionInfo] = []
+    sessions: list[StoredSession] = []
     skipped: list[tuple[str, str]] = []
     project = None if cwd is None else unicodedata.normalize("NFC", os.path.realpath(cwd))
     for folder in _folders(projects) if project is None else _folders_of(projects, project):
@@ -133,7 +133,7 @@ def _folders_of(projects: str, cwd: str) -> list[str]:
 
 
 def _read_folder(
-    folder: str, project: str | None, sessions: list[ClaudeSessionInfo], skipped: list[tuple[str, str]]
+    folder: str, project: str | None, sessions: list[StoredSession], skipped: list[tuple[str, str]]
 ) -> None:
     try:
         with os.scandir(folder) as entries:
@@ -154,7 +154,7 @@ def _read_folder(
             sessions.append(found)
 
 
-def _read_session(path: str, session_id: str, project: str | None) -> ClaudeSessionInfo | str | None:
+def _read_session(path: str, session_id: str, project: str | None) -> StoredSession | str | None:
     """The session; why the file is of no use; or ``None`` for a sub-agent's own file, which is no session."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -175,7 +175,7 @@ def _read_session(path: str, session_id: str, project: str | None) -> ClaudeSess
     if not title:
         return "there is no prompt in it"
     counted = _count(head) if tail is head else None
-    return ClaudeSessionInfo(
+    return StoredSession(
         session_id=session_id,
         path=path,
         title=title,
