@@ -18,7 +18,7 @@ SILENT: dict[str, str] = {
     "plan": "the dialect has no word for plans",
     "retry": "the dialect has no word for it",
     "notice": "only a notice of level `error` has a word, `Error`",
-    "done": "the last turn's `Complete` or `Error` has said it",
+    "done": "the last turn's `Complete` or `Error` has said it; told only of a session that failed before its first turn",
     "unrecognized": "nothing a chat could show",
 }
 
@@ -131,6 +131,7 @@ class ChatProjection:
         self._thoughts: dict[str | None, _Thought] = {}
         self._questions: dict[str, str] = {}
         self._told: Usage | None = None
+        self._turn_ended = False
 
     def project(self, event: Event) -> list[ChatEvent]:
         parent = event.parent_tool_use_id
@@ -140,6 +141,7 @@ class ChatProjection:
                 return [SessionInit(**head, session_id=session_id, agent=agent, model=model, cwd=cwd, tools=tools)]
             case canonical.TurnStarted():
                 self._told = None
+                self._turn_ended = False
                 return self._end_thoughts(head)
             case canonical.TextDelta(text=text, message_id=message_id):
                 self._texts.add((parent, message_id), text)
@@ -171,12 +173,16 @@ class ChatProjection:
                 return [Error(**head, message=message, kind=kind)]
             case canonical.TurnCompleted(usage=usage):
                 self._texts.left()
+                self._turn_ended = True
                 said = self._end_thoughts(head)
                 if usage != Usage():
                     said += self._tell(usage, head)
                 return [*said, _turn_end(event, head)]
-            case canonical.Done():
-                return self._end_thoughts(head)
+            case canonical.Done(status=status):
+                said = self._end_thoughts(head)
+                if not self._turn_ended and status != "success":  # it never came to a turn
+                    said.append(_turn_end(event, head))
+                return said
             case (
                 canonical.ToolProgress()
                 | canonical.FileChange()
@@ -255,7 +261,7 @@ def _usage(event: canonical.UsageReport) -> Usage:
     )
 
 
-def _turn_end(event: canonical.TurnCompleted, head: dict[str, Any]) -> Complete | Error:
+def _turn_end(event: canonical.TurnCompleted | canonical.Done, head: dict[str, Any]) -> Complete | Error:
     match event.status:
         case "success" | "interrupted":
             return Complete(**head, status=event.status, result=event.result, duration_ms=event.duration_ms)
