@@ -72,13 +72,6 @@ class Relay(Generic[Item]):
     def _floor(self) -> int:
         return min((cursor.at for cursor in self._cursors), default=self._resume_at)
 
-    def _take(self, cursor: _Cursor) -> Item:
-        item = self._items[cursor.at - self._first]
-        cursor.at += 1
-        if cursor.at - self._first >= TRIM or cursor.at == self._end:
-            self._trim()
-        return item
-
     def _trim(self) -> None:
         done = self._floor - self._first
         if done >= TRIM or (done and done == len(self._items)):
@@ -125,12 +118,19 @@ class Reader(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
+        # The hot path of every stream: one item costs one index, no call.
         relay, cursor = self._relay, self._cursor
-        while cursor.at == relay._end:
+        while True:
+            items, at = relay._items, cursor.at - relay._first
+            if at < len(items):
+                item = items[at]
+                cursor.at += 1
+                if at >= TRIM or at + 1 == len(items):
+                    relay._trim()
+                return item
             if relay._closed or not self._leave.alive:
                 raise StopAsyncIteration
             await relay._news()
-        return relay._take(cursor)
 
     async def batch(self) -> list[Item]:
         """Everything there is now, at least one item; empty at the end."""

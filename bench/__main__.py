@@ -1,0 +1,20 @@
+"""``make bench``: all of them, one after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ALL = ("bench.start", "bench.stream", "bench.many", "bench.history_claude")
+
+
+def main() -> int:
+    worst = 0
+    for module in ALL:
+        print(f"\n== {module}", flush=True)
+        worst = max(worst, subprocess.run([sys.executable, "-m", module], check=False).returncode)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""CPU time of ``import podium`` against ``import claude_agent_sdk``, and of ``podium --help`` against bare argparse."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+
+RUNS = 9
+
+
+def cpu(code: str) -> float:
+    """Seconds of processor time of one fresh interpreter, less those of an empty one."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def median(code: str) -> float:
+    cpu(code)  # the first run writes byte code
+    return statistics.median(cpu(code) for _ in range(RUNS))
+
+
+def main() -> int:
+    empty = median("pass")
+    ours, peer = median("import podium") - empty, median("import claude_agent_sdk") - empty
+    everything = median("import podium; [getattr(podium, name) for name in podium.__all__]") - empty
+    print(
+        f"import podium: {ours / peer:.3f} × import claude_agent_sdk (bound 0.15); every public name: {everything / peer:.3f} ×"
+    )
+    help_, bare = (
+        median("from podium.cli import main; main(['--help'])"),
+        median("import argparse; p = argparse.ArgumentParser(); p.add_argument('x'); p.format_help()"),
+    )
+    print(f"podium --help: {help_ / bare:.2f} × a bare argparse tool (bound 2)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

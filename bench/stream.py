@@ -1,0 +1,219 @@
+"""A stream of Claude Code events from a child process to typed events: ours, the official SDK's, and the bare limit.
+
+python -m bench.stream [--events 50000] [--runs 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SESSION = "3e35f0c2-8a39-4f5e-9d7a-4b8a2f1c0d11"
+
+
+def write_stream(path: Path, count: int) -> None:
+    """What a long turn with partial messages looks like: mostly deltas, then blocks, calls, results."""
+    ids = {"session_id": SESSION, "uuid": "11111111-2222-4333-8444-555555555555"}
+    init = {
+        "type": "system", "subtype": "init", "cwd": "/repo", "tools": ["Bash", "Edit"], "mcp_servers": [],
+        "model": "claude-opus-4-8", "permissionMode": "default", "apiKeySource": "ANTHROPIC_API_KEY",
+        "claude_code_version": "2.1.197", **ids,
+    }  # fmt: skip
+    delta = {
+        "type": "stream_event", "parent_tool_use_id": None, **ids,
+        "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "some words "}},
+    }  # fmt: skip
+
+    def message(content: list[dict[str, object]], role: str, number: int) -> dict[str, object]:
+        usage = {"input_tokens": 10, "cache_read_input_tokens": 900, "output_tokens": 1}
+        body = {"id": f"msg_{number}", "type": "message", "role": role, "model": "claude-opus-4-8", "content": content}
+        kind = {"type": role, "parent_tool_use_id": None, **ids}
+        return {**kind, "message": body | ({"stop_reason": None, "usage": usage} if role == "assistant" else {})}
+
+    lines = [init]
+    number = 0
+    while len(lines) < count - 1:
+        number += 1
+        lines += [delta] * 14
+        lines.append(message([{"type": "text", "text": "some words " * 14}], "assistant", number))
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": "ls -la src"}}
+        lines.append(message([call], "assistant", number))
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "line\n" * 40, "is_error": False}
+        lines.append(message([result], "user", number))
+    lines = lines[: count - 1]
+    lines.append(
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "duration_ms": 10,
+            "duration_api_ms": 5,
+            "num_turns": 2,
+            "result": "done",
+            "total_cost_usd": 0.5,
+            "usage": {"input_tokens": 1, "output_tokens": 2},
+            "permission_denials": [],
+            "terminal_reason": "completed",
+            **ids,
+        }  # fmt: skip
+    )
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+def launcher(folder: Path) -> str:
+    """The fake as a program of its own."""
+    program = folder / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {HERE / "fake_claude.py"} "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+class Clock:
+    """Runs from the first event to the last: starting a program is measured elsewhere."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.start = 0.0
+        self.seconds = 0.0
+
+    def tick(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self.start = time.perf_counter()
+
+    def stop(self) -> None:
+        self.seconds = time.perf_counter() - self.start
+
+
+async def native(program: str, clock: Clock) -> None:
+    from podium.agents.claude import ClaudeClient, Result
+
+    async with await ClaudeClient("/", executable=program, env=dict(os.environ)).create_session("go") as session:
+        async for event in session.events:
+            clock.tick()
+            if isinstance(event, Result):
+                break
+        clock.stop()
+
+
+async def unified(program: str, clock: Clock) -> None:
+    import podium
+    from podium.unified.events import encode
+
+    stream = podium.run(
+        "claude", "go", cwd="/", executable=program, env=dict(os.environ), inherit_env=False, tier="autonomous"
+    )
+    async for event in stream:
+        encode(event)
+        clock.tick()
+        if isinstance(event, podium.TurnCompleted):
+            clock.stop()
+
+
+async def sdk(program: str, clock: Clock) -> None:
+    from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
+
+    options = ClaudeAgentOptions(cli_path=program, include_partial_messages=True)
+    async for message in query(prompt="go", options=options):
+        clock.tick()
+        if isinstance(message, ResultMessage):
+            clock.stop()
+
+
+async def bare(program: str, clock: Clock) -> None:
+    import msgspec
+
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(b'{"type":"user","message":{"role":"user","content":"go"}}\n')
+    process.stdin.close()
+    decode, rest = msgspec.json.Decoder().decode, b""
+    while chunk := os.read(process.stdout.fileno(), 2**18):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            decode(line)
+            clock.tick()
+    clock.stop()
+    process.wait()
+
+
+WAYS = {"bare": bare, "native": native, "unified": unified, "sdk": sdk}
+
+
+MODULES = {
+    "bare": ("msgspec",),
+    "native": ("podium.agents.claude",),
+    "unified": ("podium.api", "podium.drivers.claude", "podium.permissions.risk"),
+    "sdk": ("claude_agent_sdk",),
+}
+
+
+def measure(way: str, program: str) -> None:
+    """In a process of its own, so that its peak memory is its own. Imports are measured elsewhere."""
+    for module in MODULES[way]:
+        import_module(module)
+    clock = Clock()
+    asyncio.run(WAYS[way](program, clock))
+    # VmHWM and not ru_maxrss, which a child inherits from whoever started it.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(json.dumps({"events": clock.count, "seconds": clock.seconds, "rss": int(peak.split()[1])}))
+
+
+def compare(events: int, runs: int, ways: list[str]) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+        stream = Path(folder) / "stream.jsonl"
+        write_stream(stream, events)
+        program = launcher(Path(folder))
+        env = {name: value for name, value in os.environ.items() if not name.startswith("CLAUDE")}
+        env |= {"BENCH_STREAM": str(stream), "HOME": folder, "ANTHROPIC_API_KEY": "none"}
+        taken: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+        for _ in range(runs):
+            for way in ways:
+                argv = [sys.executable, "-m", "bench.stream", "--measure", way, "--program", program]
+                done = subprocess.run(argv, env=env, cwd=HERE.parent, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise SystemExit(f"{way}: {done.stderr[-2000:]}")
+                taken[way].append(json.loads(done.stdout.splitlines()[-1]))
+    return {
+        way: {
+            "per_second": events / statistics.median(run["seconds"] for run in runs_of),
+            "rss_mb": statistics.median(run["rss"] for run in runs_of) / 1024,
+            "events": runs_of[0]["events"],
+        }
+        for way, runs_of in taken.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=50_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--measure", choices=WAYS)
+    parser.add_argument("--program", default="")
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.measure, options.program)
+        return 0
+    found = compare(options.events, options.runs, list(WAYS))
+    print(f"{options.events} events of a Claude Code stream, child process → typed events (median of {options.runs})")
+    for way, row in found.items():
+        print(
+            f"  {way:8} {row['per_second']:>10,.0f}/s   {row['per_second'] / found['sdk']['per_second']:>6.1f} × sdk"
+            f"   {row['per_second'] / found['bare']['per_second']:>5.2f} × bare   peak {row['rss_mb']:.0f} MB"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
