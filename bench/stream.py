@@ -65,7 +65,7 @@ def write_stream(path: Path, count: int) -> None:
             "permission_denials": [],
             "terminal_reason": "completed",
             **ids,
-        }  # fmt: skip
+        }
     )
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
 
@@ -133,7 +133,8 @@ async def sdk(program: str, clock: Clock) -> None:
 async def bare(program: str, clock: Clock) -> None:
     import msgspec
 
-    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([program], stdin=pipe, stdout=pipe)  # noqa: ASYNC220 (the bare limit has no loop)
     assert process.stdin
     assert process.stdout
     process.stdin.write(b'{"type":"user","message":{"role":"user","content":"go"}}\n')
