@@ -18,7 +18,7 @@ SILENT: dict[str, str] = {
     "plan": "the dialect has no word for plans",
     "retry": "the dialect has no word for it",
     "notice": "only a notice of level `error` has a word, `Error`",
-    "done": "the last turn's `Complete` or `Error` has said it; told only of a session that failed before its first turn",
+    "done": "the last turn's `Complete` or `Error` has said it; told only when there was no turn",
     "unrecognized": "nothing a chat could show",
 }
 

@@ -1,6 +1,6 @@
-"""The JSON Schemas of the ``lifecycle`` dialect, as its authors wrote them.
+"""The JSON Schemas of the ``lifecycle`` and ``board`` dialects, as their authors wrote them.
 
-They were written for three agents. ``agents`` adds the others to the enumeration of agent types, the only change.
+Those of ``lifecycle`` know three agents. ``agents`` adds others to that enumeration, the only change.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ def lifecycle_schema(agents: Iterable[str] = ()) -> dict[str, Any]:
     schema = _read("lifecycle.json")
     _add(schema["allOf"][0]["then"]["properties"]["agentType"], agents)
     return schema
+
+
+def board_schema() -> dict[str, Any]:
+    """What every event of the ``board`` dialect validates against."""
+    return _read("board.json")
 
 
 def session_request_schema(agents: Iterable[str] = ()) -> dict[str, Any]:
