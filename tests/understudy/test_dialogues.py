@@ -367,6 +367,19 @@ def test_interrupt_mid_question(understudy: Any) -> None:
     understudy.dialogue(main, request_permission=never)
 
 
+def test_a_command_that_leaves_something_behind_does_not_hold_up_the_turn(understudy: Any) -> None:
+    pids: list[int] = []
+
+    async def main(dialogue: Any) -> None:
+        heard = await dialogue.say([{"shell": "sleep 1000 & echo $! > pid; echo left"}])
+        assert [shown(update) for update in heard.final] == ["left\n"]
+        pids.append(int((understudy.workspace / "pid").read_text()))
+        assert alive(pids[0])
+
+    understudy.dialogue(main, mode="auto")
+    assert not alive(pids[0])
+
+
 def test_closing_ends_commands_in_the_background_too(understudy: Any) -> None:
     pids: list[int] = []
 

@@ -202,13 +202,16 @@ class Toolbox:
     async def _shell(self, call: Call, card: Card) -> str:
         command = str(call.input["command"])
         await self._permit("execute", ("shell", command), card, [text(command)])
-        running = await Command.start(command, self._session.cwd)
         if call.input.get("background"):
+            running = await Command.start(command, self._session.cwd, heard=False)
             self._session.background.append(running)
             said = f"Started in the background as process {running.pid}."
             card.end("completed", [text(said)])
             return said
+        running = await Command.start(command, self._session.cwd)
         code = await running.run(card.progress)
+        if running.left_running:
+            self._session.background.append(running)
         facts: dict[str, Any] = {"exitCode": code, "durationMs": card.duration_ms()}
         if code != 0:
             facts["error"] = f"exit code {code}"

@@ -153,9 +153,12 @@ class ExampleAgent:
     async def do_say(self, session_id: str, text: str) -> None:
         await self.say(session_id, text)
 
-    async def do_flood(self, session_id: str, count: str) -> None:
+    async def do_flood(self, session_id: str, count: str) -> str | None:
         for number in range(int(count)):
             await self.say(session_id, f"{number} ")
+            if self.cancelled[session_id].is_set():
+                return "cancelled"
+        return None
 
     async def do_updates(self, session_id: str, _: str) -> None:
         for update in UPDATES:

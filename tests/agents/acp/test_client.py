@@ -404,6 +404,20 @@ def test_a_forgotten_session_leaves_nothing_running(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_session_lives_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        heard: list[Event] = []
+        async for event in (await AcpClient(AGENT, tmp_path).create_session("say hello")).events:
+            gc.collect()
+            heard.append(event)
+            if isinstance(event, TURN_END):
+                break
+        assert text_in(heard) == "hello"
+        assert isinstance(heard[-1], PromptResponse)
+
+    run(main())
+
+
 async def turn_begun(session: AcpSession) -> None:
     async for event in session.events:
         if isinstance(event, SessionUpdate):
@@ -446,6 +460,20 @@ def test_a_flood_waits_for_its_reader_and_loses_nothing(tmp_path: Path) -> None:
 
 def is_text(event: Event) -> bool:
     return isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk)
+
+
+def test_the_only_reader_of_a_flood_may_interrupt_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await AcpClient(AGENT, tmp_path).create_session("flood 1000000") as session:
+            events = session.events
+            await turn_begun(session)
+            await until(lambda: session._connection.congested)
+            await session.interrupt()
+            end = (await turn(events))[-1]
+            assert isinstance(end, PromptResponse)
+            assert end.stop_reason == "cancelled"
+
+    run(main())
 
 
 def test_a_flood_that_nobody_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
 from podium.errors import LocalProtocolError, NotSupported, PodiumError, SessionEnded
+from podium.transports.relay import Reader
 
 from .commands import Call, Cancel, CloseSession, Prompt, SetConfigOption, SetMode, SetModel
 from .connection import Channel, Connection
@@ -74,12 +75,12 @@ class AcpSession:
     @property
     def events(self) -> AsyncIterator[Event]:
         """Native events, to the end of the session. Each use is a reader of its own."""
-        return _events_only(self.received)
+        return _events(self, self._channel.relay.reader())
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, Event]]:
         """The same with the raw message each came from (empty for what no message said)."""
-        return self._channel.relay.reader()
+        return _pairs(self, self._channel.relay.reader())
 
     # ---------------------------------------------------------------------------------------------------- the verbs
 
@@ -97,8 +98,11 @@ class AcpSession:
     async def interrupt(self) -> None:
         """End the running turn and keep the session. Returns when it has ended, or the agent took too long."""
         await self._connection.send(Cancel(self.session_id))
-        if self._turn is not None:
-            await asyncio.wait([self._turn], timeout=PATIENCE)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        # Who interrupts may be the very reader everything waits for: then its end will be among what it reads next.
+        while self._turn and not self._turn.done() and not self._connection.congested and loop.time() < until:
+            await asyncio.wait([self._turn], timeout=0.1)
 
     async def set_mode(self, mode_id: str) -> None:
         offered = [mode.id for mode in self.modes.available_modes] if self.modes else []
@@ -191,6 +195,12 @@ class AcpSession:
         return next(by_category, None) or next(by_id, None)
 
 
-async def _events_only(received: AsyncIterator[tuple[bytes, Event]]) -> AsyncIterator[Event]:
-    async for _, event in received:
+async def _events(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[Event]:
+    """Holds the session: whoever still reads it still has it."""
+    async for _, event in reader:
         yield event
+
+
+async def _pairs(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[tuple[bytes, Event]]:
+    async for pair in reader:
+        yield pair
