@@ -12,6 +12,7 @@ from podium.testing import (
     ScriptFailed,
     ScriptNotConsumed,
     call,
+    context_overflow,
     cut,
     empty,
     http_error,
@@ -178,12 +179,35 @@ def test_a_conversation_seen_for_the_first_time_is_counted(scripted_model, clien
     assert talk.ask("c").text == "Three."
 
 
-def test_a_compacted_conversation_goes_on(scripted_model, clients):
-    model = scripted_model([say("One."), say("Two.")])
-    talk = clients["anthropic"](model.url, session="s")
+COMPACTED = {
+    "anthropic": ["This session is being continued from a previous conversation. It went well."],
+    "responses": ["Hi", "Another language model started to solve this problem. It went well."],
+    "chat": ["What did we do so far?"],
+    "gemini": ["<state_snapshot>It went well.</state_snapshot>"],
+}
+
+
+def test_a_compacted_conversation_goes_on(scripted_model, clients, face):
+    model = scripted_model([say("One."), [shell("ls")], [context_overflow(times=1), say("Three.")], say("Four.")])
+    talk = clients[face](model.url, session="s", tools=TOOLS)
     talk.ask("Hi")
-    fresh = clients["anthropic"](model.url, session="s")
-    assert fresh.ask("This session is being continued from a previous conversation. It went well.").text == "Two."
+    talk.ask("Go on")
+    assert "Three." not in talk.give("README").text
+    fresh = clients[face](model.url, session="s", tools=TOOLS)
+    fresh.history = [fresh.user(text) for text in COMPACTED[face]]
+    assert fresh.again().text == "Three."
+    assert fresh.ask("And on").text == "Four."
+    model.assert_consumed()
+
+
+def test_a_fault_alone_in_its_reply_gives_way_to_the_next(scripted_model, client):
+    model = scripted_model([http_error(429, times=2), http_error(500, times=1), say("Recovered."), say("Next.")])
+    talk = client(model.url)
+    talk.history.append(talk.user("Hi"))
+    assert [talk.again().status for _ in range(3)] == [429, 429, 500]
+    assert talk.again().text == "Recovered."
+    assert talk.ask("More").text == "Next."
+    model.assert_consumed()
 
 
 REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"

@@ -42,6 +42,7 @@ _COMPACTED = (
     "This session is being continued from a previous conversation",
     "Another language model started to solve this problem",
     "<state_snapshot>",
+    "What did we do so far?",
 )
 _OVER = say("The script is over.")
 
@@ -102,9 +103,12 @@ class Playback:
         self._after[asked.session, history[:-1]] = served
         script = self._scripts[served.route]
         reply, beyond = _reply(script, served.step)
-        parts = tuple(
-            part for part in parts_of(reply, outcomes) if not isinstance(part, _FAULTS) or _befalls(part, attempt)
-        )
+        whole = parts_of(reply, outcomes)
+        parts = tuple(part for part in whole if not isinstance(part, _FAULTS) or _befalls(part, attempt))
+        if whole and not parts:  # nothing but a fault that has passed: what comes next is the next reply
+            self._used.add((served.route, served.step))
+            served.step, served.attempts = served.step + 1, {}
+            return self.cue(asked, outcomes)
         served.failed = any(isinstance(part, _FAULTS) for part in parts)
         self._used.add((served.route, served.step))
         for call in calls_in(parts):
@@ -138,30 +142,24 @@ class Playback:
         return next((n for n in range(len(history), 0, -1) if history[:n] in self._served), None)
 
     def _next(self, asked: Asked, history: History) -> _Served:
-        known = self._longest(history)
         entries = _entries(asked.turns)
+        known = self._longest(history)
         route, at = self._route(entries)
         dropped = self._after.get((asked.session, history[:-1]))
         if dropped and dropped.failed and entries and entries[-1].role == "user" and route in (MAIN, dropped.route):
             return _Served(dropped.route, dropped.step + 1, {})  # the agent forgot the prompt that failed here
-        if known is None:
-            return self._first(asked, entries[at:], route)
+        newest = self._newest.get(asked.session)
+        if newest and _compacted_at(entries) >= (known or 0):
+            return newest if newest.failed else _Served(newest.route, newest.step + 1, {})
+        if known is None:  # a new conversation, or one we missed the beginning of: count the answers it has had
+            return _Served(route, sum(turn.role == "model" for turn in entries[at:]), {})
         before = self._served[history[:known]]
-        news = entries[known:]
-        if before.failed and all(turn.role == "model" for turn in news):
+        if before.failed and all(turn.role == "model" for turn in entries[known:]):
             return before  # the agent kept what came through before the fault, and asks again
         before.attempts.pop(asked.session, None)
         if at >= known and route != before.route:
             return _Served(route, 0, {})
         return _Served(before.route, before.step + 1, {})
-
-    def _first(self, asked: Asked, entries: Sequence[Turn], route: str) -> _Served:
-        if any(mark in asked.turns[0].text for mark in _COMPACTED if asked.turns):
-            newest = self._newest.get(asked.session)
-            if newest is not None:
-                return _Served(newest.route, newest.step + 1, {})
-        # A conversation we never saw the beginning of: count the answers it has had.
-        return _Served(route, sum(turn.role == "model" for turn in entries), {})
 
     def _route(self, entries: Sequence[Turn]) -> tuple[str, int]:
         """The script asked for by the newest user message that asks for one, and where that message stands."""
@@ -171,6 +169,12 @@ class Playback:
                 if found:
                     return max(found, key=len), at
         return MAIN, 0
+
+
+def _compacted_at(entries: Sequence[Turn]) -> int:
+    """Where the agent put a summary in place of the conversation; -1 when it did not."""
+    marked = [at for at, turn in enumerate(entries) if any(mark in turn.text for mark in _COMPACTED)]
+    return marked[-1] if marked else -1
 
 
 def _reply(script: Script, step: int) -> tuple[Reply, bool]:

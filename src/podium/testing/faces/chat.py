@@ -16,7 +16,11 @@ from .toolbox import file_commands, pick
 
 _SIDE = {
     "title": ("Generate a title for this conversation", "You are a title generator"),
-    "summary": ("Provide a detailed prompt for continuing our conversation", "tasked with summarizing conversations"),
+    "summary": (
+        "You are a context summarization agent",
+        "Provide a detailed prompt for continuing our conversation",
+        "tasked with summarizing conversations",
+    ),
 }
 _STOPS: Mapping[StopReason, str] = {
     "end": "stop",
@@ -49,7 +53,7 @@ class ChatFace:
             system=system,
             turns=turns,
             tools={str(function.get("name", "")): function for function in functions},
-            session=headers.get("x-session-affinity") or headers.get("x-opencode-session") or "",
+            session=headers.get("x-session-affinity") or headers.get("x-session-id") or "",
             side="" if functions else _side(system, turns),
         )
 
