@@ -13,6 +13,7 @@ PodiumError
 │   ├── LocalProtocolError      we or the caller did
 │   └── RemoteProtocolError     the agent did
 ├── AgentRefused                the agent answered a request with an error
+├── PolicyError                 a policy file is wrong (says where, and what was probably meant)
 ├── NotSupported                this agent or driver cannot do that (the catalog says so)
 └── ServiceError                a verb of the service could not be carried out
     ├── SessionNotFound
@@ -83,6 +84,10 @@ class AgentRefused(PodiumError):
     def __init__(self, message: str, *, code: int | str | None = None) -> None:
         super().__init__(message)
         self.code = code
+
+
+class PolicyError(PodiumError):
+    """A policy file is wrong; nothing in it counts until it is mended."""
 
 
 class NotSupported(PodiumError):

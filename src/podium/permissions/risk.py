@@ -35,6 +35,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     commands: tuple[Command, ...] = ()
     paths: tuple[str, ...] = ()  # the files a file tool is about
+    problems: tuple[str, ...] = ()  # what of a script could not be followed
 
 
 def judge(
@@ -114,9 +115,10 @@ def _start(input: Mapping[str, Any], cwd: str) -> str | None:
 
 def _shell(text: str | None, start: str | None, ground: Ground) -> Verdict:
     if text is None:
-        return Verdict("medium", ("it does not say what it runs",))
+        return Verdict("medium", ("it does not say what it runs",), problems=("it does not say what it runs",))
     script = read_script(text, start)
-    return _verdict(_script_findings(script, ground, depth=0), script.commands)
+    verdict = _verdict(_script_findings(script, ground, depth=0), script.commands)
+    return Verdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
 
 
 def _script_findings(script: Script, ground: Ground, *, depth: int) -> list[Finding]:
