@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from podium.agents.codex import (
+    MINIMUM_VERSION,
     Accept,
     Answers,
     ApprovalPolicy,
@@ -27,8 +28,10 @@ from podium.agents.codex import (
     SandboxMode,
     Usage,
 )
+from podium.agents.codex.config import Driver
 from podium.agents.codex.events import ItemCompleted, ItemStarted, TurnCompleted, TurnFailed
 from podium.agents.codex.items import AgentMessage, CommandExecution
+from podium.agents.codex.locate import EXEC_FORK_SINCE
 from podium.agents.codex.notifications import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -140,7 +143,7 @@ async def whole_turn(session: Any) -> list[Any]:
     return events
 
 
-def test_exec_create_follow_up_resume_fork_and_list(tmp_path: Path, cwd: Path) -> None:
+def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
         session = await stage.client.create_session(
             "--first prompt\n\nwith lines", CodexConfig(reasoning_summary="auto")
@@ -169,23 +172,36 @@ def test_exec_create_follow_up_resume_fork_and_list(tmp_path: Path, cwd: Path) -
         assert [e.turn_usage for e in third if isinstance(e, TurnCompleted)] == [ONE_CALL]
         await again.close()
 
-        fork = await stage.client.resume_session(session.session_id, "fourth", fork=True)
-        assert fork.session_id != session.session_id
-        fourth = await whole_turn(fork)
-        assert [e.turn_usage for e in fourth if isinstance(e, TurnCompleted)] == [ONE_CALL]
-        await fork.close()
-
         listed = stage.client.list_sessions()
         assert listed.skipped == []
         assert [(s.session_id, s.first_prompt, s.message_count, s.tokens) for s in listed.sessions] == [
-            (fork.session_id, "fourth", 2, Usage(500, 250, 0, 100, 0)),
             (session.session_id, "--first prompt\n\nwith lines", 6, Usage(400, 200, 0, 80, 0)),
         ]
         assert stage.settings.read_text() == stage.untouched
         stage.model.assert_consumed()
 
-    script: Script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three."), say("Four.")]
+    script: Script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three.")]
     play(tmp_path, cwd, script, scene)
+
+
+@pytest.mark.parametrize("driver", ["exec", "app-server"])
+def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: Driver) -> None:
+    async def scene(stage: Stage) -> None:
+        if driver == "exec" and await stage.client.version() < EXEC_FORK_SINCE:
+            pytest.skip("this codex exec cannot fork")
+        config = CodexConfig(driver=driver)
+        first = await stage.client.create_session("first", config)
+        await whole_turn(first)
+        await first.close()
+        fork = await stage.client.resume_session(first.session_id, "second", config, fork=True)
+        assert fork.session_id != first.session_id
+        events = await whole_turn(fork)
+        assert [e.turn_usage for e in events if isinstance(e, TurnCompleted | TurnCompletedNotification)] == [ONE_CALL]
+        assert "One." in str(stage.model.requests[-1].body)
+        await fork.close()
+        assert {s.session_id for s in stage.client.list_sessions().sessions} == {first.session_id, fork.session_id}
+
+    play(tmp_path, cwd, [say("One."), say("Two.")], scene)
 
 
 @pytest.mark.parametrize("sandbox", [SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS])
@@ -407,7 +423,7 @@ def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
                 await stage.client.create_session("hello", bad)
         failing = await stage.client.create_session("hello", CodexConfig(config={"model_provider": "scripted"}))
         await failing.close()
-        assert await stage.client.version() >= (0, 166, 0)
+        assert await stage.client.version() >= MINIMUM_VERSION
         assert stage.client.list_sessions().skipped == []
 
     play(tmp_path, cwd, [say("Hello.")], scene)

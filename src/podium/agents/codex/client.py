@@ -6,13 +6,13 @@ import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
-from ...errors import LaunchError, SessionNotFound
+from ...errors import LaunchError, NotSupported, SessionNotFound
 from . import history
 from .app_server import CodexAppServer
 from .config import CodexConfig, chosen_driver, on_app_server
 from .exec_session import CodexExecSession
 from .launch import check
-from .locate import check_version, codex_home, environment, find_codex, require_sign_in
+from .locate import EXEC_FORK_SINCE, check_version, codex_home, environment, find_codex, require_sign_in
 from .thread_session import CodexThread
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -47,6 +47,8 @@ class CodexClient:
         thread_id = self._thread_id(session_id, config)
         if chosen_driver(config) == "exec":
             session = await self._exec_session(config)
+            if fork and await self.version() < EXEC_FORK_SINCE:
+                raise NotSupported("this codex exec cannot fork; update Codex, or use driver='app-server'")
             source = thread_id if fork else None
             await session.start(prompt, resume=None if fork else thread_id, fork=source, images=config.images)
             return session

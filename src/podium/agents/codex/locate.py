@@ -14,7 +14,9 @@ from ...transports.executables import find_executable, read_version, require_ver
 from .config import CodexConfig
 
 INSTALL = "npm install -g @openai/codex"
-MINIMUM_VERSION = (0, 100, 0)
+MINIMUM_VERSION = (0, 133, 0)
+"""The oldest one that the whole suite has run against."""
+EXEC_FORK_SINCE = (0, 149, 0)
 
 _TRIPLES = {
     ("Linux", "x86_64"): ("linux-x64", "x86_64-unknown-linux-musl"),
