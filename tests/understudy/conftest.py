@@ -14,6 +14,7 @@ from podium.agents.acp import (
     AcpSession,
     AgentMessageChunk,
     ClientCapabilities,
+    Content,
     Event,
     PromptResponse,
     RequestFailed,
@@ -61,6 +62,13 @@ class Heard:
     def final(self) -> list[ToolCallUpdate]:
         ends = ("completed", "failed")
         return [update for update in self.updates if isinstance(update, ToolCallUpdate) and update.status in ends]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [
+            "".join(content.text for content in update.contents() if isinstance(content, Content))
+            for update in self.final
+        ]
 
 
 class Dialogue:

@@ -1,8 +1,6 @@
 """Our client against an agent written with the official package, in a real child process."""
 
 import asyncio
-import contextlib
-import gc
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -31,15 +29,10 @@ from podium.agents.acp import (
     Usage,
 )
 from podium.errors import (
-    AgentRefused,
-    LaunchError,
     LocalProtocolError,
-    NotSignedIn,
     NotSupported,
-    ProcessExited,
     SessionEnded,
     SessionNotFound,
-    UnsupportedVersion,
 )
 from podium.transports.launch import Exited
 
@@ -340,148 +333,6 @@ def test_several_sessions_in_one_process_are_kept_apart(tmp_path: Path) -> None:
         await sessions[4].send("say last")
         assert text_in(await turn(readers[4])) == "last"
         await sessions[4].cancel()
-        assert not alive(pid)
-
-    run(main())
-
-
-def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with await AcpClient(AGENT, tmp_path).create_session("fail") as session:
-            events = session.events
-            end = (await turn(events))[-1]
-            assert isinstance(end, RequestFailed)
-            assert (end.method, end.code, end.message) == ("session/prompt", 429, "Slow down")
-            await session.send("die")
-            rest = [event async for event in events]
-            assert [type(event) for event in rest] == [Unanswered, Exited]
-            assert isinstance(rest[-1], Exited)
-            assert rest[-1].code == 7
-            assert "something went wrong" in rest[-1].stderr
-            assert isinstance(await session.turn_ended(), Unanswered)
-            with pytest.raises(SessionEnded):
-                await session.send("say x")
-            await session.interrupt()
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("argv", "error", "words"),
-    [
-        ([*AGENT, "--signed-out"], NotSignedIn, "not signed in: .* It offers: Log in"),
-        ([*AGENT, "--future"], UnsupportedVersion, "speaks version 99"),
-        (["sh", "-c", "echo no such flag >&2; exit 2"], ProcessExited, "before it answered initialize: no such flag"),
-        (["sh", "-c", "echo Welcome; read line; exit 0"], ProcessExited, "before it answered initialize"),
-    ],
-    ids=["signed-out", "future", "wrong-flag", "no-acp"],
-)
-def test_agents_that_cannot_be_used(tmp_path: Path, argv: list[str], error: type[Exception], words: str) -> None:
-    async def main() -> None:
-        with pytest.raises(error, match=words):
-            await AcpClient(argv, tmp_path).create_session("say x")
-
-    run(main())
-
-
-def test_an_agent_that_never_answers(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(LaunchError, match=r"did not answer within 0\.2 s; does this command line speak"):
-            await AcpClient(["sh", "-c", "cat >/dev/null"], tmp_path, start_timeout=0.2).create_session()
-
-    run(main())
-
-
-def test_a_forgotten_session_leaves_nothing_running(tmp_path: Path) -> None:
-    async def main() -> None:
-        session = await AcpClient(AGENT, tmp_path).create_session("wait")
-        await turn_begun(session)
-        pid = session.pid
-        del session
-        gc.collect()
-        await until(lambda: not alive(pid))
-
-    run(main())
-
-
-def test_a_session_lives_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        heard: list[Event] = []
-        async for event in (await AcpClient(AGENT, tmp_path).create_session("say hello")).events:
-            gc.collect()
-            heard.append(event)
-            if isinstance(event, TURN_END):
-                break
-        assert text_in(heard) == "hello"
-        assert isinstance(heard[-1], PromptResponse)
-
-    run(main())
-
-
-async def turn_begun(session: AcpSession) -> None:
-    async for event in session.events:
-        if isinstance(event, SessionUpdate):
-            return
-
-
-def test_an_exception_in_the_block_ends_everything(tmp_path: Path) -> None:
-    async def main() -> None:
-        pid = 0
-        with contextlib.suppress(ZeroDivisionError):
-            async with await AcpClient(AGENT, tmp_path).create_session("wait") as session:
-                pid = session.pid
-                raise ZeroDivisionError
-        assert not alive(pid)
-
-    run(main())
-
-
-def test_signing_in_comes_first_when_asked_for(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with await AcpClient(AGENT, tmp_path, sign_in="login").create_session("say in") as session:
-            assert text_in(await turn(session.events)) == "in"
-        with pytest.raises(AgentRefused, match="refused authenticate"):
-            await AcpClient(AGENT, tmp_path, sign_in="nonsense").create_session("say in")
-
-    run(main())
-
-
-def test_a_flood_waits_for_its_reader_and_loses_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with await AcpClient(AGENT, tmp_path).create_session("flood 9000") as session:
-            assert session.running
-            await asyncio.sleep(0)
-            heard = await turn(session.events)
-            numbers = [event.update.text for event in heard if is_text(event)]
-            assert numbers == [f"{number} " for number in range(9000)]
-
-    run(main())
-
-
-def is_text(event: Event) -> bool:
-    return isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk)
-
-
-def test_the_only_reader_of_a_flood_may_interrupt_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with await AcpClient(AGENT, tmp_path).create_session("flood 1000000") as session:
-            events = session.events
-            await turn_begun(session)
-            await until(lambda: session._connection.congested)
-            await session.interrupt()
-            end = (await turn(events))[-1]
-            assert isinstance(end, PromptResponse)
-            assert end.stop_reason == "cancelled"
-
-    run(main())
-
-
-def test_a_flood_that_nobody_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    async def main() -> None:
-        session = await AcpClient(AGENT, tmp_path).create_session("flood 100000")
-        await until(lambda: session._connection.congested)
-        pid = session.pid
-        await session.close()
         assert not alive(pid)
 
     run(main())

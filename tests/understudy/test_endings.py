@@ -1,0 +1,161 @@
+"""Turns that are interrupted, fail or break off, and what is left of them: nothing."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.agents.acp import (
+    AgentMessageChunk,
+    RequestFailed,
+    RequestPermission,
+    SessionUpdate,
+    Unanswered,
+)
+from podium.transports.launch import Exited
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def pid_in(path: Path) -> int:
+    await until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return int(path.read_text())
+
+
+def is_text(event: Any) -> bool:
+    return isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk)
+
+
+def test_interrupt_mid_text_keeps_the_session(understudy: Any) -> None:
+    async def main(dialogue: Any) -> None:
+        await dialogue.session.send('[{"endless": {"pause": 0.001}}]')
+        await dialogue.hear(until=is_text)
+        await dialogue.session.interrupt()
+        assert (await dialogue.hear()).stop_reason == "cancelled"
+        assert (await dialogue.say([{"say": "Still here."}])).text == "Still here."
+
+    understudy.dialogue(main)
+
+
+def test_interrupt_mid_command_kills_it(understudy: Any) -> None:
+    async def main(dialogue: Any) -> None:
+        await dialogue.session.send('[{"shell": "sleep 1000 & echo $! > pid; echo begun; wait"}]')
+        pid = await pid_in(understudy.workspace / "pid")
+        assert alive(pid)
+        await dialogue.session.interrupt()
+        heard = await dialogue.hear()
+        assert heard.stop_reason == "cancelled"
+        assert heard.ended == ["failed"]
+        assert "Cancelled." in heard.outputs[0]
+        await until(lambda: not alive(pid))
+        assert (await dialogue.say([{"say": "Still here."}])).text == "Still here."
+
+    understudy.dialogue(main, mode="auto")
+
+
+def test_interrupt_mid_question(understudy: Any) -> None:
+    async def main(dialogue: Any) -> None:
+        await dialogue.session.send('[{"shell": "echo x > ran"}]')
+        await dialogue.hear(until=lambda event: isinstance(event, RequestPermission))
+        await dialogue.session.interrupt()
+        heard = await dialogue.hear()
+        assert (heard.stop_reason, heard.ended) == ("cancelled", ["failed"])
+        assert not (understudy.workspace / "ran").exists()
+
+    async def never(question: RequestPermission) -> Any:
+        await asyncio.Event().wait()
+
+    understudy.dialogue(main, request_permission=never)
+
+
+def test_a_command_that_leaves_something_behind_does_not_hold_up_the_turn(understudy: Any) -> None:
+    pids: list[int] = []
+
+    async def main(dialogue: Any) -> None:
+        heard = await dialogue.say([{"shell": "sleep 1000 & echo $! > pid; echo left"}])
+        assert heard.outputs == ["left\n"]
+        pids.append(int((understudy.workspace / "pid").read_text()))
+        assert alive(pids[0])
+
+    understudy.dialogue(main, mode="auto")
+    assert not alive(pids[0])
+
+
+def test_closing_ends_commands_in_the_background_too(understudy: Any) -> None:
+    pids: list[int] = []
+
+    async def main(dialogue: Any) -> None:
+        step = {"shell": {"command": "echo $$ > pid; exec sleep 1000", "background": True}}
+        assert (await dialogue.say([step])).ended == ["completed"]
+        pids.append(await pid_in(understudy.workspace / "pid"))
+        assert alive(pids[0])
+
+    understudy.dialogue(main, mode="auto")
+    assert not alive(pids[0])
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "message", "details"),
+    [
+        ({"http_error": {"status": 401, "message": "Bad key"}}, 401, "Bad key", {"status": 401}),
+        (
+            {"http_error": {"status": 429, "retry_after": 3.0, "kind": "rate_limit_error"}},
+            429,
+            "HTTP 429",
+            {"status": 429, "kind": "rate_limit_error", "retryAfter": 3.0},
+        ),
+        ({"http_error": 529}, 529, "HTTP 529", {"status": 529}),
+        ("stream_error", -32603, "Overloaded", {"kind": "overloaded"}),
+        (
+            "context_overflow",
+            400,
+            "The conversation is too long: it exceeds the context window.",
+            {"status": 400, "kind": "context_length_exceeded"},
+        ),
+    ],
+    ids=["401", "429", "529", "stream", "overflow"],
+)
+def test_faults_are_errors_of_the_turn(understudy: Any, fault: Any, code: int, message: str, details: Any) -> None:
+    async def main(dialogue: Any) -> None:
+        heard = await dialogue.say([[{"say": "Well"}, fault]])
+        failed = heard.end
+        assert isinstance(failed, RequestFailed)
+        assert (failed.code, failed.message, failed.details) == (code, message, details)
+        assert heard.text == "Well"
+        assert (await dialogue.say([[{"http_error": {"status": 500, "times": 2}}, {"say": "On."}]])).text == "On."
+
+    understudy.dialogue(main)
+
+
+@pytest.mark.parametrize("partway", [False, True])
+def test_cut_is_a_death_in_the_middle(understudy: Any, partway: bool) -> None:
+    async def main(dialogue: Any) -> None:
+        heard = await dialogue.say([[{"say": "Well"}, {"cut": {"partway": partway}}]])
+        assert isinstance(heard.end, Unanswered)
+        assert [event async for event in dialogue.events] == [Exited(1, "")]
+
+    understudy.dialogue(main)
+
+
+def test_stall_and_empty(understudy: Any) -> None:
+    async def main(dialogue: Any) -> None:
+        assert (await dialogue.say(["empty"])).text == ""
+        assert (await dialogue.say([[{"stall": 0.01}, {"say": "Back."}]])).text == "Back."
+        await dialogue.session.send('[["stall", {"say": "never"}]]')
+        await dialogue.session.interrupt()
+        heard = await dialogue.hear()
+        assert (heard.stop_reason, heard.text) == ("cancelled", "")
+
+    understudy.dialogue(main)
