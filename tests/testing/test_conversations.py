@@ -221,25 +221,22 @@ def test_what_agents_weave_into_prompts_is_not_the_prompt(scripted_model, client
     assert [request.prompt for request in model.requests] == ["Hi", "Hi", "Hi"]
 
 
-SIDE = {
-    "anthropic": ("Generate a concise, sentence-case title", "Hi", '{"title": "Scripted session"}', "title"),
-    "responses": (
-        "x",
-        "You are performing a CONTEXT CHECKPOINT COMPACTION. Do.",
-        "A summary of the scripted",
-        "summary",
-    ),
-    "chat": ("You are a title generator.", "Hi", "Scripted session", "title"),
-}
+SUMMARY = "A summary of the scripted conversation."
+SIDE = [
+    ("anthropic", "Generate a concise, sentence-case title", "Hi", '{"title": "Scripted session"}', "title"),
+    ("anthropic", "x", "TEXT ONLY. Your task is to create a detailed summary of the talk.", SUMMARY, "summary"),
+    ("responses", "x", "You are performing a CONTEXT CHECKPOINT COMPACTION. Do.", SUMMARY, "summary"),
+    ("chat", "You are a title generator.", "Hi", "Scripted session", "title"),
+    ("chat", "You are a context summarization agent.", "Here it is.", SUMMARY, "summary"),
+]
 
 
-@pytest.mark.parametrize("face", SIDE)
-def test_side_calls_do_not_consume_the_script(scripted_model, clients, face):
-    system, prompt, answer, side = SIDE[face]
+@pytest.mark.parametrize(("face", "system", "prompt", "answer", "side"), SIDE)
+def test_side_calls_do_not_consume_the_script(scripted_model, clients, face, system, prompt, answer, side):
     model = scripted_model([say("One.")])
     errand = clients[face](model.url)
     errand.system = system
-    assert errand.ask(prompt).text.startswith(answer)
+    assert errand.ask(prompt).text == answer
     assert clients[face](model.url, tools=TOOLS).ask("Hi").text == "One."
     assert [(request.side, request.step) for request in model.requests] == [(side, -1), ("", 0)]
     model.assert_consumed()

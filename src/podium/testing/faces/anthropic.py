@@ -15,10 +15,11 @@ from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverri
 from ..stage import Refusal, sse
 from .toolbox import absolute, file_commands, pick
 
-_SIDE = {
+_SIDE_SYSTEM = {
     "title": ("sentence-case title", "Analyze if this message indicates a new conversation topic"),
-    "summary": ("tasked with summarizing conversations", "Your task is to create a detailed summary"),
+    "summary": ("tasked with summarizing conversations",),
 }
+_SUMMARY_PROMPT = "Your task is to create a detailed summary of"
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -134,10 +135,9 @@ def _turns(message: Json) -> Iterator[Turn]:
 def _side(system: str, turns: Sequence[Turn], body: Json) -> str:
     if body.get("max_tokens") == 1:
         return "probe"
-    newest = turns[-1].text if turns else ""
-    return next(
-        (name for name, marks in _SIDE.items() if any(mark in system or newest.startswith(mark) for mark in marks)), ""
-    )
+    if turns and turns[-1].role == "user" and _SUMMARY_PROMPT in turns[-1].text:
+        return "summary"
+    return next((name for name, marks in _SIDE_SYSTEM.items() if any(mark in system for mark in marks)), "")
 
 
 # -------------------------------------------------------------------------------------------------------- tools
