@@ -67,7 +67,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     timestamp: int = 0
     turn: int = 0
     parent_tool_use_id: str | None = None
-    native: msgspec.Raw | None = None
+    native: Any = None
+    """The agent's own message, as raw JSON, when ``raw`` was asked for."""
 
 
 class Init(Header, frozen=True, kw_only=True, tag="init"):

@@ -170,8 +170,9 @@ class Grammar:
             case UsageReport():
                 return self._used(event)
             case Text():
+                out = self._in(now, [event])
                 self._turn_text = event.text if event.parent_tool_use_id is None else self._turn_text
-                return self._in(now, [event])
+                return out
             case TextDelta() | ThinkingDelta() | Thinking() | FileChange() | Plan() | Retry():
                 return self._in(now, [event])
             case Error():
@@ -214,7 +215,7 @@ class Grammar:
             event,
             usage=usage,
             cost_usd=usage.cost_usd if event.cost_usd is None else event.cost_usd,
-            result=event.result or (self._turn_text if event.status == "success" else self._first_error()),
+            result=event.result or ("" if event.status == "success" else self._fatal_error()) or self._turn_text,
             duration_ms=event.duration_ms
             if event.duration_ms is not None or not now
             else float(now - self._turn_since),
@@ -225,8 +226,8 @@ class Grammar:
         self._last = completed
         return [*out, completed]
 
-    def _first_error(self) -> str:
-        return next((error.message for error in self._errors if error.fatal), self._turn_text)
+    def _fatal_error(self) -> str:
+        return next((error.message for error in self._errors if error.fatal), "")
 
     def _close_questions(self, status: Status) -> list[Event]:
         questions, self._questions = self._questions, {}
