@@ -65,6 +65,7 @@ from podium.testing.environment import Environment
 from podium.testing.model import ScriptedModel
 from podium.testing.script import Script, mcp, native, say, shell, task, write_file
 from podium.transports.launch import Exited
+from podium.transports.relay import LIMIT
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
@@ -398,6 +399,21 @@ def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path
             await gone(marker)
 
     play(tmp_path, cwd, [shell(marker), say("Never said.")], scene)
+
+
+def test_a_reader_that_does_not_read_cannot_hold_up_the_end(tmp_path: Path, cwd: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        session = await stage.client.create_session("talk", CodexConfig(driver="app-server"))
+        assert isinstance(session, CodexThread)
+        reader = session.events
+        await until(reader, AgentMessageDeltaNotification)
+        relay = session._relay
+        while relay._end - relay._floor <= LIMIT:  # until nobody takes any more of the flood
+            await asyncio.sleep(0.02)
+        await session.cancel()
+        assert (await until(reader, Exited)).code in (0, -9, -15)
+
+    play(tmp_path, cwd, [say(["word "] * 6000)], scene)
 
 
 def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:

@@ -36,6 +36,8 @@ from .threads import (
     ThreadResponse,
 )
 
+UNREAD_BOUND = 1.0
+"""Seconds that readers have to take what is left once everything has ended."""
 ALL_SOURCES = ("cli", "vscode", "exec", "appServer")
 """Without naming them, the server lists no sessions of ``codex exec``."""
 
@@ -206,7 +208,13 @@ class CodexAppServer:
 
     async def cancel(self) -> None:
         """Stop the server and everything under it."""
-        await self._conversation.stop()
+        await self._conversation.process.stop()
+        try:
+            async with asyncio.timeout(UNREAD_BOUND):
+                await self._conversation.ended()
+        except TimeoutError:  # somebody does not read; that must not hold up the end
+            self.switchboard.close_all()
+            await self._conversation.ended()
 
     async def close(self) -> None:
         await self.cancel()

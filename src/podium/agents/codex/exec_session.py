@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -20,6 +21,9 @@ from .leftovers import Leftovers
 from .locate import codex_home, environment, trust_roots
 from .protocol import ExecProtocol
 from .usage import Usage
+
+UNREAD_BOUND = 1.0
+"""Seconds that readers have to take what is left once a turn has ended."""
 
 
 class CodexExecSession:
@@ -125,7 +129,10 @@ class CodexExecSession:
     async def interrupt(self) -> None:
         """End the running turn and its commands. The stream just stops: there is no end event but ``Exited``."""
         for turn in self._turns:
-            await turn.stop()
+            await turn.process.stop()
+            with contextlib.suppress(TimeoutError):  # somebody does not read; that must not hold up the end
+                async with asyncio.timeout(UNREAD_BOUND):
+                    await turn.ended()
         self._leftovers.sweep()
 
     async def wait(self) -> None:
@@ -136,6 +143,8 @@ class CodexExecSession:
         """End everything, now."""
         await self.interrupt()
         self._relay.close()
+        for turn in self._turns:
+            await turn.ended()
 
     async def close(self) -> None:
         """End the session; a running turn is interrupted."""

@@ -58,6 +58,11 @@ class Switchboard:
             relay.close()
             self._closed.add(thread_id)
 
+    def close_all(self) -> None:
+        """Nothing more is waited for: what still comes is added, and readers end behind it."""
+        for relay in self._relays.values():
+            relay.close()
+
     def home(self, thread_id: str) -> str:
         """Which open thread hears of ``thread_id``: its family's head, else the only one it can belong to."""
         root = self._conversations.root(thread_id)
@@ -84,8 +89,7 @@ class Switchboard:
             elif thread_id not in self._closed:
                 self._unclaimed.setdefault(thread_id, []).extend(pairs)
         if self._ended is not None:
-            for relay in self._relays.values():
-                relay.close()
+            self.close_all()
 
     def _claimed(self, thread_id: str) -> list[Pair]:
         """What was kept for the thread and for those that turned out to be its sub-agents."""
