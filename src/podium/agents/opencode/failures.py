@@ -26,6 +26,10 @@ def startup_failure(exited: Exited, session_id: str | None = None) -> PodiumErro
     return LaunchError(f"opencode ended with code {exited.code} before it began: {said or 'it said nothing'}")
 
 
+def refused_configuration(said: str) -> LaunchError:
+    return LaunchError(f"OpenCode refused its configuration: {said}. Correct permission, settings or the files named")
+
+
 def unknown_session(session_id: str) -> SessionNotFound:
     return SessionNotFound(f"OpenCode has no session {session_id!r}; list_sessions() names those of this folder")
 

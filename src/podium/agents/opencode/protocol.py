@@ -217,7 +217,7 @@ class ServeProtocol:
         """What came back for a request of ours."""
         call = f"{request.method} {request.path}"
         if not answer.ok:
-            refused = Refused(answer.status, call, _complaint(answer.body))
+            refused = Refused(answer.status, call, complaint_in(answer.body))
             if request.path.endswith("/prompt_async"):
                 return [refused, *self._turn(self.session_id).refused(refused)]
             return [refused]
@@ -339,7 +339,8 @@ class _Complaint(msgspec.Struct, frozen=True):
     tag: str = msgspec.field(default="", name="_tag")
 
 
-def _complaint(body: bytes) -> str:
+def complaint_in(body: bytes) -> str:
+    """What the body of a refusal says."""
     try:
         said = msgspec.json.decode(body, type=_Complaint)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -29,9 +29,9 @@ from .events import (
     ServerListening,
     TurnEnded,
 )
-from .failures import startup_failure
+from .failures import refused_configuration, startup_failure
 from .launch import USERNAME
-from .protocol import ServeProtocol
+from .protocol import ServeProtocol, complaint_in
 
 Pair = tuple[bytes, ServerEvent]
 SILENCE = 60.0
@@ -119,8 +119,17 @@ class Server:
             raise LaunchError(f"opencode serve listens on {url}, not on the loopback address it was given")
         events = Request("GET", "/event", query={"directory": self._directory})
         self._http = HttpTransport(url, events=events, auth=(USERNAME, password), silence=SILENCE)
-        self._streaming = asyncio.get_running_loop().create_task(self._stream(self._http))
-        await self._connected.wait()
+        # A folder's configuration is read at its first use; what is wrong with it is said here and nowhere else.
+        first = await self._http.send(Request("GET", "/config", query={"directory": self._directory}))
+        if not first.ok:
+            raise refused_configuration(complaint_in(first.body))
+        loop = asyncio.get_running_loop()
+        self._streaming = loop.create_task(self._stream(self._http))
+        connected = loop.create_task(self._connected.wait())
+        await asyncio.wait((connected, self._watching), return_when=asyncio.FIRST_COMPLETED)
+        connected.cancel()
+        if not self._connected.is_set():
+            raise ConnectionLost("opencode serve ended before its events could be heard; try again")
 
     async def _reply(self, reply: Reply) -> None:
         await self.say(reply)
