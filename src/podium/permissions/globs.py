@@ -10,11 +10,12 @@ from .words import HOLE
 
 Match = Literal["no", "maybe", "yes"]
 _ANY = "\1"
+_ONE = "\2"
 _HOMES = re.compile(r"^(/root|/home/[^/]+|/Users/[^/]+)(?=/|$)")
 
 
 def match_command(pattern: str, text: str) -> Match:
-    """``*`` stands for anything, ``?`` for one character; a last `` *`` also for nothing at all.
+    """``*`` stands for anything, ``?`` for one character, a backslash takes that back; a last `` *`` may be nothing.
 
     Where the text has a hole, a ``*`` of the pattern covers it; without one the match is only possible.
     """
@@ -28,14 +29,27 @@ def _command(pattern: str) -> re.Pattern[str]:
     optional = ""
     if pattern.endswith(" *"):
         pattern, optional = pattern[:-2], r"(?: .*)?"
-    parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern))
-    return re.compile("".join(parts) + optional, re.DOTALL)
+    meaning = {_ANY: ".*", _ONE: "."}
+    return re.compile(
+        "".join(meaning.get(token) or re.escape(token) for token in _tokens(pattern)) + optional, re.DOTALL
+    )
+
+
+def literal(text: str) -> str:
+    """The pattern that matches this text and nothing else."""
+    return re.sub(r"([*?\\])", r"\\\1", text)
+
+
+def _tokens(pattern: str) -> list[str]:
+    special = {"*": _ANY, "?": _ONE}
+    found: list[str] = re.findall(r"\\[*?\\]|.", pattern, re.DOTALL)
+    return [token[1] if len(token) == 2 else special.get(token, token) for token in found]
 
 
 def _may_match(pattern: str, text: str) -> bool:
     """Whether some filling of the holes makes the text match."""
     reachable = {0}
-    tokens = [_ANY if token == "*" else token for token in pattern.removesuffix(" *")]
+    tokens = _tokens(pattern.removesuffix(" *"))
     if pattern.endswith(" *"):
         tokens.append(_ANY)
 
@@ -55,7 +69,7 @@ def _may_match(pattern: str, text: str) -> bool:
             elif state < len(tokens):
                 if tokens[state] == _ANY:
                     following.add(state)
-                elif tokens[state] in ("?", char):
+                elif tokens[state] in (_ONE, char):
                     following.add(state + 1)
         reachable = skipped(following)
         if not reachable:

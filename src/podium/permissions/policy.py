@@ -83,9 +83,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _decide(policy: Policy, call: Call) -> Ruling:
     rules = policy.all_rules
-    spoken = [
-        (unit, [(rule, found) for rule in rules if (found := matches(rule, unit, call)) != "no"]) for unit in call.units
-    ]
+    spoken = [(unit, _hits(rules, unit, call)) for unit in call.units]
     matched = tuple(
         Matched(rule=rule, part=unit.text, certain=found == "yes") for unit, hits in spoken for rule, found in hits
     )
@@ -94,6 +92,11 @@ def _decide(policy: Policy, call: Call) -> Ruling:
     return Ruling(
         action=action, rule=rule, why=why, risk=call.verdict.risk, reasons=call.verdict.reasons, matched=matched
     )
+
+
+def _hits(rules: Sequence[Rule], unit: Unit, call: Call) -> list[tuple[Rule, Match]]:
+    found: list[tuple[Rule, Match]] = [(rule, matches(rule, unit, call)) for rule in rules]
+    return [hit for hit in found if hit[1] != "no"]
 
 
 def _decide_unit(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import AlreadyAnswered
 from ..unified.decisions import Allow, CanUseTool, Decision, Deny
-from ..unified.events import Event, PermissionRequest, PermissionResolved, Remember
+from ..unified.events import Event, Notice, PermissionRequest, PermissionResolved, Remember
+
+if TYPE_CHECKING:  # what judges is loaded when there is something to judge
+    from .audit import Entry
+    from .policy import Policy, Ruling
+    from .rules import Rule
 
 By = Literal["callback", "policy", "client", "timeout", "interrupt"]
 
@@ -22,10 +30,22 @@ class Judge(Protocol):
     def __call__(self, request: PermissionRequest) -> Decision | None: ...
 
 
-class Questions:
-    """``say`` puts the question and its resolution into the stream; ``recorded`` is told of every decision.
+class _Settled(msgspec.Struct, frozen=True):
+    """A decision with its reasons, before anybody was told."""
 
-    ``attended``: somebody may ``answer`` though there is no callback. Where there is neither, every question is denied.
+    decision: Decision
+    by: By
+    rule: str = ""
+    why: str = ""
+
+
+class Questions:
+    """Decides by ``policy``, then by what was remembered, then by whoever answers first, closed when time is up.
+
+    ``say`` puts the question and its resolution into the stream; ``recorded`` and ``audit`` are told of every decision
+    (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer`` though there is no
+    callback; where there is neither, every question is denied. ``always`` is given the rules of an answer that is to
+    hold in later sessions too.
     """
 
     def __init__(
@@ -35,19 +55,30 @@ class Questions:
         now: Callable[[], int],
         callback: CanUseTool | None = None,
         judge: Judge | None = None,
+        policy: Policy | None = None,
+        cwd: str = ".",
+        home: str | None = None,
         timeout: float | None = None,
         attended: bool = False,
+        always: Callable[[Rule], None] | None = None,
+        audit: Callable[[Entry, int], object] | None = None,
         recorded: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
     ) -> None:
         self._say = say
         self._now = now
         self._callback = callback
         self._judge = judge
+        self._policy = policy
+        self._cwd = cwd
+        self._home = home
         self._timeout = timeout
         self._attended = attended or callback is not None
+        self._always = always
+        self._audit = audit
         self._recorded = recorded
-        self._open: dict[str, asyncio.Future[tuple[Decision, By]]] = {}
-        self._remembered: set[tuple[str, str]] = set()
+        self._open: dict[str, asyncio.Future[_Settled]] = {}
+        self._remembered: tuple[Rule, ...] = ()
+        self._same: set[tuple[str, str]] = set()
         self._asked = 0
 
     @property
@@ -55,33 +86,33 @@ class Questions:
         return list(self._open)
 
     async def ask(self, request: PermissionRequest) -> Decision:
-        """Decide ``request``: by policy, by what was remembered, else by whoever answers first. Never raises."""
+        """Decide ``request``. Never raises, except that the asking task itself may be cancelled."""
         if request.request_id in self._open:
             self._asked += 1
             request = replace(request, request_id=f"{request.request_id}#{self._asked}")
-        settled = self._settled(request)
+        settled = self._without_asking(request)
         if settled is not None:
             self._say(request)
-            return self._resolve(request, settled, "policy")
+            return self._resolve(request, settled)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
         request = replace(request, expires_at=expires)
-        answer: asyncio.Future[tuple[Decision, By]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_Settled] = asyncio.get_running_loop().create_future()
         self._open[request.request_id] = answer
         self._say(request)
         calling = asyncio.ensure_future(self._call(request, answer)) if self._callback is not None else None
         try:
             async with asyncio.timeout(self._timeout):
-                decision, by = await answer
+                settled = await answer
         except TimeoutError:
-            decision, by = Deny(f"nobody answered within {self._timeout:g} s"), "timeout"
+            settled = _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
         except asyncio.CancelledError:
-            self._resolve(request, Deny("the session ended"), "interrupt")
+            self._resolve(request, _Settled(Deny("the session ended"), "interrupt"))
             raise
         finally:
             self._open.pop(request.request_id, None)
             if calling is not None:
                 calling.cancel()
-        return self._resolve(request, decision, by)
+        return self._resolve(request, self._checked(request, settled))
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """Decide from outside. Raises ``AlreadyAnswered`` when it is too late."""
@@ -90,49 +121,149 @@ class Questions:
             raise AlreadyAnswered(
                 f"question {request_id!r} is not open: it was answered, its time was up, or its turn ended"
             )
-        answer.set_result((decision, "client"))
+        answer.set_result(_Settled(decision, "client"))
 
     def resolve_all(self, by: By, message: str = "the turn was interrupted") -> None:
         """Close every open question with a refusal."""
         for answer in self._open.values():
             if not answer.done():
-                answer.set_result((Deny(message), by))
+                answer.set_result(_Settled(Deny(message), by))
 
-    async def _call(self, request: PermissionRequest, answer: asyncio.Future[tuple[Decision, By]]) -> None:
+    def _without_asking(self, request: PermissionRequest) -> _Settled | None:
+        if self._judge is not None and (judged := self._judge(request)) is not None:
+            return _Settled(judged, "policy")
+        ruling = self._ruling(request)
+        if ruling is not None and ruling.action != "ask":
+            decision = Allow() if ruling.action == "allow" else Deny(ruling.message)
+            return _Settled(decision, "policy", ruling.rule.label if ruling.rule is not None else "default", ruling.why)
+        if self._is_remembered(request):
+            return _Settled(Allow(remember="session"), "policy", "remembered", "the same was allowed before")
+        if self._attended:
+            return None
+        return _Settled(Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", "unattended")
+
+    def _ruling(self, request: PermissionRequest) -> Ruling | None:
+        return None if self._policy is None else self._policy.decide(request, self._cwd, home=self._home)
+
+    def _is_remembered(self, request: PermissionRequest) -> bool:
+        if request.target and (request.tool_name, request.target) in self._same:
+            return True
+        if not self._remembered:
+            return False
+        from .policy import Policy
+
+        return Policy(rules=self._remembered).decide(request, self._cwd, home=self._home).action == "allow"
+
+    def _checked(self, request: PermissionRequest, settled: _Settled) -> _Settled:
+        """An answer may change the input; what it makes of it must still not be forbidden."""
+        decision = settled.decision
+        if not isinstance(decision, Allow) or decision.updated_input is None:
+            return settled
+        changed = replace(request, input=decision.updated_input)
+        ruling = self._ruling(changed)
+        if ruling is None or ruling.action != "deny":
+            return settled
+        rule = ruling.rule.label if ruling.rule is not None else "default"
+        return _Settled(Deny(f"the changed input is not allowed: {ruling.message}"), "policy", rule, ruling.why)
+
+    async def _call(self, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
         assert self._callback is not None
         try:
-            outcome: object = self._callback(request)
-            if inspect.isawaitable(outcome):
-                outcome = await _awaited(outcome)
+            outcome: object = await _called(self._callback, request)
         except Exception as fault:  # a broken callback must deny, and the agent must hear why
             outcome = Deny(f"the permission callback failed: {fault!r}")
         if not isinstance(outcome, Allow | Deny):
             outcome = Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny")
         if not answer.done():
-            answer.set_result((outcome, "callback"))
+            answer.set_result(_Settled(outcome, "callback"))
 
-    def _settled(self, request: PermissionRequest) -> Decision | None:
-        ruling = self._judge(request) if self._judge is not None else None
-        if ruling is not None:
-            return ruling
-        if (request.tool_name, request.target) in self._remembered:
-            return Allow(remember="session")
-        return None if self._attended else Deny("nobody can be asked: pass can_use_tool=, or choose another tier")
+    def _resolve(self, request: PermissionRequest, settled: _Settled) -> Decision:
+        decision = settled.decision
+        resolved = _resolved(request, settled)
+        if self._audit is not None:
+            from .audit import entry_of
 
-    def _resolve(self, request: PermissionRequest, decision: Decision, by: By) -> Decision:
-        remember: Remember = decision.remember if isinstance(decision, Allow) else "once"
-        if remember != "once" and request.target:
-            self._remembered.add((request.tool_name, request.target))
-        resolved = PermissionResolved(
-            request_id=request.request_id,
-            decision="allow" if isinstance(decision, Allow) else "deny",
-            remember=remember,
-            by=by,
-            message=decision.message if isinstance(decision, Deny) else "",
-        )
+            entry = entry_of(request, resolved, rule=settled.rule, why=settled.why)
+            try:
+                self._audit(entry, self._now())
+            except Exception as fault:  # what cannot be recorded must not happen
+                if isinstance(decision, Allow):
+                    decision = Deny(f"the decision could not be recorded, so it does not count: {fault}")
+                    resolved = _resolved(request, _Settled(decision, settled.by))
+        if isinstance(decision, Allow) and settled.by != "policy":
+            self._remember(request, decision)
         self._recorded(request, resolved)
         self._say(resolved)
         return decision
+
+    def _remember(self, request: PermissionRequest, decision: Allow) -> None:
+        if decision.remember == "once":
+            return
+        seen = request if decision.updated_input is None else replace(request, input=decision.updated_input)
+        from .remember import rules_for
+
+        rules = rules_for(seen, self._cwd, home=self._home)
+        self._remembered = (*rules, *self._remembered)
+        if not rules and request.target and decision.updated_input is None:
+            self._same.add((request.tool_name, request.target))
+        if decision.remember == "always" and self._always is not None:
+            try:
+                for rule in rules:
+                    self._always(rule)
+            except Exception as fault:  # the answer counts for this session all the same
+                message = f"the answer could not be kept for later sessions: {fault}"
+                self._say(Notice(level="warning", code="policy_not_saved", message=message))
+
+
+def _resolved(request: PermissionRequest, settled: _Settled) -> PermissionResolved:
+    decision = settled.decision
+    remember: Remember = decision.remember if isinstance(decision, Allow) else "once"
+    return PermissionResolved(
+        request_id=request.request_id,
+        decision="allow" if isinstance(decision, Allow) else "deny",
+        remember=remember,
+        by=settled.by,
+        message=decision.message if isinstance(decision, Deny) else settled.why,
+    )
+
+
+async def _called(callback: CanUseTool, request: PermissionRequest) -> object:
+    """The callback's answer. A plain function gets a thread of its own: a person who thinks must stop nothing else."""
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
+        outcome: object = callback(request)
+    else:
+        outcome = await _in_thread(callback, request)
+    if inspect.isawaitable(outcome):
+        return await _awaited(outcome)
+    return outcome
+
+
+async def _in_thread(callback: CanUseTool, request: PermissionRequest) -> object:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[object] = loop.create_future()
+
+    def deliver(outcome: object, fault: BaseException | None) -> None:
+        if done.done():
+            return
+        if fault is None:
+            done.set_result(outcome)
+        else:
+            done.set_exception(fault)
+
+    def work() -> None:
+        try:
+            result: tuple[object, BaseException | None] = (context.run(callback, request), None)
+        except BaseException as fault:  # carried over to the loop, where it denies
+            result = (None, fault if isinstance(fault, Exception) else RuntimeError(repr(fault)))
+        try:
+            loop.call_soon_threadsafe(deliver, *result)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+    context = contextvars.copy_context()
+    # A daemon: a person who never answers must not keep the program from ending.
+    threading.Thread(target=work, name="podium-permission", daemon=True).start()
+    return await done
 
 
 async def _awaited(outcome: Awaitable[object]) -> object:
