@@ -1,0 +1,116 @@
+"""Questions put to the caller: each on its own, every doubt a no."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from podium.agents.opencode import Allow, OpenCodeConfig, Reject
+from podium.agents.opencode.answering import Answering, Reply
+from podium.agents.opencode.commands import RejectQuestion, ReplyPermission, ReplyQuestion
+from podium.agents.opencode.events import PermissionAsked, QuestionAsked
+from podium.errors import AlreadyAnswered
+
+ASKED = PermissionAsked(id="per_1", permission="bash", patterns=["ls"])
+QUESTION = QuestionAsked(id="que_1")
+
+
+async def later(decision: Any) -> Any:
+    await asyncio.sleep(0)
+    return decision
+
+
+async def never(_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+def broken(_: Any) -> Any:
+    raise RuntimeError("a bug of the caller")
+
+
+def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) -> Reply:
+    async def main() -> Reply:
+        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        async def deliver(reply: Reply) -> None:
+            replied.set_result(reply)
+
+        Answering(config, deliver).ask(question)
+        async with asyncio.timeout(60):
+            return await replied
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("config", "reply"),
+    [
+        (OpenCodeConfig(), ReplyPermission("per_1", "reject")),
+        (OpenCodeConfig(can_use_tool=lambda _: Allow()), ReplyPermission("per_1", "once")),
+        (OpenCodeConfig(can_use_tool=lambda _: later(Allow(always=True))), ReplyPermission("per_1", "always")),
+        (OpenCodeConfig(can_use_tool=lambda _: Reject("Use git.")), ReplyPermission("per_1", "reject", "Use git.")),
+        (OpenCodeConfig(can_use_tool=lambda _: True), ReplyPermission("per_1", "reject")),  # type: ignore[arg-type, return-value]
+        (
+            OpenCodeConfig(can_use_tool=broken),
+            ReplyPermission("per_1", "reject", "The permission callback failed."),
+        ),
+        (
+            OpenCodeConfig(can_use_tool=never, permission_timeout=0.01),
+            ReplyPermission("per_1", "reject", "No answer came in time."),
+        ),
+        (
+            OpenCodeConfig(leave_open=True, permission_timeout=0.01),
+            ReplyPermission("per_1", "reject", "No answer came in time."),
+        ),
+    ],
+)
+def test_permissions(config: OpenCodeConfig, reply: Reply) -> None:
+    assert answered(config, ASKED) == reply
+
+
+@pytest.mark.parametrize(
+    ("config", "reply"),
+    [
+        (OpenCodeConfig(), RejectQuestion("que_1")),
+        (OpenCodeConfig(answer_question=lambda _: [["A", "B"]]), ReplyQuestion("que_1", (("A", "B"),))),
+        (OpenCodeConfig(answer_question=lambda _: later([["A"]])), ReplyQuestion("que_1", (("A",),))),
+        (OpenCodeConfig(answer_question=lambda _: None), RejectQuestion("que_1")),
+        (OpenCodeConfig(answer_question=lambda _: "A"), RejectQuestion("que_1")),
+        (OpenCodeConfig(answer_question=broken), RejectQuestion("que_1")),
+        (OpenCodeConfig(answer_question=never, permission_timeout=0.01), RejectQuestion("que_1")),
+    ],
+)
+def test_questions(config: OpenCodeConfig, reply: Reply) -> None:
+    assert answered(config, QUESTION) == reply
+
+
+def test_a_waiting_question_blocks_no_other_and_can_be_closed() -> None:
+    async def main() -> None:
+        replies: list[Reply] = []
+        asked = asyncio.Event()
+
+        async def decide(question: Any) -> Any:
+            if question.id == "per_1":
+                asked.set()
+                await asyncio.Event().wait()
+            return Allow()
+
+        async def deliver(reply: Reply) -> None:
+            replies.append(reply)
+            raise AlreadyAnswered("closed meanwhile")
+
+        answering = Answering(OpenCodeConfig(can_use_tool=decide), deliver)
+        answering.ask(ASKED)
+        answering.ask(PermissionAsked(id="per_2"))
+        async with asyncio.timeout(60):
+            await asked.wait()
+            while not replies:
+                await asyncio.sleep(0)
+        answering.close("per_1")
+        answering.close_all()
+        await asyncio.sleep(0)
+        assert replies == [ReplyPermission("per_2", "once")]
+
+    asyncio.run(main())

@@ -1,0 +1,194 @@
+"""Config → arguments, environment, input: every row is a whole launch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from podium.agents.opencode import AUTONOMOUS, READ_ONLY, SUPERVISED, Driver, McpLocal, McpRemote, OpenCodeConfig, Rule
+from podium.agents.opencode.launch import configuration, launch
+from podium.agents.opencode.permissions import KNOWN, rules_of, spelled_out
+from podium.errors import LocalProtocolError, NotSupported, PodiumError
+from podium.transports.launch import EndInput, Launch, Signal
+
+QUIET = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_SHARE": "1",
+    "OPENCODE_SERVER_USERNAME": "opencode",
+}
+PLAIN = '{"autoupdate":false,"share":"disabled"}'
+RUN = Driver.RUN
+
+
+def run(*options: str, env: dict[str, str] | None = None, content: str = PLAIN, stdin: bytes = b"hi") -> Launch:
+    return Launch(
+        argv=("/bin/opencode", "run", "--format", "json", *options),
+        cwd="/repo",
+        env={**QUIET, "OPENCODE_CONFIG_CONTENT": content, **(env or {})},
+        unset=("OPENCODE_PERMISSION",),
+        stdin=stdin,
+        stop=(Signal(15, 2.0),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "resume", "expected"),
+    [
+        (OpenCodeConfig(driver=RUN), None, run("--thinking")),
+        (OpenCodeConfig(driver=RUN, thinking=False, auto=True), None, run("--auto")),
+        (
+            OpenCodeConfig(driver=RUN, agent="plan", variant="high", title="T", files=("a.png",), thinking=False),
+            None,
+            run("--agent", "plan", "--variant", "high", "--title", "T", "--file", "a.png"),
+        ),
+        (
+            OpenCodeConfig(driver=RUN, model="p/m/x", thinking=False),
+            "ses_1",
+            run(
+                "--model",
+                "p/m/x",
+                "--session",
+                "ses_1",
+                content='{"autoupdate":false,"share":"disabled","model":"p/m/x"}',
+            ),
+        ),
+        (
+            OpenCodeConfig(driver=RUN, fork=True, title="ignored on resume", thinking=False, plugins=False),
+            "ses_1",
+            run("--session", "ses_1", "--fork", "--pure"),
+        ),
+        (
+            OpenCodeConfig(driver=RUN, thinking=False, env={"A": "b"}, extra_args=("--print-logs",)),
+            None,
+            run("--print-logs", env={"A": "b"}),
+        ),
+    ],
+)
+def test_run(config: OpenCodeConfig, resume: str | None, expected: Launch) -> None:
+    assert launch(config, cwd="/repo", executable="/bin/opencode", prompt="hi", resume=resume) == expected
+
+
+def test_the_prompt_goes_to_standard_input_untouched() -> None:
+    prompt = '--flag "quoted" $(x)\n\ud83d'
+    plan = launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="opencode", prompt=prompt)
+    assert plan.stdin == b'--flag "quoted" $(x)\n?'
+    assert prompt not in plan.argv
+
+
+@pytest.mark.parametrize(
+    ("driver", "word", "stdin", "stop"),
+    [
+        (Driver.SERVE, "serve", "null", (Signal(15, 2.0),)),
+        (Driver.ACP, "acp", "pipe", (EndInput(3.0), Signal(15, 2.0))),
+    ],
+)
+def test_what_opens_a_port_has_a_password(driver: Driver, word: str, stdin: Any, stop: Any) -> None:
+    config = OpenCodeConfig(driver=driver)
+    plan = launch(config, cwd="/repo", executable="oc", port=4711, password="secret")
+    content = (
+        PLAIN if driver is Driver.SERVE else '{"autoupdate":false,"share":"disabled","permission":{"task":"deny"}}'
+    )
+    assert plan == Launch(
+        argv=("oc", word, "--hostname", "127.0.0.1", "--port", "4711"),
+        cwd="/repo",
+        env={**QUIET, "OPENCODE_CONFIG_CONTENT": content, "OPENCODE_SERVER_PASSWORD": "secret"},
+        unset=("OPENCODE_PERMISSION",),
+        stdin=stdin,
+        stop=stop,
+    )
+    with pytest.raises(LocalProtocolError, match="password"):
+        launch(config, cwd="/repo", executable="oc", port=4711)
+
+
+def test_the_configuration() -> None:
+    config = OpenCodeConfig(
+        model="fake/big",
+        small_model="fake/small",
+        agent="plan",
+        steps=7,
+        enabled_providers=("fake",),
+        instructions=("NOTES.md",),
+        mcp={"a": McpLocal(("python", "server.py"), {"K": "v"}), "b": McpRemote("http://127.0.0.1:1/mcp")},
+        settings={"provider": {"fake": {}}, "agent": {"plan": {"color": "primary"}}, "instructions": ["A.md"]},
+        permission={"bash": {"*": "ask", "git status*": "allow"}},
+    )
+    permission = {"bash": {"*": "ask", "git status*": "allow"}}
+    assert json.loads(configuration(config, '{"username": "me", "model": "other/one"}')) == {
+        "username": "me",
+        "model": "fake/big",
+        "small_model": "fake/small",
+        "provider": {"fake": {}},
+        "agent": {"plan": {"color": "primary", "steps": 7, "permission": permission}},
+        "instructions": ["A.md", "NOTES.md"],
+        "autoupdate": False,
+        "share": "disabled",
+        "enabled_providers": ["fake"],
+        "mcp": {
+            "a": {"type": "local", "command": ["python", "server.py"], "environment": {"K": "v"}},
+            "b": {"type": "remote", "url": "http://127.0.0.1:1/mcp"},
+        },
+        "permission": permission,
+    }
+
+
+def test_permissions_are_spelled_out_for_every_known_name() -> None:
+    assert spelled_out("ask") == {"*": "ask", **dict.fromkeys(KNOWN, "ask")}
+    denied = (
+        "edit",
+        "bash",
+        "task",
+        "external_directory",
+        "question",
+        "webfetch",
+        "websearch",
+        "lsp",
+        "doom_loop",
+        "skill",
+    )
+    allowed = ("read", "glob", "grep", "list", "todowrite")
+    assert spelled_out(READ_ONLY) == {"*": "deny", **dict.fromkeys(denied, "deny"), **dict.fromkeys(allowed, "allow")}
+    assert spelled_out(SUPERVISED) == SUPERVISED
+    assert set(spelled_out(AUTONOMOUS).values()) == {"allow"}
+    assert rules_of({"bash": {"*": "deny", "ls *": "allow"}, "edit": "ask"}) == (
+        Rule("bash", "*", "deny"),
+        Rule("bash", "ls *", "allow"),
+        Rule("edit", "*", "ask"),
+    )
+
+
+def test_over_acp_sub_agents_are_denied_last() -> None:
+    config = OpenCodeConfig(driver=Driver.ACP, permission="allow")
+    permission = json.loads(configuration(config))["permission"]
+    assert list(permission)[-1] == "task"
+    assert permission["task"] == "deny"
+    assert permission["bash"] == "allow"
+
+
+BAD: list[tuple[OpenCodeConfig, type[PodiumError], str]] = [
+    (OpenCodeConfig(model="gpt"), LocalProtocolError, "provider/model"),
+    (OpenCodeConfig(small_model="/x"), LocalProtocolError, "small_model"),
+    (OpenCodeConfig(steps=0), LocalProtocolError, "steps"),
+    (OpenCodeConfig(most_empty_steps=0), LocalProtocolError, "most_empty_steps"),
+    (OpenCodeConfig(permission={"bash": "maybe"}), LocalProtocolError, "must be allow, ask or deny"),  # type: ignore[dict-item]
+    (OpenCodeConfig(permission={"bash": {"rm *": "no"}}), LocalProtocolError, "bash"),  # type: ignore[dict-item]
+    (OpenCodeConfig(auto=True), NotSupported, "auto needs OpenCode's run driver, not serve"),
+    (OpenCodeConfig(driver=RUN, can_use_tool=lambda _: None), NotSupported, "serve or acp"),  # type: ignore[arg-type, return-value]
+    (OpenCodeConfig(driver=RUN, rules=(Rule("bash"),)), NotSupported, "rules needs"),
+    (OpenCodeConfig(driver=Driver.ACP, title="x"), NotSupported, "title needs"),
+    (OpenCodeConfig(driver=Driver.ACP, system="x"), NotSupported, "system needs"),
+]
+
+
+@pytest.mark.parametrize(("config", "error", "says"), BAD)
+def test_bad_combinations(config: OpenCodeConfig, error: type[PodiumError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        launch(config, cwd="/repo", executable="oc", prompt="hi", port=1, password="p")
+
+
+def test_run_needs_a_prompt_and_an_inherited_config_must_be_json() -> None:
+    with pytest.raises(LocalProtocolError, match="needs a prompt"):
+        launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt=" \n")
+    with pytest.raises(LocalProtocolError, match="correct or unset it"):
+        launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt="x", inherited="{not json")

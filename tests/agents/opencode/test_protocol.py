@@ -1,0 +1,464 @@
+"""The conversations as state machines, without a process or a socket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from podium.agents.opencode.commands import (
+    Abort,
+    Attachment,
+    CheckStatus,
+    Command,
+    CreateSession,
+    ForkSession,
+    Model,
+    OpenSession,
+    Prompt,
+    RejectQuestion,
+    ReplyPermission,
+    ReplyQuestion,
+    Rule,
+)
+from podium.agents.opencode.events import (
+    Answered,
+    Failure,
+    MessagePartUpdated,
+    PermissionAsked,
+    QuestionAsked,
+    Refused,
+    Runaway,
+    ServerEvent,
+    ServerListening,
+    ServerNotice,
+    ServerSaid,
+    StepFinish,
+    StepStart,
+    Text,
+    ToolUse,
+    TurnEnded,
+)
+from podium.agents.opencode.parts import (
+    Cache,
+    Span,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+    ToolState,
+)
+from podium.agents.opencode.protocol import RunProtocol, ServeProtocol
+from podium.errors import AlreadyAnswered, LocalProtocolError
+from podium.transports.launch import Exited
+from podium.wire.http import Answer, Request
+from podium.wire.shapes import Unrecognized
+
+HERE = {"directory": "/repo"}
+SESSION = "ses_1"
+
+
+def sse(kind: str, **properties: Any) -> bytes:
+    return json.dumps({"id": "evt_1", "type": kind, "properties": properties}).encode()
+
+
+def opened(**more: Any) -> ServeProtocol:
+    """A protocol whose session exists."""
+    protocol = ServeProtocol(directory="/repo", **more)
+    protocol.send(CreateSession())
+    (request,) = protocol.outgoing()
+    protocol.receive_answer(request, Answer(200, json.dumps({"id": SESSION, "directory": "/repo"}).encode()))
+    assert protocol.session_id == SESSION
+    return protocol
+
+
+def in_turn(**more: Any) -> ServeProtocol:
+    protocol = opened(**more)
+    protocol.send(Prompt("go"))
+    protocol.outgoing()
+    assert hear(protocol, BUSY, message("msg_1")) == []
+    return protocol
+
+
+def message(message_id: str, *, session: str = SESSION, completed: bool = False, **more: Any) -> bytes:
+    time = {"created": 1, "completed": 2} if completed else {"created": 1}
+    info = {"id": message_id, "role": "assistant", "sessionID": session, "time": time, **more}
+    return sse("message.updated", sessionID=session, info=info)
+
+
+def status(kind: str, session: str = SESSION) -> bytes:
+    return sse("session.status", sessionID=session, status={"type": kind})
+
+
+BUSY, IDLE_STATUS, IDLE = status("busy"), status("idle"), sse("session.idle", sessionID=SESSION)
+ABORTED = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+PERMISSION = {
+    "id": "per_1",
+    "sessionID": SESSION,
+    "permission": "bash",
+    "patterns": ["ls"],
+    "metadata": {"command": "ls"},
+    "always": ["ls *"],
+    "tool": {"messageID": "msg_1", "callID": "call_1"},
+}
+
+
+def hear(protocol: ServeProtocol, *messages: bytes) -> list[ServerEvent]:
+    """What follows from the messages, beyond their own events."""
+    ours: list[ServerEvent] = []
+    for one in messages:
+        ours += [event for event in protocol.receive(one) if isinstance(event, (TurnEnded, Runaway, Unrecognized))]
+    return ours
+
+
+# -------------------------------------------------------------------------------------------------------------- run
+
+
+def line(kind: str, **more: Any) -> bytes:
+    return json.dumps({"type": kind, "timestamp": 5, "sessionID": SESSION, **more}).encode()
+
+
+def test_run_events() -> None:
+    protocol = RunProtocol()
+    tool = {
+        "type": "tool",
+        "tool": "bash",
+        "callID": "call_1",
+        "id": "prt_1",
+        "sessionID": SESSION,
+        "messageID": "msg_1",
+        "state": {"status": "completed", "input": {"command": "ls"}, "output": "a\n", "time": {"start": 1, "end": 2}},
+    }
+    assert protocol.receive(line("step_start", part={"type": "step-start"})) == [
+        StepStart(session_id=SESSION, timestamp=5, part=StepStartPart())
+    ]
+    assert protocol.receive(line("tool_use", part=tool)) == [
+        ToolUse(
+            session_id=SESSION,
+            timestamp=5,
+            part=ToolPart(
+                id="prt_1",
+                session_id=SESSION,
+                message_id="msg_1",
+                tool="bash",
+                call_id="call_1",
+                state=ToolState(status="completed", input={"command": "ls"}, output="a\n", time=Span(1, 2)),
+            ),
+        )
+    ]
+    assert protocol.receive(line("text", part={"type": "text", "text": "Hi."})) == [
+        Text(session_id=SESSION, timestamp=5, part=TextPart(text="Hi."))
+    ]
+    tokens = {"input": 1, "output": 2, "reasoning": 3, "cache": {"read": 4, "write": 5}}
+    finish = {"type": "step-finish", "reason": "stop", "tokens": tokens, "cost": 0.5}
+    assert protocol.receive(line("step_finish", part=finish)) == [
+        StepFinish(
+            session_id=SESSION,
+            timestamp=5,
+            part=StepFinishPart(reason="stop", tokens=Tokens(1, 2, 3, Cache(4, 5)), cost=0.5),
+        )
+    ]
+    assert protocol.session_id == SESSION
+    assert protocol.receive(b'{"type":"new"}') == [Unrecognized(b'{"type":"new"}', "unknown type 'new'")]
+    assert isinstance(protocol.receive(b"\xff not json")[0], Unrecognized)
+    assert protocol.receive_eof() == []
+    with pytest.raises(LocalProtocolError, match="serve"):
+        protocol.send(Abort())
+
+
+def test_run_notices_a_loop_once_and_forgives_retries() -> None:
+    start, unknown = line("step_start", part={}), line("step_finish", part={"reason": "unknown"})
+    stop = line("step_finish", part={"reason": "tool-calls"})
+    protocol = RunProtocol(most_empty_steps=2)
+    seen = [protocol.receive(one) for one in (start, unknown, start, stop, start, start)]
+    assert not [event for events in seen for event in events if isinstance(event, Runaway)]
+    seen = [protocol.receive(one) for one in (unknown, start, unknown, start)]
+    assert [event for events in seen for event in events if isinstance(event, Runaway)] == [Runaway(SESSION, 3)]
+    assert protocol.runaway
+
+
+# --------------------------------------------------------------------------------------- what is asked of serve
+
+
+SAID: list[tuple[Command, list[Request]]] = [
+    (CreateSession(), [Request("POST", "/session", b"{}", HERE)]),
+    (
+        CreateSession("T", "plan", Model("p", "m"), "high", (Rule("bash", "*", "deny"),)),
+        [
+            Request(
+                "POST",
+                "/session",
+                b'{"title":"T","agent":"plan","model":{"providerID":"p","id":"m","variant":"high"},'
+                b'"permission":[{"permission":"bash","pattern":"*","action":"deny"}]}',
+                HERE,
+            )
+        ],
+    ),
+    (
+        OpenSession("ses_9", (Rule("edit"),)),
+        [
+            Request("GET", "/session/ses_9", b"", HERE),
+            Request(
+                "PATCH",
+                "/session/ses_9",
+                b'{"permission":[{"permission":"edit","pattern":"*","action":"ask"}]}',
+                HERE,
+            ),
+        ],
+    ),
+    (ForkSession("ses_9", "msg_2"), [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', HERE)]),
+    (
+        Prompt(
+            "hi",
+            (Attachment("file:///a.png", "image/png", "a.png"),),
+            Model("p", "m"),
+            "build",
+            "high",
+            "Be brief.",
+            {"bash": False},
+            {"type": "object"},
+        ),
+        [
+            Request(
+                "POST",
+                "/session/ses_1/prompt_async",
+                b'{"parts":[{"type":"text","text":"hi"},{"type":"file","mime":"image/png","url":"file:///a.png",'
+                b'"filename":"a.png"}],"model":{"providerID":"p","modelID":"m"},"agent":"build","variant":"high",'
+                b'"system":"Be brief.","tools":{"bash":false},'
+                b'"format":{"type":"json_schema","schema":{"type":"object"}}}',
+                HERE,
+            )
+        ],
+    ),
+    (Abort(), [Request("POST", "/session/ses_1/abort", b"", HERE)]),
+    (CheckStatus(), [Request("GET", "/session/status", b"", HERE)]),
+]
+
+
+@pytest.mark.parametrize(("command", "requests"), SAID)
+def test_commands_become_requests(command: Command, requests: list[Request]) -> None:
+    protocol = opened()
+    protocol.send(command)
+    assert protocol.outgoing() == requests
+    assert protocol.outgoing() == []
+
+
+def test_what_cannot_be_said_now() -> None:
+    protocol = ServeProtocol(directory="/repo")
+    with pytest.raises(LocalProtocolError, match="no session yet"):
+        protocol.send(Prompt("x"))
+    protocol = opened()
+    with pytest.raises(LocalProtocolError, match="empty prompt"):
+        protocol.send(Prompt("  "))
+    protocol.send(Prompt("x"))
+    with pytest.raises(LocalProtocolError, match="a turn is running"):
+        protocol.send(Prompt("y"))
+    for answer in (ReplyPermission("per_9", "once"), ReplyQuestion("que_9", ()), RejectQuestion("que_9")):
+        with pytest.raises(AlreadyAnswered):
+            protocol.send(answer)
+
+
+# -------------------------------------------------------------------------------------------- when a turn is over
+
+
+def test_a_turn_ends_when_idle_and_finished_with_its_sums() -> None:
+    protocol = in_turn()
+    tokens = {"total": 10, "input": 4, "output": 3, "reasoning": 1, "cache": {"read": 2, "write": 0}}
+    first = message("msg_1", completed=True, finish="tool-calls", tokens=tokens, cost=0.25)
+    second = message("msg_2", completed=True, finish="stop", tokens=tokens, cost=0.5)
+    assert hear(protocol, first, BUSY, message("msg_2"), second, IDLE_STATUS) == []
+    assert hear(protocol, IDLE) == [
+        TurnEnded(SESSION, "completed", "stop", None, Tokens(8, 6, 2, Cache(4, 0), 20), 0.75)
+    ]
+    assert hear(protocol, IDLE_STATUS, IDLE) == []
+    assert not protocol.in_turn
+
+
+def test_after_an_abort_the_first_idle_is_not_the_end() -> None:
+    protocol = in_turn()
+    protocol.send(Abort())
+    error = sse("session.error", sessionID=SESSION, error=ABORTED)
+    assert hear(protocol, error, IDLE_STATUS, IDLE) == []
+    assert protocol.in_turn
+    over = message("msg_1", completed=True, error=ABORTED)
+    assert hear(protocol, over, IDLE_STATUS, IDLE, IDLE) == [
+        TurnEnded(SESSION, "aborted", None, Failure("MessageAbortedError", {"message": "Aborted"}))
+    ]
+
+
+def test_an_error_that_was_mended_is_not_the_turns() -> None:
+    protocol = in_turn()
+    overflow = sse("session.error", sessionID=SESSION, error={"name": "ContextOverflowError", "data": {}})
+    assert hear(protocol, overflow, message("msg_1", completed=True), BUSY, message("msg_2")) == []
+    (ended,) = hear(protocol, message("msg_2", completed=True, finish="stop"), IDLE)
+    assert isinstance(ended, TurnEnded)
+    assert (ended.outcome, ended.error) == ("completed", None)
+
+
+def test_an_error_before_any_message_fails_the_turn() -> None:
+    protocol = opened()
+    protocol.send(Prompt("go"))
+    (ended,) = hear(
+        protocol,
+        IDLE,  # of the turn before
+        sse("session.error", sessionID=SESSION, error={"name": "UnknownError", "data": {"message": "Model not found"}}),
+        IDLE,
+    )
+    assert ended == TurnEnded(SESSION, "failed", None, Failure("UnknownError", {"message": "Model not found"}))
+
+
+def test_a_refused_prompt_and_a_dead_server_end_the_turn() -> None:
+    protocol = opened()
+    protocol.send(Prompt("go"))
+    (request,) = protocol.outgoing()
+    said = protocol.receive_answer(request, Answer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
+    assert said == [
+        Refused(500, "POST /session/ses_1/prompt_async", "Oh."),
+        TurnEnded(SESSION, "failed", None, Failure("UnknownError", {"message": "Oh.", "statusCode": 500})),
+    ]
+    protocol = in_turn()
+    (ended,) = protocol.receive_eof()
+    assert isinstance(ended, TurnEnded)
+    assert ended.outcome == "failed"
+    assert protocol.receive_eof() == []
+
+
+def test_a_sub_agents_end_is_not_the_turns() -> None:
+    protocol = in_turn()
+    child = sse("session.created", sessionID="ses_2", info={"id": "ses_2", "parentID": SESSION})
+    quiet = sse("session.idle", sessionID="ses_2")
+    assert (
+        hear(protocol, child, status("busy", "ses_2"), message("msg_9", session="ses_2", completed=True), quiet) == []
+    )
+    assert protocol.in_turn
+
+
+def test_an_abort_before_the_server_is_busy_waits_for_it() -> None:
+    protocol = opened()
+    protocol.send(Prompt("go"))
+    protocol.outgoing()
+    protocol.send(Abort())
+    assert protocol.outgoing() == []
+    hear(protocol, BUSY)
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+
+
+def test_a_broken_stream_is_asked_about() -> None:
+    protocol = in_turn()
+    connected = sse("server.connected")
+    hear(protocol, connected)
+    assert protocol.outgoing() == []
+    hear(protocol, connected)
+    (request,) = protocol.outgoing()
+    assert request == Request("GET", "/session/status", b"", HERE)
+    busy = Answer(200, b'{"ses_1":{"type":"busy"}}')
+    assert protocol.receive_answer(request, busy) == [Answered(200, busy.body, "GET /session/status")]
+    answered, ended = protocol.receive_answer(request, Answer(200, b"{}"))
+    assert isinstance(answered, Answered)
+    assert isinstance(ended, TurnEnded)
+
+
+def test_a_loop_is_aborted() -> None:
+    protocol = in_turn(most_empty_steps=1)
+    step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-start"})
+    finish = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "unknown"})
+    assert hear(protocol, step, finish) == []
+    assert hear(protocol, step, finish, step) == [Runaway(SESSION, 2)]
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+
+
+# --------------------------------------------------------------------------------------------------------- questions
+
+
+def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
+    protocol = in_turn()
+    (asked,) = protocol.receive(sse("permission.asked", **PERMISSION))
+    assert isinstance(asked, PermissionAsked)
+    assert (asked.permission, asked.patterns, asked.always) == ("bash", ["ls"], ["ls *"])
+    protocol.send(ReplyPermission("per_1", "reject", "Use git."))
+    assert protocol.outgoing() == [
+        Request("POST", "/permission/per_1/reply", b'{"reply":"reject","message":"Use git."}', HERE)
+    ]
+    with pytest.raises(AlreadyAnswered):
+        protocol.send(ReplyPermission("per_1", "once"))
+
+    hear(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_2"}))
+    hear(protocol, sse("permission.replied", sessionID=SESSION, requestID="per_2", reply="once"))
+    with pytest.raises(AlreadyAnswered):
+        protocol.send(ReplyPermission("per_2", "once"))
+
+    (question,) = protocol.receive(
+        sse(
+            "question.asked",
+            id="que_1",
+            sessionID=SESSION,
+            questions=[{"question": "Which?", "options": [{"label": "A"}]}],
+        )
+    )
+    assert isinstance(question, QuestionAsked)
+    assert question.questions[0].options[0].label == "A"
+    protocol.send(ReplyQuestion("que_1", (("A",),)))
+    assert protocol.outgoing() == [Request("POST", "/question/que_1/reply", b'{"answers":[["A"]]}', HERE)]
+
+    hear(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_3"}))
+    hear(protocol, sse("question.asked", id="que_2", sessionID=SESSION))
+    protocol.send(Abort())
+    assert protocol.outgoing() == [
+        Request("POST", "/session/ses_1/abort", b"", HERE),
+        Request("POST", "/permission/per_3/reply", b'{"reply":"reject"}', HERE),
+        Request("POST", "/question/que_2/reject", b"", HERE),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- odd messages
+
+
+@pytest.mark.parametrize(
+    ("raw", "event"),
+    [
+        (b"stdout: opencode server listening on http://127.0.0.1:4096", ServerListening("http://127.0.0.1:4096")),
+        (b"opencode server listening on http://127.0.0.1:4096", ServerListening("http://127.0.0.1:4096")),
+        (b"Warning: something", ServerSaid("Warning: something")),
+        (b"HTTP 204 ", Answered(204, b"")),
+        (b'HTTP 200 {"a":1}', Answered(200, b'{"a":1}')),
+        (b"HTTP what", ServerSaid("HTTP what")),
+        (b"exit -15", Exited(-15)),
+        (b"exit now", ServerSaid("exit now")),
+        (b"", ServerSaid("")),
+        (
+            b'{"type":"new.thing","properties":{}}',
+            Unrecognized(b'{"type":"new.thing","properties":{}}', "unknown type 'new.thing'"),
+        ),
+        (b'{"properties":{}}', Unrecognized(b'{"properties":{}}', "no 'type' in the message")),
+    ],
+)
+def test_lines_of_every_sort(raw: bytes, event: ServerEvent) -> None:
+    assert ServeProtocol().receive(raw) == [event]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b'{"type":1}',
+        b'{"type":"session.error","properties":[]}',
+        b'{"type":"message.updated","properties":{"info":{"id":5}}}',
+        b'{"payload":7}',
+        b"\xff\xfe{",
+        b"{" * 100_000,
+    ],
+)
+def test_nothing_the_server_says_raises(raw: bytes) -> None:
+    (event,) = ServeProtocol().receive(raw)
+    assert isinstance(event, (Unrecognized, ServerSaid))
+
+
+def test_half_an_emoji_and_wrapped_events() -> None:
+    raw = b'{"directory":"/x","payload":{"type":"plugin.added","properties":{"id":"\\ud83d"}}}'
+    (event,) = ServeProtocol().receive(raw)
+    assert isinstance(event, ServerNotice)
+    (event,) = ServeProtocol().receive(b'{"type":"message.part.updated","properties":{"part":{"type":"odd"}}}')
+    assert isinstance(event, MessagePartUpdated)
+    assert event.typed() == Unrecognized(b'{"type":"odd"}', "unknown type 'odd'")
