@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 from podium.agents.codex import (
     MINIMUM_VERSION,
     Accept,
+    AcceptForSession,
     Answers,
     ApprovalPolicy,
     CodexClient,
@@ -42,6 +45,7 @@ from podium.agents.codex.questions import (
     CommandExecutionRequestApproval,
     FileChangeRequestApproval,
     McpServerElicitationRequest,
+    PermissionsRequestApproval,
     ToolRequestUserInput,
 )
 from podium.agents.codex.thread_items import (
@@ -458,12 +462,12 @@ def test_exec_reports_a_failed_turn(tmp_path: Path, cwd: Path) -> None:
     play(tmp_path, cwd, [], scene)
 
 
-def test_app_server_asks_before_mcp_tools(tmp_path: Path, cwd: Path) -> None:
+def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Path) -> None:
     asked: list[Question] = []
 
     def ask(question: Question) -> Decision:
         asked.append(question)
-        return Accept()
+        return AcceptForSession()
 
     async def scene(stage: Stage) -> None:
         server = {"command": "python3", "args": [str(tmp_path / "adder.py")]}
@@ -474,12 +478,69 @@ def test_app_server_asks_before_mcp_tools(tmp_path: Path, cwd: Path) -> None:
         assert isinstance(question, McpServerElicitationRequest)
         assert question.call is not None
         assert (question.call.server, question.call.tool, question.tool_params) == ("adder", "add", {"a": 2, "b": 3})
-        assert "5" in stage.model.requests[-1].outcomes[-1].output
+        assert [request.outcomes[-1].output[-1] for request in stage.model.requests[1:]] == ["5", "9"]
         await session.close()
 
     (tmp_path / "adder.py").write_text(ADDER)
-    play(tmp_path, cwd, [mcp("adder", "add", a=2, b=3), say("Five.")], scene)
+    play(tmp_path, cwd, [mcp("adder", "add", a=2, b=3), mcp("adder", "add", a=4, b=5), say("Done.")], scene)
 
+
+def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path) -> None:
+    asked: list[Question] = []
+
+    def ask(question: Question) -> Decision:
+        asked.append(question)
+        return AcceptForSession() if len(asked) == 1 else Decline()
+
+    async def scene(stage: Stage) -> None:
+        config = CodexConfig(
+            can_use_tool=ask, approval_policy=ApprovalPolicy.ON_REQUEST, enable=("request_permissions_tool",)
+        )
+        session = await stage.client.create_session("net", config)
+        await whole_turn(session)
+        assert [type(question) for question in asked] == [PermissionsRequestApproval] * 2
+        granted, refused = (json.loads(request.outcomes[-1].output) for request in stage.model.requests[1:])
+        assert (granted["permissions"]["network"], granted["scope"]) == ({"enabled": True}, "session")
+        assert not any(refused["permissions"].values())
+        await session.close()
+
+    wanted = [
+        native("request_permissions", reason="why", permissions={"network": {"enabled": True}}),
+        native("request_permissions", reason="why", permissions={"file_system": {"write": ["/etc"]}}),
+    ]
+    play(tmp_path, cwd, [*wanted, say("Done.")], scene)
+
+
+@pytest.mark.parametrize("driver", ["exec", "app-server"])
+def test_images_instructions_and_schema_reach_the_model(tmp_path: Path, cwd: Path, driver: Driver) -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}
+
+    async def scene(stage: Stage) -> None:
+        config = CodexConfig(
+            driver=driver,
+            images=("dot.png",),
+            base_instructions="Be a pirate.",
+            developer_instructions="Say arr.",
+            output_schema=schema,
+        )
+        session = await stage.client.create_session("look", config)
+        await whole_turn(session)
+        await session.send("again", images=("dot.png",))
+        await whole_turn(session)
+        await session.close()
+        first, second = stage.model.requests
+        assert "Be a pirate." in first.system
+        assert "Say arr." in str(first.body)
+        assert first.body["text"]["format"]["schema"] == second.body["text"]["format"]["schema"] == schema
+        assert [str(request.body).count("input_image") for request in (first, second)] == [1, 2]
+
+    (cwd / "dot.png").write_bytes(DOT)
+    play(tmp_path, cwd, [say("{}"), say("{}")], scene)
+
+
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 ADDER = """
 import json, sys

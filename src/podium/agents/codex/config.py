@@ -82,7 +82,7 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     base_instructions: str | None = None
     """Instead of Codex's own system prompt."""
     developer_instructions: str | None = None
-    """In addition to it."""
+    """In addition to it. A thread keeps those it was started with: on a resume Codex does not take new ones."""
     web_search: Literal["disabled", "cached", "indexed", "live"] | bool | None = None
     mcp_servers: Mapping[str, Mapping[str, Any]] = {}
     """By name, with Codex's keys: ``command args env`` or ``url``, ``required``, ``default_tools_approval_mode`` …"""
