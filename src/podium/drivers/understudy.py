@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from .. import __version__
-from ..agents.acp import AcpClient, AcpSession
+from ..agents.acp import AcpClient, AcpProfile, AcpSession
 from ..agents.acp.protocol import AcpProtocol
+from ..understudy import command
 from ..unified.acp import AcpDictionary, Manner
 from ..unified.decisions import Ask
+from ..unified.events import ToolName
 from ..unified.options import Options
 from .acp import CAPABILITIES as CAPABILITIES_OF_ACP
 from .acp import config
@@ -29,15 +31,23 @@ CAPABILITIES = replace(
     sandbox=("none", "readOnly"),
     notes={**CAPABILITIES_OF_ACP.notes, "permissions": "asks about every edit and command its mode does not allow"},
 )
+TOOLS: tuple[ToolName, ...] = (
+    "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp", "question",
+)  # fmt: skip
+
+
+def _exit_code(raw_output: object) -> int | None:
+    match raw_output:
+        case {"exitCode": int(code)}:
+            return code
+        case _:
+            return None
+
+
 MANNER = Manner(
-    tools={
-        "shell": "shell",
-        "read_file": "read_file",
-        "write_file": "write_file",
-        "edit_file": "edit_file",
-        "search_content": "search_content",
-        "find_files": "find_files",
-    }
+    tools={name: name for name in TOOLS},
+    profile=AcpProfile(tool_name_in_id=r"(.+?)__\d+$"),
+    exit_code=_exit_code,
 )
 
 
@@ -48,7 +58,7 @@ def mode_of(options: Options) -> str:
 
 
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
-    argv = [sys.executable, "-m", "podium.understudy", *options.extra_args]
+    argv = [*command(), *options.extra_args]
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
     client = AcpClient(argv, options.cwd, env, quiet=options.stall_after)
     settings = config(options, ask, dictionary, mode=mode_of(options))

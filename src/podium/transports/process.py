@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -27,8 +28,6 @@ from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
 STDERR_KEPT = 64 * 2**10
 LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
-
-_unreaped: set[int] = set()
 
 
 class ChildProcess:
@@ -48,6 +47,7 @@ class ChildProcess:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._failure = 0
         self._released = False
+        self._collected = False
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
         self._inbox = b""
@@ -78,7 +78,6 @@ class ChildProcess:
         return process
 
     def _spawn(self, argv: list[str], env: dict[str, str]) -> None:
-        _reap_guards()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         stdin_theirs, stdin_ours = (-1, -1) if self._launch.stdin == "null" else input_pair()
@@ -198,8 +197,9 @@ class ChildProcess:
             self._tell("end")
         await asyncio.wait([self._gone], timeout=guard.KILL_BOUND + LAST_WORDS)
         if self._gone.done():
-            with contextlib.suppress(ChildProcessError):  # it ends right after its socket closes: no zombie remains
-                await asyncio.to_thread(os.waitpid, self._guard_pid, 0)
+            # It ends right after its socket closes: no zombie remains.
+            await asyncio.to_thread(_collect, self._guard_pid)
+            self._collected = True
         self._release()
         return self.code if self.code is not None else -signal.SIGKILL
 
@@ -280,8 +280,9 @@ class ChildProcess:
         if not self._exit.done() and not self._loop.is_closed():
             # Nobody hears the guard any more; whoever waits for the end must not wait for ever.
             self._loop.call_soon_threadsafe(self._presume_killed)
-        _unreaped.add(self._guard_pid)
-        _reap_guards()
+        if self._guard_pid and not self._collected:
+            # Nobody may be waiting for us here (a finalizer, a closed loop), and the guard still has work to do.
+            threading.Thread(target=_collect, args=(self._guard_pid,), daemon=True).start()
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -307,11 +308,6 @@ def processor_ticks(pid: int) -> int:
     return total
 
 
-def _reap_guards() -> None:
-    """Collect guards that have ended; one that is still killing its tree is collected at a later start or stop."""
-    for pid in list(_unreaped):
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                _unreaped.discard(pid)
-        except ChildProcessError:
-            _unreaped.discard(pid)
+def _collect(guard_pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(guard_pid, 0)

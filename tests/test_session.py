@@ -1,0 +1,281 @@
+"""The unified session over the embedded agent: a real child process, real tools, no mocks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
+from podium.transports.guard import descendants
+from podium.unified.events import Event
+
+BOUND = 60.0
+
+
+def script(*replies: object) -> str:
+    """A prompt the understudy plays as its script."""
+    return json.dumps({"script": list(replies)})
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    return {"cwd": str(workspace), "env": {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "home")}}
+
+
+def run(prompt: str, options: dict[str, Any], **more: Any) -> list[Event]:
+    async def main() -> list[Event]:
+        async with asyncio.timeout(BOUND):
+            return [event async for event in podium.run("understudy", prompt, **(options | more))]
+
+    return asyncio.run(main())
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.__struct_config__.tag for event in events]  # type: ignore[misc]
+
+
+def test_a_whole_run(options: dict[str, Any]) -> None:
+    prompt = script([{"think": "hm"}, {"say": "Hello"}, {"shell": "echo out; exit 3"}], [{"say": "Bye"}])
+    events = run(prompt, options, tier="autonomous")
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert {event.agent for event in events} == {"understudy"}
+    assert kinds(events)[:2] == ["init", "turn_started"]
+    assert kinds(events)[-2:] == ["turn_completed", "done"]
+    result = next(event for event in events if isinstance(event, podium.ToolResult))
+    assert (result.name, result.status, result.exit_code) == ("shell", "error", 3)
+    assert "out" in result.output
+    done = events[-1]
+    assert isinstance(done, podium.Done)
+    assert (done.status, done.result, done.tool_uses) == ("success", "Bye", 1)
+
+
+def test_files_change_and_the_diff_is_told(options: dict[str, Any]) -> None:
+    events = run(script([{"write_file": {"path": "a.txt", "content": "one\n"}}], [{"say": "ok"}]), options)
+    [change] = [event for event in events if isinstance(event, podium.FileChange)]
+    assert (change.path, change.change, change.after) == ("a.txt", "created", "one\n")
+    assert change.diff == "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+one\n"
+    assert (Path(options["cwd"]) / "a.txt").read_text() == "one\n"
+
+
+ASKS = script([{"shell": "touch made"}], [{"say": "ok"}])
+Callback = Callable[[podium.PermissionRequest], Any]
+
+
+async def allow_async(request: podium.PermissionRequest) -> podium.Allow:
+    await asyncio.sleep(0)
+    return podium.Allow()
+
+
+def broken(request: podium.PermissionRequest) -> podium.Allow:
+    raise RuntimeError("boom")
+
+
+PERMISSIONS: list[tuple[str, Callback | None, bool, str, str]] = [
+    ("allowed", lambda request: podium.Allow(), True, "callback", ""),
+    ("allowed by a coroutine", allow_async, True, "callback", ""),
+    ("denied", lambda request: podium.Deny("not today"), False, "callback", "not today"),
+    (
+        "a callback that raises denies",
+        broken,
+        False,
+        "callback",
+        "the permission callback failed: RuntimeError('boom')",
+    ),
+    ("an answer that is none denies", lambda request: True, False, "callback", "the permission callback returned True"),
+    ("nobody to ask denies", None, False, "policy", "nobody can be asked"),
+]
+
+
+@pytest.mark.parametrize(
+    ("callback", "made", "by", "message"), [row[1:] for row in PERMISSIONS], ids=[row[0] for row in PERMISSIONS]
+)
+def test_permissions(options: dict[str, Any], callback: Callback | None, made: bool, by: str, message: str) -> None:
+    events = run(ASKS, options, approval="ask", can_use_tool=callback)
+    [asked] = [event for event in events if isinstance(event, podium.PermissionRequest)]
+    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    assert (asked.tool_name, asked.operation, asked.target, asked.risk) == ("shell", "execute", "touch made", "medium")
+    assert asked.request_id == resolved.request_id
+    assert (resolved.decision, resolved.by) == ("allow" if made else "deny", by)
+    assert resolved.message.startswith(message)
+    assert result.status == ("success" if made else "denied")
+    assert (Path(options["cwd"]) / "made").exists() == made
+    order = kinds(events)
+    assert order.index("tool_use") < order.index("permission_request") < order.index("permission_resolved")
+
+
+def test_an_unanswered_question_is_denied_when_its_time_is_up(options: dict[str, Any]) -> None:
+    async def never(request: podium.PermissionRequest) -> podium.Allow:
+        await asyncio.Event().wait()
+        return podium.Allow()
+
+    events = run(ASKS, options, approval="ask", can_use_tool=never, permission_timeout=0.3)
+    [asked] = [event for event in events if isinstance(event, podium.PermissionRequest)]
+    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    assert asked.expires_at is not None
+    assert (resolved.decision, resolved.by) == ("deny", "timeout")
+    assert not (Path(options["cwd"]) / "made").exists()
+
+
+def test_answers_from_outside_once_and_in_time(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async def wait(request: podium.PermissionRequest) -> podium.Allow:
+            await asyncio.Event().wait()
+            return podium.Allow()
+
+        async with (
+            asyncio.timeout(BOUND),
+            podium.open("understudy", approval="ask", can_use_tool=wait, **options) as session,
+        ):
+            async for event in session.send(ASKS):
+                if isinstance(event, podium.PermissionRequest):
+                    session.answer(event.request_id, podium.Allow())
+                    with pytest.raises(AlreadyAnswered):
+                        session.answer(event.request_id, podium.Deny())
+                if isinstance(event, podium.PermissionResolved):
+                    assert (event.decision, event.by) == ("allow", "client")
+
+    asyncio.run(main())
+
+
+def test_turns_of_one_session_and_resume_in_another(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND):
+            async with podium.open("understudy", **options) as session:
+                first = [event async for event in session.send(script([{"say": "one"}]))]
+                second = [event async for event in session.send(script([{"say": "two"}]))]
+                session_id = session.id
+            assert (kinds(first)[0], kinds(second)[0]) == ("init", "turn_started")
+            assert [event.turn for event in second] == [2] * len(second)
+            with pytest.raises(SessionEnded):
+                await anext(session.send("more"))
+            assert [
+                stored.session_id for stored in podium.history(options["cwd"], "understudy", env=options["env"])
+            ] == [session_id]
+            async with podium.open("understudy", resume=session_id, **options) as again:
+                third = [event async for event in again.send(script([{"say": "three"}]))]
+            init = third[0]
+            assert isinstance(init, podium.Init)
+            assert (init.resumed, init.native_session_id) == (True, session_id)
+
+    asyncio.run(main())
+
+
+def test_a_second_prompt_during_a_turn_is_refused(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+            turn = session.send(script([{"shell": "sleep 600"}]))
+            assert isinstance(await anext(turn), podium.Init)
+            with pytest.raises(LocalProtocolError, match="a turn is still running"):
+                await anext(session.send("more"))
+            await session.interrupt()
+
+    asyncio.run(main())
+
+
+def test_interrupt_ends_the_turn_and_its_command_but_not_the_session(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+            seen: list[Event] = []
+            async for event in session.send(script([{"shell": "echo up; sleep 600"}])):
+                seen.append(event)
+                if isinstance(event, podium.ToolProgress):
+                    await session.interrupt()
+            completed = seen[-1]
+            assert isinstance(completed, podium.TurnCompleted)
+            assert completed.status == "interrupted"
+            after = [event async for event in session.send(script([{"say": "still here"}]))]
+            assert isinstance(after[-1], podium.TurnCompleted)
+            assert after[-1].status == "success"
+
+    asyncio.run(main())
+    assert descendants(os.getpid()) == []
+
+
+def test_a_turn_that_takes_too_long(options: dict[str, Any]) -> None:
+    events = run(script([{"shell": "sleep 600"}]), options, tier="autonomous", timeout=1.0)
+    errors = [event.kind for event in events if isinstance(event, podium.Error)]
+    assert errors == ["timeout"]
+    assert isinstance(events[-1], podium.Done)
+    assert events[-1].status == "interrupted"
+
+
+def test_an_agent_that_dies_mid_turn(options: dict[str, Any]) -> None:
+    events = run(script([{"say": "I will now di"}, "cut"]), options)
+    assert kinds(events)[-2:] == ["turn_completed", "done"]
+    done = events[-1]
+    assert isinstance(done, podium.Done)
+    assert done.status == "error"
+    assert [event.kind for event in events if isinstance(event, podium.Error)] == ["connection_failed"]
+
+
+def test_leaving_the_loop_stops_the_agent(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND):
+            stream = podium.run("understudy", script([{"shell": "sleep 600"}]), tier="autonomous", **options)
+            async for event in stream:
+                if isinstance(event, podium.ToolUse):
+                    break
+            await stream.aclose()
+
+    asyncio.run(main())
+    assert descendants(os.getpid()) == []
+
+
+def test_a_dropped_session_leaves_nothing_running(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        session = podium.open("understudy", tier="autonomous", **options)
+        turn = session.send(script([{"shell": "sleep 600"}]))
+        assert isinstance(await anext(turn), podium.Init)
+        await turn.aclose()
+        del session, turn
+        gc.collect()
+        async with asyncio.timeout(BOUND):
+            while descendants(os.getpid()):
+                await asyncio.sleep(0.02)
+
+    asyncio.run(main())
+
+
+def test_raw_puts_the_native_message_beside_each_event(options: dict[str, Any]) -> None:
+    events = run(script([{"say": "hi"}]), options, raw=True)
+    deltas = [event for event in events if isinstance(event, podium.TextDelta)]
+    assert [json.loads(bytes(event.native))["method"] for event in deltas] == ["session/update"] * len(deltas)
+    assert "absorbed" in [event.code for event in events if isinstance(event, podium.Notice)]
+
+
+def test_run_sync(options: dict[str, Any]) -> None:
+    result = podium.run_sync("understudy", script([{"say": "forty-two"}]), **options)
+    assert (result.text, result.status) == ("forty-two", "success")
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"agent": "claud"}, "there is no agent 'claud'; did you mean 'claude'?"),
+        ({"agent": "understudy", "driver": "exec"}, "understudy has no driver 'exec'; choose from acp"),
+        ({"agent": "understudy", "max_turns": 3}, r"understudy \(acp\) does not support max_turns"),
+        (
+            {"agent": "understudy", "sandbox": "fullAccess"},
+            "has no sandbox mode 'fullAccess'; it offers: none, readOnly",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_before_anything_starts(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(podium.NotSupported, match=complaint):
+        podium.open(**given)
+
+
+def test_an_unknown_option() -> None:
+    with pytest.raises(TypeError, match="unknown option 'modle'; the options are cwd, model"):
+        podium.open("understudy", modle="x")
