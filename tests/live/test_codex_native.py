@@ -477,12 +477,17 @@ def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Pat
         (question,) = asked
         assert isinstance(question, McpServerElicitationRequest)
         assert question.call is not None
-        assert (question.call.server, question.call.tool, question.tool_params) == ("adder", "add", {"a": 2, "b": 3})
-        assert [request.outcomes[-1].output[-1] for request in stage.model.requests[1:]] == ["5", "9"]
+        assert (question.call.server, question.call.tool, question.tool_params) == (
+            "adder",
+            "add",
+            {"a": 20000, "b": 3},
+        )
+        outputs = [request.outcomes[-1].output for request in stage.model.requests[1:]]
+        assert [sum_ in output for sum_, output in zip(("20003", "40005"), outputs, strict=True)] == [True, True]
         await session.close()
 
     (tmp_path / "adder.py").write_text(ADDER)
-    play(tmp_path, cwd, [mcp("adder", "add", a=2, b=3), mcp("adder", "add", a=4, b=5), say("Done.")], scene)
+    play(tmp_path, cwd, [mcp("adder", "add", a=20000, b=3), mcp("adder", "add", a=40000, b=5), say("Done.")], scene)
 
 
 def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path) -> None:
