@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from podium.testing import find_cli
 
 TIMEOUT = 60.0
 
@@ -323,3 +327,17 @@ def client(face: str) -> Callable[..., Client]:
 @pytest.fixture
 def clients() -> dict[str, type[Client]]:
     return CLIENTS
+
+
+@pytest.fixture
+def cli() -> Callable[[str], Path]:
+    """Finds a real CLI, or ends the test with one clear line."""
+
+    def find(agent: str) -> Path:
+        program = find_cli(agent)
+        if program is None:
+            missing = f"{agent} is not installed: run `make clis`"
+            pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+        return program
+
+    return find

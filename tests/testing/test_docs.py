@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import find_cli, load_script
+from podium.testing import load_script
 from podium.testing import script as words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -23,9 +23,8 @@ def test_python_examples_run(tmp_path, code):
 
 
 @pytest.mark.live
-def test_the_first_example_is_a_test_that_passes(tmp_path, scripted_model):
-    if find_cli("claude") is None:
-        pytest.skip("claude is not installed: run `make clis`")
+def test_the_first_example_is_a_test_that_passes(tmp_path, scripted_model, cli):
+    cli("claude")
     path = tmp_path / "example.py"
     path.write_text(next(code for _, code in BLOCKS if "def test_" in code))
     (tmp_path / "repo").mkdir()

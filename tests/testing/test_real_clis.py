@@ -20,7 +20,6 @@ from podium.testing import (
     cut,
     delete_file,
     edit_file,
-    find_cli,
     http_error,
     plan,
     read_file,
@@ -109,13 +108,9 @@ def lines(printed: str) -> list[Any]:
 
 
 @pytest.fixture(params=AGENTS)
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
+def run(request: pytest.FixtureRequest, tmp_path: Path, cli: Callable[[str], Path]) -> Iterator[Runner]:
     agent = str(request.param)
-    program = find_cli(agent)
-    if program is None:
-        missing = f"{agent} is not installed: run `make clis`"
-        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
-    runner = Runner(agent, program, tmp_path)
+    runner = Runner(agent, cli(agent), tmp_path)
     yield runner
     deadline = time.monotonic() + 60
     while (left := runner.processes()) and time.monotonic() < deadline:
@@ -250,14 +245,13 @@ def test_a_connection_cut(run: Runner, scripted_model: Start):
         assert code == 0 or run.agent == "gemini"
 
 
+@pytest.mark.parametrize("run", ["claude", "codex"], indirect=True)
 def test_structured_output(run: Runner, scripted_model: Start):
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
     schema["additionalProperties"] = False
     path = run.folder / "schema.json"
     path.write_text(json.dumps(schema))
-    flags = {"claude": ["--json-schema", json.dumps(schema)], "codex": ["--output-schema", str(path)]}.get(run.agent)
-    if flags is None:
-        pytest.skip(f"{run.agent} has no flag for it")
+    flags = {"claude": ["--json-schema", json.dumps(schema)], "codex": ["--output-schema", str(path)]}[run.agent]
     model = scripted_model([structured({"answer": "42"})])
     code, printed = run(model, "Answer, please.", *flags)
     assert code == 0

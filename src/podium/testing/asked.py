@@ -137,8 +137,8 @@ def exit_failed(output: str) -> bool:
 
 def smallest(schema: Json) -> Any:
     """The smallest value that fits a JSON schema: the answer to side calls that ask for one."""
-    if "enum" in schema:
-        return schema["enum"][0]
+    if choices := listed(schema.get("enum")):
+        return choices[0]
     kind = schema.get("type", "object")
     match str((listed(kind) or [kind])[0]).lower():
         case "object":
