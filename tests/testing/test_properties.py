@@ -25,8 +25,8 @@ PATHS = {
 }
 KEY_NAMES = """
 messages input contents tools system instructions systemInstruction role content parts text type name id call_id
-function functionCall functionResponse functionDeclarations response output arguments tool_calls tool_use_id properties enum
-generationConfig responseJsonSchema encrypted_content
+function functionCall functionResponse functionDeclarations response output arguments tool_calls tool_use_id properties
+enum generationConfig responseJsonSchema encrypted_content
 """
 VALUES = """
 user assistant model tool message function_call function_call_output tool_use tool_result text agent_message object
