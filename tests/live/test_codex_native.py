@@ -103,7 +103,9 @@ def cwd(tmp_path: Path) -> Path:
 def play(tmp_path: Path, cwd: Path, script: Script, scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND), ScriptedModel(script) as model:
-            await scene(Stage(model, tmp_path / "home", cwd))
+            stage = Stage(model, tmp_path / "home", cwd)
+            await scene(stage)
+            assert stage.settings.read_text() == stage.untouched
 
     asyncio.run(main())
 
@@ -182,7 +184,6 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
         assert [(s.session_id, s.first_prompt, s.message_count, s.tokens) for s in listed.sessions] == [
             (session.session_id, "--first prompt\n\nwith lines", 6, Usage(400, 200, 0, 80, 0)),
         ]
-        assert stage.settings.read_text() == stage.untouched
         stage.model.assert_consumed()
 
     script: Script = [shell("echo made > made.txt"), say("One."), say("Two."), say("Three.")]
@@ -268,7 +269,6 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         assert spoken(third) == ["Three."]
         assert third[-1].turn_usage == ONE_CALL
         await again.close()
-        assert stage.settings.read_text() == stage.untouched
         stage.model.assert_consumed()
 
     script: Script = [write_file("new.txt", "new\n"), shell("touch never.txt"), say("One."), say("Two."), say("Three.")]
