@@ -14,6 +14,8 @@ from .environment import AGENTS
 from .model import OtherRequest, Request, ScriptedModel
 from .yaml_script import load_script
 
+_SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "SHELL", "TERM", "COLORTERM", "NO_COLOR")
+
 
 def serve_script(
     path: Path | str,
@@ -27,8 +29,8 @@ def serve_script(
 ) -> int:
     """Serve the script until Ctrl-C (or ``until``); 0 if all of it was asked for and nothing beyond it, else 1.
 
-    Prints the address, the variables that point each agent at it, and a line for every request. The homes of the
-    agents are made below ``home``.
+    Prints the address, for each agent the command that starts it there, and a line for every request. The homes of
+    the agents are made below ``home``.
     """
     loaded = load_script(Path(path))
     stream = out or sys.stdout
@@ -51,8 +53,8 @@ def serve_script(
             place = None if home is None else home / agent
             made = model.environment(agent, home=place, cwd=cwd)
             line(f"# {agent} (model {made.model})")
-            own = {name: value for name, value in made.env.items() if name not in ("PATH", "LANG", "SHELL", "TERM")}
-            line("  " + " ".join(f"{name}={shlex.quote(value)}" for name, value in own.items()))
+            own = {name: value for name, value in made.env.items() if name not in _SHARED}
+            line(f"  env {' '.join(f'{name}={shlex.quote(value)}' for name, value in own.items())} {agent}")
         stop.wait()
         try:
             model.assert_consumed()
