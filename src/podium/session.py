@@ -34,6 +34,7 @@ from .unified.events import (
 )
 from .unified.grammar import Grammar
 from .unified.options import Options
+from .workspace import Workspace
 
 INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
@@ -133,6 +134,8 @@ class _Live:
         self._dictionary = driver.dictionary()
         self._now = now
         self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
+        self._workspace = Workspace(options.cwd) if options.watch_files else None
+        self._told: dict[str, FileChange] = {}
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -155,6 +158,11 @@ class _Live:
         self._cut_short = None
         self._turn_over.clear()
         self._emit(self._grammar.start_turn(prompt, self._now()))
+        self._told.clear()
+        if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
+            message = "the workspace is too large to be compared before and after a turn"
+            self.say(Notice(level="info", code="files_not_watched", message=message))
+            self._workspace = None
         try:
             if self._native is None:
                 self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
@@ -230,6 +238,8 @@ class _Live:
                 self.native_id = native.session_id or self.native_id
                 events: list[Event] = []
                 for event in self._dictionary.translate(said):
+                    if type(event) is TurnCompleted and self._workspace is not None:
+                        events += await self._untold(self._workspace)
                     events += self._ordered(event, raw)
                 if not events and self._options.raw and raw:
                     events = self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
@@ -241,6 +251,11 @@ class _Live:
         finally:
             self._end()
 
+    async def _untold(self, workspace: Workspace) -> list[Event]:
+        """The changes of this turn that no tool has told: a shell command's, mostly."""
+        found = await asyncio.to_thread(workspace.changes, list(self._told.values()))
+        return [event for change in found for event in self._grammar.accept(change, self._now())]
+
     def _ordered(self, event: Event, raw: bytes) -> list[Event]:
         """``event`` by the rules of the grammar and of this session's limits."""
         match event:
@@ -248,6 +263,7 @@ class _Live:
                 self.unrecognized += 1
             case FileChange():
                 event = _inside(event, self._options.cwd)
+                self._told[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._risk(event))
                 if (expected := self._expected.get(event.tool_use_id)) is not None:

@@ -52,6 +52,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds a question waits before it is denied; ``None`` waits for ever."""
     stall_after: float | None = 120.0
     """Seconds without output and without processor time before a notice says so."""
+    watch_files: bool = True
+    """Compare the workspace before and after each turn, so that no change goes untold."""
     extra_args: tuple[str, ...] = ()
     driver: str | None = None
     executable: str | None = None

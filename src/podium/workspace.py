@@ -1,0 +1,164 @@
+"""What a turn changed in its workspace, seen from outside: also what a shell command did and no tool tells.
+
+In a git repository, git says what differs and what was there before. Elsewhere the files are looked at before and
+after, within bounds; where the bounds are too small, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .unified.diffs import change_of
+from .unified.events import FileChange
+
+KEPT_OF_A_FILE = 512 * 1024
+KEPT_IN_ALL = 32 * 2**20
+MOST_FILES = 20_000
+SECONDS = 1.0
+PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache"})
+
+
+class Workspace:
+    """``begin`` before a turn, ``changes`` after it. Both block: call them in a thread."""
+
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
+        self._before: _Git | _Plain | None = None
+
+    def begin(self) -> bool:
+        """Remember how things stand. False when the workspace is too large to be watched."""
+        try:
+            self._before = _Git.of(self._cwd) or _Plain.of(self._cwd)
+        except (OSError, subprocess.SubprocessError):
+            self._before = None
+        return self._before is not None
+
+    def changes(self, told: Iterable[FileChange] = ()) -> list[FileChange]:
+        """What differs from ``begin`` and is not in ``told`` already, by path."""
+        if self._before is None:
+            return []
+        known = {change.path: change.after for change in told}
+        try:
+            differing = sorted(self._before.differing())
+        except (OSError, subprocess.SubprocessError):
+            return []
+        found: list[FileChange] = []
+        for path in differing:
+            after = _text(Path(self._cwd) / path)
+            if path in known:
+                before = known[path]
+                if before is None or before == after:
+                    continue  # a tool has told it
+            else:
+                before = self._before.content(path)
+            if before != after:
+                found.append(change_of(path, before, after))
+        return found
+
+
+class _Git:
+    def __init__(self, cwd: str, head: str, dirty: dict[str, str | None]) -> None:
+        self._cwd = cwd
+        self._head = head
+        self._dirty = dirty
+
+    @classmethod
+    def of(cls, cwd: str) -> _Git | None:
+        if _git(cwd, "rev-parse", "--is-inside-work-tree") != b"true\n":
+            return None
+        head = _git(cwd, "rev-parse", "--verify", "-q", "HEAD")
+        dirty = {path: _text(Path(cwd) / path) for path in _status(cwd)}
+        return cls(cwd, head.decode().strip() if head else "", dirty)
+
+    def differing(self) -> set[str]:
+        paths = {*self._dirty, *_status(self._cwd)}
+        head = (_git(self._cwd, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
+        if head != self._head and head:
+            since = self._head or "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
+            named = _git(self._cwd, "diff", "--name-only", "--no-renames", "--relative", "-z", since, head) or b""
+            paths.update(os.fsdecode(name) for name in named.split(b"\0") if name)
+        return paths
+
+    def content(self, path: str) -> str | None:
+        if path in self._dirty:
+            return self._dirty[path]
+        shown = _git(self._cwd, "show", f"{self._head}:./{path}") if self._head else None
+        return None if shown is None or len(shown) > KEPT_OF_A_FILE else shown.decode("utf-8", "replace")
+
+
+class _Plain:
+    def __init__(self, cwd: str, seen: dict[str, tuple[int, int]], contents: dict[str, str | None]) -> None:
+        self._cwd = cwd
+        self._seen = seen
+        self._contents = contents
+
+    @classmethod
+    def of(cls, cwd: str) -> _Plain | None:
+        seen: dict[str, tuple[int, int]] = {}
+        contents: dict[str, str | None] = {}
+        kept, deadline = 0, time.monotonic() + SECONDS
+        for path, mark in _walk(cwd):
+            seen[path] = mark
+            if len(seen) > MOST_FILES or time.monotonic() > deadline:
+                return None
+            if mark[1] <= KEPT_OF_A_FILE and kept + mark[1] <= KEPT_IN_ALL:
+                contents[path] = _text(Path(cwd) / path)
+                kept += mark[1]
+        return cls(cwd, seen, contents)
+
+    def differing(self) -> set[str]:
+        now = dict(_walk(self._cwd))
+        return {path for path in {*self._seen, *now} if self._seen.get(path) != now.get(path)}
+
+    def content(self, path: str) -> str | None:
+        return self._contents.get(path)
+
+
+def _walk(cwd: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    for folder, folders, names in os.walk(cwd):
+        folders[:] = [name for name in folders if name not in PASSED_OVER]
+        for name in names:
+            path = Path(folder) / name
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            yield str(path.relative_to(cwd)), (stat.st_mtime_ns, stat.st_size)
+
+
+def _status(cwd: str) -> list[str]:
+    listed = _git(cwd, "status", "--porcelain=v1", "-z", "-uall", "--no-renames", "--", ".") or b""
+    prefix = (_git(cwd, "rev-parse", "--show-prefix") or b"").decode().strip()
+    paths = [os.fsdecode(entry[3:]) for entry in listed.split(b"\0") if len(entry) > 3]
+    return [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+
+
+def _git(cwd: str, *words: str) -> bytes | None:
+    """git's answer, or ``None`` when it has none. Takes no lock: the agent may be using git itself."""
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-c", "core.quotepath=off", *words],
+            cwd=cwd,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _text(path: Path) -> str | None:
+    """A file's text; ``None`` when there is no such file. What is too large stands for itself by its size."""
+    try:
+        if not path.is_file():
+            return None
+        size = path.stat().st_size
+        if size > KEPT_OF_A_FILE:
+            return f"({size} bytes)\n"
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None

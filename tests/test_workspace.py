@@ -1,0 +1,116 @@
+"""What changed is found, in git and out of it, whatever changed it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from podium.unified.events import FileChange
+from podium.workspace import Workspace
+
+WHO = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True)
+
+
+def plain(folder: Path) -> None:
+    (folder / "kept.txt").write_text("kept\n")
+    (folder / "edited.txt").write_text("before\n")
+    (folder / "removed.txt").write_text("gone\n")
+
+
+def committed(folder: Path) -> None:
+    plain(folder)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "one")
+
+
+def dirty(folder: Path) -> None:
+    committed(folder)
+    (folder / "edited.txt").write_text("dirty before\n")
+
+
+def unborn(folder: Path) -> None:
+    plain(folder)
+    git(folder, "init", "-q")
+
+
+def change(folder: Path) -> None:
+    (folder / "edited.txt").write_text("after\n")
+    (folder / "removed.txt").unlink()
+    (folder / "new ünï.txt").write_text("new\n")
+
+
+def change_and_commit(folder: Path) -> None:
+    change(folder)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "two")
+
+
+@pytest.mark.parametrize(
+    ("make", "act", "before"),
+    [
+        (plain, change, "before\n"),
+        (committed, change, "before\n"),
+        (committed, change_and_commit, "before\n"),
+        (dirty, change, "dirty before\n"),
+        (unborn, change, "before\n"),
+        (unborn, change_and_commit, "before\n"),
+    ],
+)
+def test_changes(tmp_path: Path, make: Callable[[Path], None], act: Callable[[Path], None], before: str) -> None:
+    make(tmp_path)
+    workspace = Workspace(str(tmp_path))
+    assert workspace.begin()
+    assert workspace.changes() == []
+    act(tmp_path)
+    found = {one.path: (one.change, one.before, one.after) for one in workspace.changes()}
+    assert found == {
+        "edited.txt": ("modified", before, "after\n"),
+        "new ünï.txt": ("created", None, "new\n"),
+        "removed.txt": ("deleted", "gone\n", None),
+    }
+
+
+def test_a_folder_inside_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    plain(tmp_path / "sub")
+    (tmp_path / "outside.txt").write_text("x")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    workspace = Workspace(str(tmp_path / "sub"))
+    workspace.begin()
+    (tmp_path / "outside.txt").write_text("y")
+    (tmp_path / "sub" / "edited.txt").write_text("after\n")
+    [found] = workspace.changes()
+    assert found.path == "edited.txt"
+    assert found.diff == "--- a/edited.txt\n+++ b/edited.txt\n@@ -1 +1 @@\n-before\n+after\n"
+
+
+def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
+    plain(tmp_path)
+    workspace = Workspace(str(tmp_path))
+    workspace.begin()
+    change(tmp_path)
+    told = [
+        FileChange(path="edited.txt", change="modified", after="after\n"),
+        FileChange(path="removed.txt", change="deleted"),
+        FileChange(path="new ünï.txt", change="created", after="older\n"),
+    ]
+    [again] = workspace.changes(told)
+    assert (again.path, again.before, again.after) == ("new ünï.txt", "older\n", "new\n")
+
+
+def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain(tmp_path)
+    monkeypatch.setattr("podium.workspace.MOST_FILES", 2)
+    workspace = Workspace(str(tmp_path))
+    assert not workspace.begin()
+    assert workspace.changes() == []
