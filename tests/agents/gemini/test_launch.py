@@ -161,7 +161,6 @@ def test_prompts_go_through_stdin(prompt, config, stdin):
     ("config", "error", "says"),
     [
         (GeminiConfig(driver=Driver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
-        (GeminiConfig(approval_mode=ApprovalMode.YOLO, can_use_tool=ask), NotSupported, "yolo"),
         (GeminiConfig(driver=Driver.ACP, session_id="x"), NotSupported, "session_id"),
         (GeminiConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
         (GeminiConfig(max_attempts=0), LocalProtocolError, "at least 1"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from podium.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
-from podium.agents.gemini.acp import seconds_to_wait
+from podium.agents.gemini.acp import make_loadable
 from podium.agents.gemini.home import PrivateHome, user_folder, user_settings
 from podium.agents.gemini.store import DetailedProtocol, SessionFile, session_files, sweep_stubs
 
@@ -147,14 +147,24 @@ SIX = 1794722400.0  # 2026-11-15T06:00:00Z
 
 
 @pytest.mark.parametrize(
-    ("names", "now", "seconds"),
+    ("names", "now", "renamed"),
     [
-        (["session-2026-11-15T05-59-aaaaaaaa.jsonl"], SIX, 0.0),
-        (["session-2026-11-15T06-00-aaaaaaaa.jsonl"], SIX, 60.2),
-        (["session-2026-11-15T05-59-aaaaaaaa.jsonl", "session-2026-11-15T06-00-aaaaaaaa.jsonl"], SIX + 59, 1.2),
-        (["session-2026-11-15T06-00-aaaaaaaa.jsonl"], SIX + 60, 0.0),
-        ([], SIX, 0.0),
+        (["session-2026-11-15T05-59-aaaaaaaa.jsonl"], SIX, ["session-2026-11-15T05-59-aaaaaaaa.jsonl"]),
+        (["session-2026-11-15T06-00-aaaaaaaa.jsonl"], SIX, ["session-2026-11-15T05-59-aaaaaaaa.jsonl"]),
+        (["session-2026-11-15T06-01-aaaaaaaa.jsonl"], SIX + 59, ["session-2026-11-15T05-59-aaaaaaaa.jsonl"]),
+        (
+            ["session-2026-11-15T05-59-aaaaaaaa.jsonl", "session-2026-11-15T06-00-aaaaaaaa.jsonl"],
+            SIX + 59,
+            ["session-2026-11-15T05-58-aaaaaaaa.jsonl", "session-2026-11-15T05-59-aaaaaaaa.jsonl"],
+        ),
+        (["session-2026-11-15T06-00-aaaaaaaa.jsonl"], SIX + 60, ["session-2026-11-15T06-00-aaaaaaaa.jsonl"]),
+        ([], SIX, []),
     ],
 )
-def test_a_session_is_not_loaded_in_its_first_minute(names: list[str], now: float, seconds: float):
-    assert seconds_to_wait([Path(name) for name in names], now) == pytest.approx(seconds)
+def test_a_session_loaded_in_its_first_minute_gets_an_older_name(
+    tmp_path: Path, names: list[str], now: float, renamed: list[str]
+):
+    for name in names:
+        (tmp_path / name).touch()
+    make_loadable([tmp_path / name for name in names], now)
+    assert sorted(path.name for path in tmp_path.iterdir()) == renamed

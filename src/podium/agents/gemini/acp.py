@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from podium.agents.acp.config import AcpConfig
 from podium.agents.acp.content import KnownBlock, TextContent
@@ -14,6 +15,7 @@ from podium.agents.acp.events import Event as AcpEvent
 from podium.agents.acp.profile import AcpProfile
 from podium.agents.acp.protocol import Reply
 from podium.agents.acp.session import AcpSession
+from podium.agents.acp.updates import SessionUpdate, ToolCallUpdate
 
 from .commands import literal_over_acp
 from .config import ApprovalMode, GeminiConfig
@@ -30,6 +32,10 @@ PROFILE = AcpProfile(
     # "Always" for a whole server, or for good, is more than was asked.
     broad_options=("proceed_always_server", "proceed_always_and_save"),
 )
+
+Event: TypeAlias = AcpEvent | ToolDetails
+PATIENCE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
+"""Seconds between looks at the session file: the CLI writes a finished call there right after it has told us."""
 
 MODE_IDS = {
     ApprovalMode.DEFAULT: "default",
@@ -51,18 +57,23 @@ def blocks(prompt: str | Sequence[KnownBlock], config: GeminiConfig) -> tuple[Kn
     return (TextContent(prompt if config.expand_prompt else literal_over_acp(prompt)),)
 
 
-def seconds_to_wait(files: Sequence[Path], now: float) -> float:
-    """How long a stored session may not be loaded, for it would be lost: at most a minute.
+def make_loadable(files: Sequence[Path], now: float) -> None:
+    """Give the file of a session that was begun in this clock minute the name of an earlier one.
 
     ``session/load`` begins a new file, named by the clock minute and the short id, *before* it reads the old one. In
     the minute the session was created in, both names are the same, and the conversation is replaced by an empty one.
     """
-    minute = time.strftime("session-%Y-%m-%dT%H-%M-", time.gmtime(now))
-    return 60.2 - now % 60 if any(path.name.startswith(minute) for path in files) else 0.0
+    minutes = [_minute(now), _minute(now + 60)]  # the load itself may be in the next
+    for path in files:
+        minute = path.name[: len(minutes[0])]
+        if minute in minutes:
+            earlier = (_minute(now - 60 * back) + path.name.removeprefix(minute) for back in range(1, 60))
+            free = (place for name in earlier if not (place := path.with_name(name)).exists())
+            path.rename(next(free))
 
 
-async def past_its_minute(files: Sequence[Path]) -> None:
-    await asyncio.sleep(seconds_to_wait(files, time.time()))
+def _minute(now: float) -> str:
+    return time.strftime("session-%Y-%m-%dT%H-%M-", time.gmtime(now))
 
 
 class GeminiAcpSession:
@@ -78,13 +89,17 @@ class GeminiAcpSession:
         self._file = SessionFile(self._conversation_file)
 
     @property
-    def events(self) -> AsyncIterator[AcpEvent]:
-        """Events of the Agent Client Protocol, to the end of the session. Each use is a reader of its own."""
-        return self.acp.events
+    def events(self) -> AsyncIterator[Event]:
+        """Events of the Agent Client Protocol, to the end of the session. Each use is a reader of its own.
+
+        Behind the update that ends a tool call comes what the session file adds to it: :class:`ToolDetails`.
+        """
+        return _events(self.received)
 
     @property
-    def received(self) -> AsyncIterator[tuple[bytes, AcpEvent]]:
-        return self.acp.received
+    def received(self) -> AsyncIterator[tuple[bytes, Event]]:
+        """The same with the raw message each came from (empty for what no message said)."""
+        return self._detailed(self.acp.received)
 
     @property
     def running(self) -> bool:
@@ -131,9 +146,31 @@ class GeminiAcpSession:
     ) -> None:
         await (self.close() if kind is None else self.cancel())
 
+    async def _detailed(self, received: AsyncIterator[tuple[bytes, AcpEvent]]) -> AsyncIterator[tuple[bytes, Event]]:
+        async for raw, event in received:
+            yield raw, event
+            match event:
+                case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):
+                    if (found := await self._details_of(call.tool_call_id)) is not None:
+                        yield b"", found
+                case _:
+                    pass
+
+    async def _details_of(self, tool_call_id: str) -> ToolDetails | None:
+        for pause in PATIENCE:
+            if (found := self.tool_details(tool_call_id)) is not None:
+                return found
+            await asyncio.sleep(pause)
+        return self.tool_details(tool_call_id)
+
     def _conversation_file(self) -> Path | None:
         return next(iter(session_files(self._folder, self._cwd, self.session_id)), None)
 
     def _clean_up(self) -> None:
         sweep_stubs(self._folder, self._cwd, self.session_id)
         self._home.remove()
+
+
+async def _events(received: AsyncIterator[tuple[bytes, Event]]) -> AsyncIterator[Event]:
+    async for _, event in received:
+        yield event

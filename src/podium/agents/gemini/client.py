@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from podium.agents.acp.client import AcpClient
+from podium.agents.acp.content import KnownBlock
 from podium.errors import LaunchError, LocalProtocolError, PodiumError, SessionNotFound
 from podium.transports.executables import find_executable, read_version, require_version
 from podium.transports.launch import Launch
 
-from .acp import PROFILE, GeminiAcpSession, acp_config, blocks, past_its_minute
+from .acp import PROFILE, GeminiAcpSession, acp_config, blocks, make_loadable
 from .config import Driver, GeminiConfig
 from .failures import acp_failure
 from .history import History, list_sessions
@@ -51,10 +53,7 @@ class GeminiClient:
     async def resume_session(
         self, session_id: str, prompt: str, config: GeminiConfig | None = None
     ) -> GeminiSession | GeminiAcpSession:
-        """Go on with a stored session of this folder.
-
-        Over ACP one that was created within the same clock minute has to wait for the next: the CLI would lose it.
-        """
+        """Go on with a stored session of this folder."""
         config = config or GeminiConfig()
         if config.chosen_driver is Driver.ACP:
             return await self._open_acp(prompt, config, session_id)
@@ -65,9 +64,16 @@ class GeminiClient:
         config = config or GeminiConfig()
         return await self._open_stream(config.session_id or str(uuid.uuid4()), prompt, config, resume=False)
 
-    async def create_acp_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiAcpSession:
-        """As :meth:`create_session`, for ``--acp`` only."""
+    async def create_acp_session(
+        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+    ) -> GeminiAcpSession:
+        """As :meth:`create_session`, for ``--acp`` only; the prompt may have images."""
         return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), None)
+
+    async def resume_acp_session(
+        self, session_id: str, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+    ) -> GeminiAcpSession:
+        return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), session_id)
 
     async def list_sessions(self) -> History:
         """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
@@ -123,14 +129,16 @@ class GeminiClient:
             raise
         return session
 
-    async def _open_acp(self, prompt: str, config: GeminiConfig, resume: str | None) -> GeminiAcpSession:
+    async def _open_acp(
+        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig, resume: str | None
+    ) -> GeminiAcpSession:
         executable = self._ready(config, resume=resume is not None)
-        if not prompt.strip():
+        if isinstance(prompt, str) and not prompt.strip():
             raise LocalProtocolError("the prompt is empty; Gemini CLI wants some text")
         folder = self._folder(config)
         policies = _policies(config)
         if resume is not None:
-            await self._make_loadable(resume, folder)
+            self._prepare_to_load(resume, folder)
         home = self._home(config)
         try:
             client = AcpClient(
@@ -161,14 +169,14 @@ class GeminiClient:
             raise
         return GeminiAcpSession(acp, config, cwd=self.cwd, folder=folder, home=home)
 
-    async def _make_loadable(self, session_id: str, folder: Path) -> None:
+    def _prepare_to_load(self, session_id: str, folder: Path) -> None:
         sweep_stubs(folder, self.cwd, session_id)
         files = session_files(folder, self.cwd, session_id)
         if not files:
             raise SessionNotFound(
                 f"Gemini CLI has no session {session_id} for this folder; list_sessions() shows those it has"
             )
-        await past_its_minute(files)
+        make_loadable(files, time.time())
 
     def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
         """Refuse what cannot work before anything is started."""

@@ -71,7 +71,9 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     can_use_tool: AskPermission | None = None
     """Asked before a tool is used: ``allow_once``, ``allow_always``, ``reject_once``, or one of the offered options.
 
-    The CLI does not ask about everything: it reads, and runs commands it thinks harmless (``ls``, ``echo``), unasked.
+    The CLI does not ask about everything: it reads, and runs commands it thinks harmless (``ls``, ``echo``), unasked;
+    a rule that asks and has an ``args_pattern`` makes it ask about those too. Even in ``yolo`` it asks before it edits
+    a build file (``package.json``, ``Makefile``); a headless run refuses that.
     """
     permission_timeout: float | None = None
     """Seconds after which an unanswered question is denied."""

@@ -10,7 +10,7 @@ from podium.errors import LocalProtocolError, NotSupported
 from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 from .commands import literal
-from .config import ApprovalMode, Driver, GeminiConfig
+from .config import Driver, GeminiConfig
 from .policy import allow, deny, policy_toml
 
 LONGEST_PROMPT = 8 * 2**20
@@ -117,10 +117,6 @@ def check(config: GeminiConfig, *, resume: str | None = None) -> None:
             raise LocalProtocolError(f"Gemini CLI has no {argument}; use {instead}")
     if config.can_use_tool and not acp:
         raise NotSupported("stream-json asks nobody for permission; use driver=Driver.ACP, or policy rules")
-    if config.can_use_tool and config.approval_mode is ApprovalMode.YOLO:
-        raise NotSupported(
-            "approval_mode yolo never asks, so can_use_tool would not be called; use default or auto_edit"
-        )
     if config.session_id and (acp or resume):
         raise NotSupported("only a new stream-json session takes a session_id; leave it out")
     if config.sandbox_image and not config.sandbox:

@@ -98,11 +98,14 @@ class ToolDetails(msgspec.Struct, frozen=True):
     diff: FileDiff | None = None
     files: tuple[str, ...] = ()
     response: dict[str, Any] = {}
+    args: dict[str, Any] = {}
 
 
 def details(record: ToolRecord) -> ToolDetails:
     files = tuple(str(name) for name in _list(_dict(record.result_display).get("files")))
-    return ToolDetails(record.id, record.name, record.status, record.exit_code, record.diff, files, record.response)
+    return ToolDetails(
+        record.id, record.name, record.status, record.exit_code, record.diff, files, record.response, record.args
+    )
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,68 @@
+"""Gemini CLI's own tool names and ours, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..events import ToolName
+
+NAMES: dict[str, ToolName] = {
+    "run_shell_command": "shell",
+    "read_file": "read_file",
+    "read_many_files": "read_file",
+    "get_internal_docs": "read_file",
+    "write_file": "write_file",
+    "replace": "edit_file",
+    "grep_search": "search_content",
+    "search_file_content": "search_content",
+    "glob": "find_files",
+    "list_directory": "find_files",
+    "web_fetch": "web_fetch",
+    "google_web_search": "web_search",
+    "invoke_agent": "task",
+    "codebase_investigator": "task",
+    "cli_help": "task",
+    "write_todos": "plan",
+    "ask_user": "question",
+    "read_mcp_resource": "mcp",
+    "list_mcp_resources": "mcp",
+    "activate_skill": "other",
+    "complete_task": "other",
+    "enter_plan_mode": "other",
+    "exit_plan_mode": "other",
+    "list_background_processes": "other",
+    "read_background_output": "other",
+    "save_memory": "other",
+    "tracker_add_dependency": "other",
+    "tracker_create_task": "other",
+    "tracker_get_task": "other",
+    "tracker_list_tasks": "other",
+    "tracker_update_task": "other",
+    "tracker_visualize": "other",
+    "update_topic": "other",
+}
+MCP = "mcp_"
+"""How the name of a server's tool begins: ``mcp_<server>_<tool>``."""
+
+
+class ToolNames(Mapping[str, ToolName]):
+    """:data:`NAMES`, and every tool of an MCP server."""
+
+    def __getitem__(self, native: str) -> ToolName:
+        return "mcp" if native.startswith(MCP) else NAMES[native]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+TOOLS = ToolNames()
+
+
+def natives_of(name: str) -> tuple[str, ...]:
+    """The CLI's tools that ``name``, ours or its own, stands for; empty for one it does not have."""
+    if name in NAMES or name.startswith(MCP):
+        return (name,)
+    return tuple(native for native, normalized in NAMES.items() if normalized == name)
