@@ -18,6 +18,7 @@ from podium.errors import LaunchError, NotInstalled, ProcessExited, UnsupportedV
 from podium.transports.executables import find_executable, read_version, require_version
 from podium.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
 from podium.transports.process import ChildProcess
+from podium.transports.tap import overhear
 from podium.wire.shapes import Unrecognized
 
 
@@ -101,6 +102,22 @@ def test_a_conversation() -> None:
         return heard
 
     assert asyncio.run(talk()) == [b"up", b"got a", b"end"]
+
+
+def test_a_conversation_can_be_overheard() -> None:
+    heard: list[tuple[str, bytes]] = []
+
+    async def main() -> None:
+        code = "import sys\nfor line in sys.stdin: print('got', line, end='', flush=True)"
+        with overhear(lambda direction, line: heard.append((direction, line))):
+            process = await ChildProcess.start(python(code))
+        async with process:
+            await process.send(b"a")
+            async for _ in process.batches():
+                await process.end_input()
+
+    asyncio.run(main())
+    assert heard == [("in", b"a"), ("out", b"got a")]
 
 
 def test_environment_and_scratch_files(tmp_path: Path) -> None:
@@ -270,6 +287,7 @@ US = """
 import asyncio, sys
 from podium.transports.launch import Launch
 from podium.transports.process import ChildProcess
+from podium.transports.tap import overhear
 async def main():
     process = await ChildProcess.start(Launch(argv=(sys.executable, "-c", sys.argv[1], "orphan"), cwd="/"))
     async for batch in process.batches():

@@ -15,13 +15,14 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ..errors import LaunchError, ProcessExited
 from ..wire.jsonl import MAX_LINE, LineBuffer
 from ..wire.shapes import Unrecognized
-from . import guard
+from . import guard, tap
 from .launch import SCRATCH, EndInput, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
 
@@ -48,6 +49,7 @@ class ChildProcess:
         self._failure = 0
         self._released = False
         self._collected = False
+        self._overheard = tap.current()
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
         self._inbox = b""
@@ -143,12 +145,14 @@ class ChildProcess:
             ticks, silent = -1, 0.0
             batch = lines.feed(chunk) if chunk else lines.finish()
             if batch:
+                self._tell_listener("out", batch)
                 yield [*batch]
             if not chunk:
                 return
 
     async def send(self, message: bytes) -> None:
         """Write one message and its line end."""
+        self._tell_listener("in", [message])
         try:
             await self._stdin.write(message + b"\n")
         except BrokenPipeError:
@@ -214,9 +218,15 @@ class ChildProcess:
         await self.stop()
 
     async def _feed(self, content: bytes) -> None:
+        self._tell_listener("in", content.splitlines())
         with contextlib.suppress(BrokenPipeError):  # the child did not want it all; its output says why
             await self._stdin.write(content)
         self._stdin.close()
+
+    def _tell_listener(self, direction: Literal["in", "out"], lines: Sequence[bytes | Unrecognized]) -> None:
+        if self._overheard is not None:
+            for line in lines:
+                self._overheard(direction, line.raw if isinstance(line, Unrecognized) else line)
 
     def _hear_guard(self) -> None:
         try:
