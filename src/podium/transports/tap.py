@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, TypeAlias
@@ -14,7 +14,7 @@ _tap: ContextVar[Overheard | None] = ContextVar("podium_tap", default=None)
 
 
 @contextmanager
-def overhear(listener: Overheard) -> Iterator[None]:
+def overhear(listener: Overheard) -> Generator[None]:
     """Every process started inside (in this task and those it starts) is overheard by ``listener``."""
     token = _tap.set(listener)
     try:
