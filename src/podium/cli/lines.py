@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import assert_never
 
@@ -13,6 +14,14 @@ Style = Callable[[str, str], str]
 
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 OUTPUT_LINES = 12
+DIFF_LINES = 80
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-_])")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """Without anything that moves a cursor, paints or reorders: what an agent says must not forge our lines."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def plain(role: str, text: str) -> str:
@@ -40,12 +49,12 @@ class Lines:
         match event:
             case events.TextDelta(text=text) if event.parent_tool_use_id is None:
                 self._streamed = True
-                return self._flow(text)
+                return self._flow(clean(text))
             case events.Text(text=text) if event.parent_tool_use_id is None:
                 streamed, self._streamed = self._streamed, False
-                return self._line("") if streamed else self._line(text)
+                return self._line("") if streamed else self._line(clean(text))
             case events.Thinking(text=text):
-                return self._line(self._style("dim", f"· {text.strip()}")) if self._thinking else ""
+                return self._line(self._style("dim", f"· {clean(text).strip()}")) if self._thinking else ""
             case events.ToolUse():
                 self._tools[event.tool_use_id] = event
                 return ""
@@ -54,20 +63,20 @@ class Lines:
             case events.FileChange():
                 return self._line(self.diff(event)) if event.diff else ""
             case events.Plan(items=items):
-                return self._line("\n".join(f"  {MARKS[item.status]} {item.text}" for item in items))
+                return self._line("\n".join(f"  {MARKS[item.status]} {one_line(item.text)}" for item in items))
             case events.PermissionRequest():
                 asked = f"? {event.tool_name} {one_line(event.target)} (risk {event.risk})"
                 return self._line(self._style("strong", asked))
             case events.PermissionResolved():
                 role, word = ("ok", "allowed") if event.decision == "allow" else ("bad", "denied")
-                note = f": {event.message}" if event.message else ""
+                note = f": {one_line(event.message)}" if event.message else ""
                 return self._line(self._style(role, f"  {word} by {event.by}{note}"))
             case events.Retry():
-                return self._line(self._style("dim", f"retrying ({event.attempt}): {event.reason}"))
+                return self._line(self._style("dim", f"retrying ({event.attempt}): {one_line(event.reason)}"))
             case events.Error():
-                return self._line(self._style("bad", f"error ({event.kind}): {event.message}"))
+                return self._line(self._style("bad", f"error ({event.kind}): {clean(event.message)}"))
             case events.Notice() if event.level != "info":
-                return self._line(self._style("dim", f"{event.level}: {event.message}"))
+                return self._line(self._style("dim", f"{event.level}: {clean(event.message)}"))
             case events.Unrecognized():
                 return self._line(self._style("dim", f"not understood: {one_line(event.raw)}"))
             case (
@@ -92,19 +101,21 @@ class Lines:
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
         took = f" {event.duration_ms / 1000:.1f}s" if event.duration_ms else ""
         code = f" exit {event.exit_code}" if event.exit_code else ""
-        head = f"{self._style(role, mark)} {self._style('tool', event.name)} {target}{self._style('dim', took + code)}"
+        inner = "  ↳ " if event.parent_tool_use_id is not None else ""
+        name = self._style("tool", event.name)
+        head = f"{inner}{self._style(role, mark)} {name} {target}{self._style('dim', took + code)}"
         shown = use is None or use.operation in ("execute", "network", "other") or event.status != "success"
-        output = event.output.rstrip().splitlines() if shown else []
+        output = clean(event.output).rstrip().splitlines() if shown else []
         more = [f"    … {len(output) - OUTPUT_LINES} more lines"] if len(output) > OUTPUT_LINES else []
         body = [self._style("dim", f"    {line}") for line in [*output[:OUTPUT_LINES]]] + more
         return self._line("\n".join([head, *body]))
 
     def diff(self, event: events.FileChange) -> str:
         roles = {"+": "add", "-": "del", "@": "hunk"}
-        lines = event.diff.rstrip("\n").splitlines()
-        return "\n".join(
-            f"    {self._style(roles[line[0]], line) if line and line[0] in roles else line}" for line in lines
-        )
+        lines = clean(event.diff).rstrip("\n").splitlines()
+        more = [f"… {len(lines) - DIFF_LINES} more lines"] if len(lines) > DIFF_LINES else []
+        shown = [self._style(roles[line[0]], line) if line[:1] in roles else line for line in lines[:DIFF_LINES]]
+        return "\n".join(f"    {line}" for line in [*shown, *more])
 
     def _line(self, text: str) -> str:
         start, self._mid_line = ("\n" if self._mid_line else ""), False
@@ -116,14 +127,15 @@ class Lines:
 
 
 def one_line(text: str, width: int = 100) -> str:
-    first, _, rest = text.strip().partition("\n")
+    first, _, rest = clean(text).strip().partition("\n")
     return first[: width - 1] + "…" if len(first) >= width or rest else first
 
 
 def summary(done: events.Done) -> str:
     """The one closing line."""
     usage = done.usage
-    parts = [done.status, f"{done.tool_uses} tools", f"{usage.total_tokens:,} tokens"]
+    tools = f"{done.tool_uses} tool{'' if done.tool_uses == 1 else 's'}"
+    parts = [done.status, tools, f"{usage.total_tokens:,} tokens"]
     if done.cost_usd is not None:
         parts.append(f"${done.cost_usd:.4f}")
     if done.duration_ms is not None:

@@ -1,0 +1,231 @@
+"""A stream on a terminal: what is finished is printed for good, what is not stands in a live region at the bottom."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.segment import Segment
+from rich.text import Text
+
+from ..unified import events
+from ..unified.events import Event
+from .lines import Lines, clean, coloured, one_line, summary
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+TICK = 0.1
+ROOM = 6  # lines of the terminal the unfinished text leaves to everything else
+
+
+class Screen:
+    """Feed it every event; ``ticking`` keeps the live region alive, ``pause`` and ``resume`` lend the terminal out."""
+
+    def __init__(self, console: Console, *, agent: str, thinking: bool = True) -> None:
+        self.console = console
+        self._agent = agent
+        self._lines = Lines(coloured, thinking=thinking)
+        self._thinking_shown = thinking
+        self._text = ""
+        self._streamed = False
+        self._thoughts = ""
+        self._running: dict[str, tuple[events.ToolUse, float]] = {}
+        self._since = time.monotonic()
+        self._model = ""
+        self._tokens = 0
+        self._cost: float | None = None
+        self._note = ""
+        self._live: Live | None = None
+        self._shown: dict[str, asyncio.Event] = {}
+
+    # ------------------------------------------------------------------------------------------------ the stream
+
+    def show(self, event: Event) -> None:
+        match event:
+            case events.TextDelta(text=text) if event.parent_tool_use_id is None:
+                self._end_thoughts()
+                self._text += clean(text)
+                self._streamed = True
+                self._print_whole_blocks()
+            case events.Text(text=text) if event.parent_tool_use_id is None:
+                self._end_thoughts()
+                if not self._streamed:
+                    self._text = clean(text)
+                self._end_text()
+                self._streamed = False
+            case events.ThinkingDelta(text=text):
+                self._thoughts += clean(text)
+            case events.Thinking(text=text):
+                self._thoughts = clean(text)
+                self._end_thoughts()
+            case events.ToolUse():
+                self._settle()
+                self._running[event.tool_use_id] = (event, time.monotonic())
+                self._lines.show(event)
+            case events.ToolResult():
+                self._running.pop(event.tool_use_id, None)
+                self._print_lines(event)
+            case events.PermissionRequest():
+                self._settle()
+                self._shown.setdefault(event.request_id, asyncio.Event()).set()
+            case events.PermissionResolved(by="callback"):
+                return  # the answer stands behind the question already
+            case events.UsageReport():
+                self._tokens = event.session.total_tokens or event.total_tokens
+                self._cost = event.session.cost_usd if event.session.cost_usd is not None else event.cost_usd
+            case events.Init():
+                self._model = clean(event.model)
+            case events.Done():
+                self._settle()
+                self._stop_live()
+                bad = event.status != "success"
+                self.console.print(Text(summary(event), style="bold red" if bad else "bold green"), soft_wrap=True)
+            case _:
+                self._print_lines(event)
+
+    async def shown(self, request_id: str) -> None:
+        """Wait until everything before this question is on the screen: callbacks overtake the stream."""
+        waiting = self._shown.setdefault(request_id, asyncio.Event())
+        try:
+            async with asyncio.timeout(2.0):
+                await waiting.wait()
+        except TimeoutError:
+            return
+
+    def note(self, text: str) -> None:
+        """A word in the status line that stays until the end."""
+        self._note = text
+        self.refresh()
+
+    def _print_lines(self, event: Event) -> None:
+        text = self._lines.show(event).rstrip("\n")
+        if text:
+            self._settle()
+            self.console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def _settle(self) -> None:
+        """Print what is unfinished: something else happens now."""
+        self._end_thoughts()
+        self._end_text()
+
+    def _end_text(self) -> None:
+        text, self._text = self._text, ""
+        if text.strip():
+            self.console.print(Markdown(text))
+
+    def _end_thoughts(self) -> None:
+        thoughts, self._thoughts = self._thoughts, ""
+        if thoughts.strip() and self._thinking_shown:
+            self.console.print(Text(f"· {thoughts.strip()}", style="dim italic"))
+
+    def _print_whole_blocks(self) -> None:
+        end = last_whole_block(self._text)
+        if end:
+            whole, self._text = self._text[:end], self._text[end:]
+            if whole.strip():
+                self.console.print(Markdown(whole))
+
+    # ------------------------------------------------------------------------------------------- the live region
+
+    def start(self) -> None:
+        if self._live is None:
+            self._live = Live(
+                self._region(),
+                console=self.console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start(refresh=True)
+
+    def pause(self) -> None:
+        self._settle()
+        self._stop_live()
+
+    def resume(self) -> None:
+        self.start()
+
+    def close(self) -> None:
+        self._settle()
+        self._stop_live()
+
+    def refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(self._region(), refresh=True)
+
+    async def ticking(self) -> None:
+        while True:
+            self.refresh()
+            await asyncio.sleep(TICK)
+
+    def _stop_live(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.update(Text(""))
+            live.stop()
+
+    def _region(self) -> RenderableType:
+        parts: list[RenderableType] = []
+        if self._thoughts.strip() and self._thinking_shown:
+            parts.append(Tail(Text(f"· {self._thoughts.strip()}", style="dim italic"), 3))
+        if self._text.strip():
+            parts.append(Tail(Markdown(self._text), max(3, self.console.height - ROOM)))
+        parts += list(self._running_tools())
+        return Group(*parts, self._status())
+
+    def _running_tools(self) -> Iterator[Text]:
+        now = time.monotonic()
+        for use, since in list(self._running.values())[-ROOM:]:
+            line = Text(f"{_frame()} ", style="cyan", no_wrap=True, overflow="ellipsis")
+            line.append(use.name, style="cyan")
+            line.append(f" {one_line(use.target)}", style="default")
+            line.append(f" {now - since:.1f}s", style="dim")
+            yield line
+
+    def _status(self) -> Text:
+        parts = [self._agent, self._model, f"{time.monotonic() - self._since:.0f}s"]
+        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
+        parts += [f"${self._cost:.4f}"] if self._cost is not None else []
+        parts.append(self._note or "Ctrl-C interrupts")
+        told = " · ".join(part for part in parts if part)
+        return Text(f"{_frame()} {told}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class Tail:
+    """The last lines of something that may be taller than the terminal."""
+
+    def __init__(self, content: RenderableType, lines: int) -> None:
+        self._content = content
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._content, options.update(height=None), pad=False)
+        for line in lines[-self._lines :]:
+            yield from line
+            yield Segment.line()
+
+
+def last_whole_block(text: str) -> int:
+    """Where the last finished Markdown block ends: behind a blank line that is not inside a fence. 0: nowhere."""
+    end = at = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        at += len(line)
+        bare = line.strip()
+        if fence:
+            if bare.startswith(fence) and not bare.strip(fence[0]):
+                fence = ""
+        elif bare.startswith(("```", "~~~")):
+            fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
+        elif not bare and line.endswith("\n"):
+            end = at
+    return end
+
+
+def _frame() -> str:
+    return FRAMES[int(time.monotonic() / TICK) % len(FRAMES)]

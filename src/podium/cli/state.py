@@ -1,0 +1,46 @@
+"""What the command line remembers between runs, in the user's state folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+
+def state_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """``$PODIUM_STATE_HOME``, else ``podium`` in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    if named := env.get("PODIUM_STATE_HOME"):
+        return Path(named)
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return Path(state) / "podium"
+
+
+def count_unrecognized(agent: str, version: str, count: int) -> None:
+    """Add to the messages we could not type, per agent and version. Bookkeeping: it never fails a run."""
+    counts = unrecognized_counts()
+    counts.setdefault(agent, {})
+    counts[agent][version or "unknown"] = counts[agent].get(version or "unknown", 0) + count
+    path = _counts_path()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.write_bytes(msgspec.json.encode(counts))
+        fresh.replace(path)
+
+
+def unrecognized_counts() -> dict[str, dict[str, int]]:
+    try:
+        return msgspec.json.decode(_counts_path().read_bytes(), type=dict[str, dict[str, int]])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def audit_path() -> Path:
+    return state_folder() / "audit.jsonl"
+
+
+def _counts_path() -> Path:
+    return state_folder() / "unrecognized.json"
