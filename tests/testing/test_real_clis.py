@@ -40,6 +40,7 @@ class Runner:
 
     def __init__(self, agent: str, program: Path, folder: Path) -> None:
         self.agent, self.program, self.folder = agent, program, folder
+        self.model: str | None = None
         self.cwd, self.home = folder / "repo", folder / "home"
         self.cwd.mkdir()
         (self.cwd / "README.md").write_text("A small repository.\n")
@@ -50,7 +51,7 @@ class Runner:
 
     def __call__(self, model: ScriptedModel, prompt: str, *more: str, resume: str = "") -> tuple[int, str]:
         """The exit code and everything printed. Output goes to a file: some of them do not wait for a full pipe."""
-        made = model.environment(self.agent, home=self.home, cwd=self.cwd)
+        made = model.environment(self.agent, home=self.home, cwd=self.cwd, model=self.model)
         printed = self.folder / "out.jsonl"
         argv = [str(self.program), *self._arguments(prompt, resume, more)]
         with printed.open("wb") as out, (self.folder / "err.txt").open("wb") as err:
@@ -258,4 +259,25 @@ def test_structured_output(run: Runner, scripted_model: Start):
     last = lines(printed)[-1 if run.agent == "claude" else -2]
     answer = last["structured_output"] if run.agent == "claude" else json.loads(last["item"]["text"])
     assert answer == {"answer": "42"}
+    model.assert_consumed()
+
+
+@pytest.mark.parametrize("run", ["codex"], indirect=True)
+@pytest.mark.parametrize(("name", "tool"), [("gpt-6.1-sol", "exec"), ("an-unknown-model", "exec_command")])
+def test_the_tool_worlds_of_codex(run: Runner, scripted_model: Start, name: str, tool: str):
+    run.model = name
+    script = [
+        [shell("echo from-the-shell")],
+        [write_file("made.txt", "one\ntwo\n")],
+        [edit_file("made.txt", "two", "2")],
+        [task("Dig for the answer.", [say("The answer is 42.")])],
+        say("Done."),
+    ]
+    model = scripted_model(script)
+    assert run(model, "Do it all, please.")[0] == 0
+    assert (run.cwd / "made.txt").read_text() == "one\n2\n"
+    assert model.requests[0].calls == (tool,)
+    outputs = "".join(one.output for request in model.requests for one in request.outcomes)
+    assert "from-the-shell" in outputs
+    assert "The answer is 42." in outputs
     model.assert_consumed()
