@@ -129,7 +129,7 @@ def running(marker: str) -> list[str]:
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
                 found.append(entry.name)
         except OSError:
             continue
