@@ -72,9 +72,6 @@ class OpenCodeSession:
             tools=config.tools,
             output_schema=config.output_schema,
         )
-        turn: asyncio.Future[TurnEnded] = asyncio.get_running_loop().create_future()
-        if not self.running:
-            self._server.turn = turn
         await self._server.say(command)
 
     async def turn_ended(self) -> TurnEnded:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from podium.errors import AgentRefused, ConnectionLost, LaunchError, PodiumError
+from podium.transports.executables import VERSION, require_version
 from podium.transports.http import HttpTransport
 from podium.transports.launch import Exited, Launch, Stalled
 from podium.transports.process import ChildProcess
@@ -15,7 +17,7 @@ from podium.wire.http import Request
 from podium.wire.shapes import Unrecognized
 
 from .answering import Answering, Reply
-from .commands import Command
+from .commands import Command, Prompt
 from .config import OpenCodeConfig
 from .events import (
     PermissionAsked,
@@ -29,7 +31,7 @@ from .events import (
     ServerListening,
     TurnEnded,
 )
-from .failures import refused_configuration, startup_failure
+from .failures import INSTALL, LEAST_VERSION, refused_configuration, startup_failure
 from .launch import USERNAME
 from .protocol import ServeProtocol, complaint_in
 
@@ -53,7 +55,6 @@ class Server:
         self._answering = Answering(config, self._reply)
         self._listening: asyncio.Future[str] = loop.create_future()
         self._connected = asyncio.Event()
-        self._publishing = asyncio.Lock()
         self._errands: set[asyncio.Task[None]] = set()
         self._streaming: asyncio.Task[None] | None = None
         self._watching = loop.create_task(self._watch())
@@ -96,6 +97,8 @@ class Server:
     async def say(self, command: Command) -> list[ServerEvent]:
         """Send a command and wait for the server's answers to it. Raises ``AgentRefused`` for a refusal."""
         self.protocol.send(command)
+        if isinstance(command, Prompt):
+            self.turn = asyncio.get_running_loop().create_future()
         said = await self._perform(self.protocol.outgoing())
         for event in said:
             if isinstance(event, Refused):
@@ -123,6 +126,7 @@ class Server:
         first = await self._http.send(Request("GET", "/config", query={"directory": self._directory}))
         if not first.ok:
             raise refused_configuration(complaint_in(first.body))
+        await self._check_version(self._http)
         loop = asyncio.get_running_loop()
         self._streaming = loop.create_task(self._stream(self._http))
         connected = loop.create_task(self._connected.wait())
@@ -131,23 +135,29 @@ class Server:
         if not self._connected.is_set():
             raise ConnectionLost("opencode serve ended before its events could be heard; try again")
 
+    async def _check_version(self, http: HttpTransport) -> None:
+        health = await http.send(Request("GET", "/global/health"))
+        said = VERSION.search(health.body.decode("utf-8", "replace"))
+        if said is not None:
+            require_version("OpenCode", (int(said[1]), int(said[2]), int(said[3])), LEAST_VERSION, INSTALL)
+
     async def _reply(self, reply: Reply) -> None:
         await self.say(reply)
 
     async def _watch(self) -> None:
-        """Read what the server prints, to its end; then say how it ended."""
+        """Read what the server prints, to its end; then say how it ended. Waits for no reader: it prints little."""
         try:
             async for batch in self.process.batches(quiet=self._config.stall_after):
                 for message in batch:
                     if isinstance(message, Stalled):
-                        await self._publish([(b"", message)] if self.protocol.in_turn else [])
+                        self._add([(b"", message)] if self.protocol.in_turn else [])
                     elif isinstance(message, Unrecognized):
-                        await self._publish([(message.raw, message)])
+                        self._add([(message.raw, message)])
                     else:
-                        await self._publish([(message, event) for event in self.protocol.receive(message)])
+                        self._add([(message, event) for event in self.protocol.receive(message)])
             exited = Exited(await self.process.wait(), self.process.stderr_tail)
             await self._hang_up()
-            await self._publish([*((b"", event) for event in self.protocol.receive_eof()), (b"", exited)])
+            self._add([*((b"", event) for event in self.protocol.receive_eof()), (b"", exited)])
             if not self._listening.done():
                 self._listening.set_exception(startup_failure(exited))
         finally:
@@ -159,8 +169,6 @@ class Server:
         if self._streaming is not None:
             self._streaming.cancel()
             await asyncio.wait((self._streaming,))
-        for errand in list(self._errands):
-            errand.cancel()
         self._answering.close_all()
         if self._http is not None:
             await self._http.close()
@@ -176,25 +184,32 @@ class Server:
                         pairs += [(message, event) for event in self.protocol.receive(message)]
                 await self._publish(pairs)
         except PodiumError as error:
-            if not self._listening.done():
-                return
             # A server that cannot be heard is of no use to anybody: its end says so to all who wait.
             self.relay.add([(b"", Unrecognized(b"", f"the event stream is lost: {error}"))])
-            self.process.abandon()
+            self._errand(self.process.stop())
 
     async def _publish(self, pairs: list[Pair]) -> None:
+        self._consider(pairs)
+        await self.relay.publish(pairs)
+
+    def _add(self, pairs: list[Pair]) -> None:
+        self._consider(pairs)
+        self.relay.add(pairs)
+
+    def _consider(self, pairs: list[Pair]) -> None:
         for _, event in pairs:
             self._notice(event)
         if requests := self.protocol.outgoing():
-            errand = asyncio.get_running_loop().create_task(self._run_errand(requests))
-            self._errands.add(errand)
-            errand.add_done_callback(self._errands.discard)
-        async with self._publishing:
-            await self.relay.publish(pairs)
+            self._errand(self._perform(requests))
 
-    async def _run_errand(self, requests: list[Request]) -> None:
-        with contextlib.suppress(PodiumError):  # a dead server says so itself
-            await self._perform(requests)
+    def _errand(self, work: Coroutine[Any, Any, object]) -> None:
+        async def run() -> None:
+            with contextlib.suppress(PodiumError):  # a dead server says so itself
+                await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _perform(self, requests: list[Request]) -> list[ServerEvent]:
         said: list[ServerEvent] = []
