@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -134,6 +135,14 @@ class CommandLine:
 
     def terminal(self, *words: str, env: dict[str, str] | None = None) -> Terminal:
         made = Terminal([*PODIUM, *words], self.workspace, {**self.env, **(env or {})})
+        self._terminals.append(made)
+        return made
+
+    command = shlex.join(PODIUM)
+
+    def shell(self, script: str) -> Terminal:
+        """The same through a shell, for redirections."""
+        made = Terminal(["bash", "-c", f"exec {script}"], self.workspace, self.env)
         self._terminals.append(made)
         return made
 

@@ -15,6 +15,7 @@ Style = Callable[[str, str], str]
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 OUTPUT_LINES = 12
 DIFF_LINES = 80
+WORTH_TELLING = 50  # milliseconds
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-_])")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -99,7 +100,7 @@ class Lines:
         use = self._tools.pop(event.tool_use_id, None)
         target = one_line(use.target) if use is not None else ""
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
-        took = f" {event.duration_ms / 1000:.1f}s" if event.duration_ms else ""
+        took = f" {event.duration_ms / 1000:.1f}s" if (event.duration_ms or 0) >= WORTH_TELLING else ""
         code = f" exit {event.exit_code}" if event.exit_code else ""
         inner = "  ↳ " if event.parent_tool_use_id is not None else ""
         name = self._style("tool", event.name)

@@ -1,0 +1,147 @@
+"""``podium run`` at a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ASK_TWICE = '- shell: echo first >> log\n- shell: echo first >> log\n- say: "Over, **done**."\n'
+
+
+def log(podium: Any) -> str:
+    path: Path = podium.workspace / "log"
+    return path.read_text() if path.exists() else ""
+
+
+def test_it_streams_markdown_tools_and_diffs_and_ends_with_a_summary(podium: Any) -> None:
+    script = (
+        '- [{think: "Hm."}, {say: "# Plan\\n\\n- one\\n"}, {write_file: {path: n.txt, content: "one\\n"}}]\n'
+        "- shell: echo out; exit 3\n- say: It is `done`.\n"
+    )
+    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", script)
+    assert terminal.end() == 0
+    shown = [line.strip() for line in terminal.screen.splitlines() if line.strip()]
+    assert shown[0] == "· Hm."
+    assert "• one" in shown
+    assert "+one" in shown
+    assert any(line.startswith("✓ write_file n.txt") for line in shown)
+    assert any(line.startswith("✗ shell echo out; exit 3") and line.endswith("exit 3") for line in shown)
+    assert shown[-2] == "It is done."
+    assert shown[-1].startswith("success · 2 tools · ")
+    assert "understudy · " in terminal.text  # the status line, while it ran
+    assert "\x1b[32m+one" in terminal.raw
+
+
+ANSWERS = {
+    "yes, yes": ("y", "y", "first\nfirst\n"),
+    "yes, no": ("y", "n", "first\n"),
+    "no, yes": ("n", "y", "first\n"),
+    "something else first": ("x", "n", ""),
+    "always": ("a", "", "first\nfirst\n"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_one_key_answers(podium: Any, name: str) -> None:
+    first, second, wanted = ANSWERS[name]
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", ASK_TWICE)
+    terminal.until("allow?")
+    assert "$ echo first >> log" in terminal.text
+    asked = len(terminal.text)
+    terminal.type(first)
+    for key in second:
+        terminal.until("allow?", after=asked)
+        asked = len(terminal.text)
+        terminal.type(key)
+    if name == "something else first":
+        terminal.until("allow?", after=asked)
+        terminal.type("n")
+    assert terminal.end() == 0
+    assert log(podium) == wanted
+    assert "\nOver, done.\n" in terminal.screen
+
+
+def test_keys_typed_before_the_question_are_no_answer(podium: Any) -> None:
+    script = "- [{say: wait}, {stall: 1}]\n- shell: touch made\n- say: Over.\n"
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", script)
+    terminal.until("understudy · ")
+    terminal.type("yyy")
+    terminal.until("allow?")
+    terminal.type("n")
+    assert terminal.end() == 0
+    assert not (podium.workspace / "made").exists()
+
+
+def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(podium: Any) -> None:
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: rm log\n- say: Over.\n")
+    terminal.until("allow?")
+    terminal.type("e")
+    terminal.until("> rm log")
+    terminal.type("\x15ls\r")
+    assert terminal.end() == 0
+    assert "⊘ shell rm log" in terminal.screen
+
+
+def test_edit_opens_the_editor(podium: Any, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\ncp "$1" seen\necho \'touch other\' > "$1"\n')
+    editor.chmod(0o755)
+    terminal = podium.terminal(
+        "run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n", env={"EDITOR": str(editor)}
+    )
+    terminal.until("allow?")
+    terminal.type("e")
+    assert terminal.end() == 0
+    assert (podium.workspace / "seen").read_text() == "touch made"
+    assert not (podium.workspace / "made").exists()
+
+
+def test_ctrl_c_interrupts_the_turn(podium: Any) -> None:
+    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", "- shell: touch begun; sleep 300\n")
+    terminal.until("touch begun; sleep 300 0.")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert terminal.screen.splitlines()[-1].startswith("interrupted · ")
+    assert terminal.echoes()
+
+
+def test_ctrl_c_ends_a_question(podium: Any) -> None:
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n")
+    terminal.until("allow?")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert not (podium.workspace / "made").exists()
+
+
+def test_ctrl_c_twice_kills_an_agent_that_does_not_listen(podium: Any, eventually: Any) -> None:
+    # The shell ignores what the agent sends it, and stands in a session of its own.
+    command = "trap '' INT TERM HUP; echo $$ > pid; while :; do sleep 1; done"
+    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", f'- shell: "{command}"\n')
+    eventually(lambda: (podium.workspace / "pid").exists() and (podium.workspace / "pid").read_text().strip() != "")
+    terminal.type("\x03")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    pid = int((podium.workspace / "pid").read_text())
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+    assert terminal.echoes()
+
+
+def test_a_question_shows_what_a_command_hides(podium: Any) -> None:
+    script = '- shell: "echo \\e[2K\\e[1Gharmless"\n- say: Over.\n'
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", script)
+    terminal.until("allow?")
+    assert "$ echo \\x1b[2K\\x1b[1Gharmless" in terminal.text
+    terminal.type("n")
+    assert terminal.end() == 0
+
+
+def test_the_question_is_asked_when_the_prompt_comes_from_a_file(podium: Any, tmp_path: Path) -> None:
+    task = tmp_path / "task.yaml"
+    task.write_text("- shell: touch made\n- say: Over.\n")
+    terminal = podium.shell(f"{podium.command} run understudy --approval ask - < {task}")
+    terminal.until("allow?")
+    terminal.type("y")
+    assert terminal.end() == 0
+    assert (podium.workspace / "made").exists()
