@@ -57,12 +57,18 @@ class GeminiClient:
         config = config or GeminiConfig()
         if config.chosen_driver is Driver.ACP:
             return await self._open_acp(prompt, config, session_id)
-        return await self._open_stream(session_id, prompt, config, resume=True)
+        return await self.resume_stream_session(session_id, prompt, config)
 
     async def create_stream_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession:
         """As :meth:`create_session`, for ``stream-json`` only."""
         config = config or GeminiConfig()
         return await self._open_stream(config.session_id or str(uuid.uuid4()), prompt, config, resume=False)
+
+    async def resume_stream_session(
+        self, session_id: str, prompt: str, config: GeminiConfig | None = None
+    ) -> GeminiSession:
+        """As :meth:`resume_session`, for ``stream-json`` only."""
+        return await self._open_stream(session_id, prompt, config or GeminiConfig(), resume=True)
 
     async def create_acp_session(
         self, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None

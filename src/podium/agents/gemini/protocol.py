@@ -14,6 +14,11 @@ class StreamProtocol:
         self._finished = False
         self._interrupted = False
 
+    @property
+    def finished(self) -> bool:
+        """The run has said its last; the process is about to exit."""
+        return self._finished
+
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
         match event:

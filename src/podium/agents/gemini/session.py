@@ -25,6 +25,8 @@ from .store import DetailedProtocol, SessionFile, session_files, sweep_stubs
 
 Received = tuple[bytes, Event]
 LAST_READERS = 1.0
+LAST_WORDS = 5.0
+"""Seconds; after its result the CLI writes its session file and exits."""
 
 
 class GeminiSession:
@@ -126,9 +128,11 @@ class GeminiSession:
     async def _begin(self, prompt: str, *, resume: bool) -> asyncio.Future[None]:
         if self._closed:
             raise SessionEnded("this session is closed; resume_session() opens it again")
-        if self.running:
+        if self.running and not self._protocol.finished:
             raise LocalProtocolError("a turn is running: wait for its Exited event, or interrupt it")
         if self._conversation is not None:
+            if self.running:
+                await self._last_events(self._conversation, LAST_WORDS)
             await self._conversation.process.stop()  # it has ended; this frees what is left of it
         launch = self._plan(prompt, resume)
         self._resuming = resume
@@ -146,10 +150,10 @@ class GeminiSession:
         self._alive[:] = [self._conversation]
         return self._begun
 
-    async def _last_events(self, conversation: Conversation[Event]) -> None:
+    async def _last_events(self, conversation: Conversation[Event], within: float = LAST_READERS) -> None:
         """Let the end of a turn be published; readers that are far behind, or gone, must not hold us up."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_READERS):
+            async with asyncio.timeout(within):
                 await conversation.ended()
 
     def notice(self, event: Event) -> None:

@@ -6,6 +6,7 @@ was refused, and ends a turn without any answer as if it were a good one.
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -19,7 +20,19 @@ from ...agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCall, To
 from ...agents.gemini.acp import PROFILE
 from ...agents.gemini.records import ToolDetails
 from ..acp import AcpDictionary, Manner
-from ..events import Error, Event, FileChange, Notice, PermissionRequest, Text, ToolResult, TurnCompleted, Usage
+from ..events import (
+    Error,
+    Event,
+    FileChange,
+    Notice,
+    PermissionRequest,
+    Text,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    Usage,
+)
+from ..tools import target_of
 from .endings import ended, is_denied
 from .repeats import once
 from .tools import MCP, TOOLS
@@ -27,13 +40,14 @@ from .tools import MCP, TOOLS
 NativeEvent: TypeAlias = acp_events.Event | ToolDetails
 Call = TypeVar("Call", bound=ToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=PROFILE)
+_EXPLANATION = re.compile(r"(?:\[[^\]]*\] ?)?\((.+)\)", re.DOTALL)
 NO_ANSWER = "the model gave no answer: its stream was empty or broke off, also when asked again"
 
 
 class GeminiAcpDictionary:
     def __init__(self) -> None:
         self._protocol = AcpDictionary(MANNER)
-        self._ending: list[FileChange | ToolResult] = []
+        self._ending: list[ToolUse | FileChange | ToolResult] = []
         self._refused: dict[str, str] = {}
         self._pieces: list[str] = []  # of the message that is being said
         self._acted = False
@@ -67,25 +81,28 @@ class GeminiAcpDictionary:
     def _called(self, native: SessionUpdate) -> list[Event]:
         self._acted = True
         self._pieces.clear()
-        out: list[Event] = []
-        for event in self._protocol.translate(native):
-            if isinstance(event, FileChange | ToolResult):
-                self._ending.append(event)  # its details come next, where there is a session file
-            else:
-                out.append(event)
-        return out
+        made = self._protocol.translate(native)
+        if not any(isinstance(event, ToolResult) for event in made):
+            return made
+        # Its details come next, where there is a session file. A call that was refused at once is only now heard of.
+        self._ending = [event for event in made if isinstance(event, ToolUse | FileChange | ToolResult)]
+        return [event for event in made if not isinstance(event, ToolUse | FileChange | ToolResult)]
 
     def _closed(self, details: ToolDetails | None) -> list[Event]:
         """The call that has just ended."""
-        results = [event for event in self._ending if isinstance(event, ToolResult)]
-        changes = [event for event in self._ending if isinstance(event, FileChange)]
-        self._ending.clear()
+        ending, self._ending = self._ending, []
+        changes = [event for event in ending if isinstance(event, FileChange)]
         out: list[Event] = []
-        for result in results:
-            about = details if details is not None and details.tool_id == result.tool_use_id else None
-            if result.status == "error" and is_denied(result.output):
-                result = replace(result, status="denied")
-            out += ended(result, [change for change in changes if change.tool_use_id == result.tool_use_id], about)
+        for event in ending:
+            match event:
+                case ToolUse():
+                    out.append(_told(event, details))
+                case ToolResult():
+                    about = details if details is not None and details.tool_id == event.tool_use_id else None
+                    denied = event.status == "error" and is_denied(event.output)
+                    out += ended(replace(event, status="denied") if denied else event, changes, about)
+                case FileChange():
+                    pass
         return out
 
     def _refusals(self, native: NativeEvent) -> list[Event]:
@@ -134,6 +151,13 @@ class GeminiAcpDictionary:
         return out
 
 
+def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:
+    if details is None or details.tool_id != use.tool_use_id:
+        return use
+    target = target_of(use.name, details.args) or use.target
+    return replace(use, input=details.args or use.input, target=target)
+
+
 def _plain(call: Call) -> Call:
     """``call`` as other agents say it: the explanation it shows before it runs is no output, a new file had no text."""
     explained: list[str] = []
@@ -155,8 +179,8 @@ def _arguments(call: ToolCall | ToolCallUpdate, explanation: str) -> Any:
     """What can be known of a call's arguments: a command is its title, an MCP call explains itself as JSON."""
     tool = PROFILE.tool_name(call.tool_call_id) or ""
     if tool == "run_shell_command":
-        described = {"description": explanation} if explanation else {}
-        return {"command": call.title or "", **described}
+        described = _EXPLANATION.fullmatch(explanation)
+        return {"command": call.title or "", **({"description": described[1]} if described else {})}
     if tool.startswith(MCP):
         try:
             given: object = msgspec.json.decode(explanation)
