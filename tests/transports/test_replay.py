@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -139,6 +140,60 @@ def test_speed_keeps_the_order() -> None:
         assert await drain(Replay(two_way(("out", {"n": 1}), ("out", {"n": 2})), speed=100)) == [{"n": 1}, {"n": 2}]
 
     asyncio.run(main())
+
+
+TWO_WAY = sorted(
+    path
+    for path in (Path(__file__).parents[1] / "transcripts").rglob("*.jsonl")
+    if path.read_bytes().startswith(b'{"dir"')
+)
+
+
+def shifted(line: bytes) -> bytes:
+    """The same request under another id, as another client would have numbered it."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    if isinstance(value, dict) and "method" in value and isinstance(value.get("id"), int):
+        value["id"] += 1000
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("path", TWO_WAY, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_recorded_dialogue_plays_to_its_end(path: Path) -> None:
+    entries = read_transcript(path.read_bytes())
+    asked = {json.loads(e.line)["id"] for e in entries if e.direction == "in" and shifted(e.line) != _plain(e.line)}
+
+    async def main() -> list[bytes]:
+        replay = Replay(entries)
+        for entry in entries:
+            if entry.direction == "in":
+                await replay.send(shifted(entry.line))
+        await replay.end_input()
+        async with asyncio.timeout(60):
+            said = [message async for batch in replay.batches() for message in batch if isinstance(message, bytes)]
+        assert replay.unexpected == []
+        return said
+
+    def expected(line: bytes) -> bytes:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return line
+        if isinstance(value, dict) and "method" not in value and value.get("id") in asked:
+            value["id"] += 1000
+        return json.dumps(value).encode()
+
+    said = asyncio.run(main())
+    assert [_plain(line) for line in said] == [expected(e.line) for e in entries if e.direction == "out"]
+
+
+def _plain(line: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(line)).encode()
+    except ValueError:
+        return line
 
 
 @pytest.mark.parametrize(
