@@ -1,0 +1,65 @@
+"""What became of a call: its status, its exit code, and its output without Claude Code's wrapping."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import msgspec
+
+from ...agents.claude.blocks import ToolResult as NativeResult
+from ..events import ToolStatus
+
+EXIT_CODE = re.compile(r"Exit code (\d+)(?:\n|$)")
+_WRAPPED = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
+_DENIED = re.compile(
+    r"Claude requested permissions? to |Permission to use .{0,80}(?:has been )?denied"
+    r"|This command requires approval|The user doesn't want to (?:proceed with this tool use|take this action)"
+    r"|Tool permission request failed: |.{0,300} was blocked\. For security, Claude Code may only ",
+    re.DOTALL,
+)
+"""How Claude Code words a refusal that nobody else tells of. A refusal of ours is known by its call."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    status: ToolStatus
+    output: str
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+def outcome_of(tool: str, result: NativeResult, account: Any, *, denied: bool) -> Outcome:
+    """``account``: what the tool itself says of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent."""
+    output = result.content if isinstance(result.content, str) else result.text
+    failed = bool(result.is_error)
+    if failed and (wrapped := _WRAPPED.match(output)):
+        output = wrapped[1]
+    if failed and (denied or _DENIED.match(output)):
+        return Outcome("denied", output)
+    if tool == "Bash":
+        return _command(output, account, failed=failed)
+    return Outcome("error" if failed else "success", output, duration_ms=_duration(account))
+
+
+def _command(output: str, account: Any, *, failed: bool) -> Outcome:
+    told = EXIT_CODE.match(output) if failed else None
+    if told is not None:
+        return Outcome("error", output[told.end() :], int(told[1]))
+    if failed:
+        return Outcome("error", output)
+    match account:
+        case {"backgroundTaskId": str()}:
+            return Outcome("success", output)  # it still runs
+        case {"interrupted": True}:
+            return Outcome("error", output)
+        case {"returnCodeInterpretation": str(reading)} if reading:
+            return Outcome("success", output)  # not zero, but Claude Code knows that it is no failure
+        case _:
+            return Outcome("success", output, 0)
+
+
+def _duration(account: Any) -> float | None:
+    if not isinstance(account, dict):
+        return None
+    told = cast("dict[str, Any]", account).get("totalDurationMs")
+    return float(told) if isinstance(told, int | float) else None
