@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,13 +36,17 @@ def test_the_table_is_large_and_says_nothing_twice() -> None:
 
 
 WRAPPERS = [
-    "sudo {c}", "env {c}", "nice -n 3 {c}", "timeout 5 {c}", "nohup {c} &", "command {c}", "ls && {c}", "ls || {c}", "ls; {c}",
-    "({c})", "{{ {c}; }}", "sh -c {q}", "bash -lc {q}", "eval {q}", "echo $({c})", "echo \"$({c})\"", "cat <({c})", "! {c}",
+    "sudo {c}", "env {c}", "nice -n 3 {c}", "timeout 5 {c}", "nohup {c} &", "command {c}", "ls && {c}", "ls || {c}",
+    "ls; {c}",
+    "({c})", "{{ {c}; }}", "sh -c {q}", "bash -lc {q}", "eval {q}", "echo $({c})", "echo \"$({c})\"", "cat <({c})",
+    "! {c}",
     "f() {{ {c}; }}; f", "if true; then {c}; fi", "for i in 1; do {c}; done", "while true; do {c}; done",
     "bash <<'END'\n{c}\nEND", "trap {q} EXIT", "ls\n{c}", "A=1 {c}", "x={q}; eval \"$x\"", "sh -c \"$(printf %s {q})\"",
     "case a in a) {c};; esac", "ssh host {q}", "watch {q}", "ls | xargs -I% sh -c {q}", "find . -exec sh -c {q} \\;",
 ]  # fmt: skip
-SIMPLE = [c for c in HIGH if not any(mark in c for mark in "|;&<>\n*") and "(" not in c and not c.startswith((":", "cd "))]
+SIMPLE = [
+    c for c in HIGH if not any(mark in c for mark in "|;&<>\n*") and "(" not in c and not c.startswith((":", "cd "))
+]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -59,10 +64,7 @@ def test_a_wrapped_high_command_stays_high(wrapper: str) -> None:
 def test_wrapped_again_and_again_it_stays_high(command: str, wrappers: list[str]) -> None:
     for wrapper in wrappers:
         command = wrapper.format(c=command, q=shlex.quote(command))
-        if wrapper.endswith("END") or "\n" in wrapper:
-            command = f"sh -c {shlex.quote(command)}"
-        elif wrapper.endswith("&"):
-            command = f"({command})"
+        command = f"sh -c {shlex.quote(command)}"
     assert judge_command(command, cwd=WORKSPACE).risk == "high"
 
 
@@ -82,12 +84,16 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = st.sampled_from(["command", "cmd", "file_path", "path", "paths", "changes", "patch", "url", "pattern", "workdir"])
+KEYS = st.sampled_from(
+    ["command", "cmd", "file_path", "path", "paths", "changes", "patch", "url", "pattern", "workdir"]
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from(["shell", "read_file", "write_file", "find_files", "web_fetch", "mcp", "other", "task", "question"]),
+    st.sampled_from(
+        ["shell", "read_file", "write_file", "find_files", "web_fetch", "mcp", "other", "task", "question"]
+    ),
     st.sampled_from(["read", "write", "execute", "network", "other"]),
     st.dictionaries(KEYS, JSON, max_size=4),
 )
@@ -166,3 +172,29 @@ def test_a_known_home_makes_its_paths_known() -> None:
 def test_the_parser_is_loaded_only_when_a_command_is_read() -> None:
     code = "import sys, podium, podium.permissions.risk; sys.exit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+HUGE = [
+    "a=(" * 10_000, "(" * 20_000, "$(" * 10_000, "`" * 20_000, '"$(' * 8_000, "if " * 9_000, "{" * 20_000,
+    "x;" * 15_000,
+    "echo " + "$a" * 10_000, "echo " + "{a,b}" * 5_000, "a=$a$a;" * 3_000 + "$a", "sh -c '" * 500,
+    "eval " * 5_000 + "ls",
+    "env -a " * 5_000, "for i in a b c; do " * 300, "\U0010068e\u6edb" * 5_000, "<<a" * 9_000, "echo x; " * 50_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HUGE, ids=range(len(HUGE)))
+def test_no_text_costs_much(text: str) -> None:
+    start = time.process_time()
+    judge_command(text, cwd=WORKSPACE)
+    assert time.process_time() - start < 10
+
+
+def test_what_stands_at_the_end_of_a_long_line_is_seen() -> None:
+    assert judge_command("echo x; " * 50_000 + "rm -rf /", cwd=WORKSPACE).risk == "high"
+    assert judge_command("env " * 50 + "rm -rf /", cwd=WORKSPACE).risk == "high"
+
+
+def test_rare_characters_survive_the_parser() -> None:
+    verdict = judge_command("rm -rf '/home/me/work/é 🎭' \U0010068e\x02", cwd=WORKSPACE)
+    assert [command.words for command in verdict.commands] == [("rm", "-rf", "/home/me/work/é 🎭", "\U0010068e\x02")]

@@ -52,7 +52,8 @@ _WRITE: dict[Place, tuple[Risk, str]] = {
 
 
 def shown(path: str) -> str:
-    return path.replace(HOLE, "…") or "''"
+    path = path.replace(HOLE, "…") or "''"
+    return path if len(path) <= 80 else path[:79] + "…"
 
 
 def reading(path: str, cwds: Sequence[str | None], ground: Ground) -> list[Finding]:

@@ -38,10 +38,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The explanation as lines for a terminal."""
         lines = [f"{self.action}: {self.why}", f"risk: {self.risk}"]
-        lines += [
-            f"  because it {reason}" if not reason.startswith("it ") else f"  because {reason}"
-            for reason in self.reasons
-        ]
+        lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"runs: {step.command}" for step in self.steps]
         lines += [f"also matched: {rule.label}" for rule in self.also_matched]
         return "\n".join(lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -152,8 +152,7 @@ def _hint(word: str, known: tuple[str, ...]) -> str:
 
 def _yaml_tree(text: str, source: str) -> tuple[object, dict[Where, int]]:
     try:
-        compose = cast("Callable[[str, type[yaml.SafeLoader]], yaml.Node | None]", yaml.compose)  # half typed
-        node = compose(text, yaml.SafeLoader)
+        node = yaml.SafeLoader(text).get_single_node()
         tree: object = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         mark = getattr(fault, "problem_mark", None)

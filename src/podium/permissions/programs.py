@@ -141,7 +141,7 @@ def _program(command: Command, ground: Ground, judge_text: JudgeText) -> list[Fi
     if (special := destructive.TABLE.get(name)) is not None:
         return special(command, ground)
     if (reason := destructive.ALWAYS.get(name) or destructive.ALWAYS.get(name.partition(".")[0])) is not None:
-        return [Finding("high", f"{name} {reason}")]
+        return [Finding("high", f"{shown(name)} {reason}")]
     if command.transparent:
         return []
     if name in _TOOLS and len(words) == 2 and words[1] in _VERSION and _is_known_file(words[0]):

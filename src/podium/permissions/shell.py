@@ -18,8 +18,8 @@ from . import words as shell_words
 from .launchers import nested
 from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
 from .surroundings import Surroundings, merged
-from .suspicion import SENSITIVE, fork_bomb, guessed_commands, runs_foreign_text, shell_text
-from .words import HOLE, MAX_READINGS, source
+from .suspicion import SENSITIVE, fork_bomb, guessed_commands, most_open, runs_foreign_text, shell_text
+from .words import HOLE, MAX_READINGS, armoured, source
 from .wrappers import is_transparent, program_of, unwrap
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_TEXT = 100_000
-MAX_COMMANDS = 400
+MAX_OPEN = 100  # brackets open at once: beyond, the parser takes time by the square of their number
+MAX_COMMANDS = 1000
 MAX_DEPTH = 16
 _LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
 _BRANCHES = ("if_statement", "case_statement", *_LOOPS)
@@ -95,12 +96,15 @@ class _Reader:
 
     def script(self, text: str) -> None:
         """Read a whole text, also one found inside a command."""
-        if self._depth >= MAX_DEPTH or len(text) > MAX_TEXT:
-            self.problem("it is too long or nested too deeply to be followed")
+        if self._depth >= MAX_DEPTH:
+            self.alarm("it is nested deeper than any honest command")
             return
-        # An unknown part becomes a variable nobody has set, so the parser sees a word.
+        if len(text) > MAX_TEXT or most_open(text) > MAX_OPEN:
+            self.problem("it is too long or nested too deeply to be followed")
+            self._crudely(text)
+            return
         try:
-            tree = _parser().parse(text.replace(HOLE, "${_}").encode(errors="replace"))
+            tree = _parser().parse(armoured(text))
         except ImportError:
             self.problem("the shell parser is not installed, so the command cannot be understood")
             self._crudely(text)
@@ -118,7 +122,7 @@ class _Reader:
         """Functions that nobody called: what they would do with arguments we do not know."""
         for name, body in list(self._functions.items()):
             if name not in self._called:
-                self._call(name, body, None)
+                self._call(body, None)
 
     def _statements(self, node: Node) -> None:
         for child in node.children:
@@ -216,10 +220,14 @@ class _Reader:
             if body is not None and body.type == "command":
                 self._command(body, redirects)
             else:
-                if redirects:
+                # The grammar hangs the redirection of `a && b > file` on the whole list, but it is opened where b runs.
+                late = body is not None and body.type in ("list", "pipeline")
+                if redirects and not late:
                     self._emit((), redirects=tuple(redirects))
                 if body is not None:
                     self._visit(body)
+                if redirects and late:
+                    self._emit((), redirects=tuple(redirects))
         ran = self.commands[before:]
         for child in later:
             feeds = child.type == "pipeline"
@@ -329,18 +337,20 @@ class _Reader:
                 self._emit((), assignments, redirects)
             return
         if self._depth >= MAX_DEPTH:
-            self.problem("it is nested too deeply to be followed")
+            self.alarm("it is nested deeper than any honest command")
             return
         name = words[0]
-        if name in self._functions and name not in self._active:
+        body = self._functions.get(name)
+        if body is not None and source(body) not in self._active:
             self._called.add(name)
             if redirects:
                 self._emit((), assignments, redirects)
-            self._call(name, self._functions[name], words[1:])
+            self._call(body, words[1:])
             return
-        if name in self._here.aliases and name not in self._active:
-            with self._calling(name):
-                self.script(" ".join([self._here.aliases[name], *(shlex.quote(word) for word in words[1:])]))
+        alias = self._here.aliases.get(name)
+        if alias is not None and f"{name}={alias}" not in self._active:
+            with self._calling(f"{name}={alias}"):
+                self.script(" ".join([alias, *(shlex.quote(word) for word in words[1:])]))
             return
         program = program_of(words)
         inner = [*unwrap(words, self._stdin), *nested(words)]
@@ -375,9 +385,9 @@ class _Reader:
         if origins & DECODERS:
             self.alarm(f"{program} runs text that {', '.join(sorted(origins & DECODERS))} decodes first")
 
-    def _call(self, name: str, body: Node, arguments: tuple[str, ...] | None) -> None:
+    def _call(self, body: Node, arguments: tuple[str, ...] | None) -> None:
         kept, self._here.arguments = self._here.arguments, arguments
-        with self._calling(name):
+        with self._calling(source(body)):
             self._visit(body)
         self._here.arguments = kept
 
@@ -429,8 +439,8 @@ class _Reader:
         self._here.cwds, self._here.variables = cwds, variables
 
     @contextmanager
-    def _calling(self, name: str) -> Generator[None]:
-        active, self._active = self._active, (*self._active, name)
+    def _calling(self, text: str) -> Generator[None]:
+        active, self._active = self._active, (*self._active, text)
         self._depth += 1
         try:
             yield

@@ -10,6 +10,7 @@ from .words import HOLE, MAX_READINGS
 from .wrappers import Words
 
 _WELL_KNOWN = {"HOME": "~", "IFS": " ", "TMPDIR": "/tmp", "SHELL": "/bin/sh", "BASH": "/bin/bash"}
+MAX_VALUE = 4096
 Folders = tuple[str | None, ...]
 
 
@@ -44,7 +45,8 @@ class Surroundings:
     def assign(self, name: str, values: list[str], *, certain: bool) -> None:
         if not certain:
             values = list(dict.fromkeys([*self.variables.get(name, [HOLE]), *values]))
-        self.variables[name] = values if len(values) <= MAX_READINGS else [HOLE]
+        followed = len(values) <= MAX_READINGS and all(len(value) <= MAX_VALUE for value in values)
+        self.variables[name] = values if followed else [HOLE]
 
     def builtin(self, program: str, words: Words) -> None:
         """What a command of the shell itself changes here."""

@@ -58,7 +58,7 @@ def runs_foreign_text(program: str, words: Words, origins: set[str]) -> str:
 def guessed_commands(text: str) -> list[Words]:
     """Commands by punctuation alone, for text that has no grammar."""
     found: list[Words] = []
-    for segment in re.split(r"[;&|\n()`]+", text.replace("\\\n", " ")):
+    for segment in dict.fromkeys(re.split(r"[;&|\n()`]+", text.replace("\\\n", " "))):
         try:
             parts = shlex.split(segment, comments=False)
         except ValueError:
@@ -80,3 +80,15 @@ def _descendants(node: Node, kind: str) -> list[Node]:
     for child in node.children:
         found.extend(_descendants(child, kind))
     return found
+
+
+def most_open(text: str) -> int:
+    """How many brackets are open at once where most are."""
+    most = count = 0
+    for char in text:
+        if char in "({":
+            count += 1
+            most = max(most, count)
+        elif char in ")}" and count:
+            count -= 1
+    return most

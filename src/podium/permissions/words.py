@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 HOLE = "\0"
 MAX_READINGS = 8
 MAX_FIELDS = 64
+MAX_WORD = 100_000
+MAX_BRACED = 1000  # characters of a word in which braces are still looked for
 
 Kind = Literal["quoted", "plain", "value"]
 
@@ -57,8 +59,24 @@ def heredoc(node: Node, scope: Scope) -> str:
     return _joined(_between(node, node.children, scope, quoted=True))
 
 
+def armoured(text: str) -> bytes:
+    """Text as the parser can bear it: its scanner reads beyond its tables, and crashes, on rare characters.
+
+    A hole becomes a variable nobody has set, so that the parser sees a word.
+    """
+    return _RARE.sub(lambda match: f"\2{ord(match.group()):x}\3", text.replace(HOLE, "${_}")).encode()
+
+
+_RARE = re.compile(r"[^\x04-\x7e]")
+_ARMOURED = re.compile(r"\x02([0-9a-f]+)\x03")
+
+
 def source(node: Node) -> str:
-    return (node.text or b"").decode(errors="replace")
+    return _plain(node.text or b"")
+
+
+def _plain(raw: bytes) -> str:
+    return _ARMOURED.sub(lambda match: chr(int(match.group(1), 16)), raw.decode(errors="replace"))
 
 
 # "$@" and "${a[@]}" stay several fields inside their quotes.
@@ -117,7 +135,7 @@ def _between(node: Node, children: Sequence[Node], scope: Scope, *, quoted: bool
     at += edge
 
     def gap(until: int) -> None:
-        text = raw[at - node.start_byte : until - node.start_byte].decode(errors="replace")
+        text = _plain(raw[at - node.start_byte : until - node.start_byte])
         if text:
             parts.append([(Piece(_double_quoted(text), "quoted"),)] if quoted else [tuple(_unescaped(text))])
 
@@ -129,7 +147,7 @@ def _between(node: Node, children: Sequence[Node], scope: Scope, *, quoted: bool
     combined: list[tuple[Piece, ...]] = []
     for choice in product(*parts):
         combined.append(tuple(piece for pieces in choice for piece in pieces))
-        if len(combined) > MAX_READINGS:
+        if len(combined) > MAX_READINGS or sum(len(piece.text) for piece in combined[-1]) > MAX_WORD:
             return [(Piece(HOLE, "quoted" if quoted else "value"),)]
     return combined or [(Piece("", "quoted"),)]
 
@@ -237,7 +255,7 @@ def _braces(chars: _Chars) -> list[_Chars]:
     waiting = [chars]
     while waiting:
         word = waiting.pop(0)
-        opened = _first_brace(word)
+        opened = _first_brace(word) if len(word) <= MAX_BRACED else None
         if opened is None or len(done) + len(waiting) > MAX_FIELDS:
             done.append(word)
             continue

@@ -1,0 +1,355 @@
+"""The open questions of a session: any order, each once, closed when in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from podium.errors import AlreadyAnswered
+from podium.permissions.audit import Entry
+from podium.permissions.policy import Policy
+from podium.permissions.questions import Questions
+from podium.permissions.rules import Rule
+from podium.unified.decisions import Allow, Decision, Deny
+from podium.unified.events import Event, Notice, PermissionRequest, PermissionResolved
+
+WORKSPACE = "/home/me/work"
+
+
+def shell(command: str, request_id: str = "q1") -> PermissionRequest:
+    return PermissionRequest(
+        request_id=request_id, tool_name="shell", operation="execute", target=command, input={"command": command}
+    )
+
+
+class Stage:
+    """What the questions said and recorded."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.said: list[Event] = []
+        self.audited: list[Entry] = []
+        self.rules: list[Rule] = []
+        self.questions = Questions(
+            say=self.said.append,
+            now=lambda: 1000,
+            cwd=WORKSPACE,
+            always=settings.pop("always", self.rules.append),
+            audit=settings.pop("audit", lambda entry, now: self.audited.append(entry)),
+            **settings,
+        )
+
+    @property
+    def resolved(self) -> list[tuple[str, str, str]]:
+        return [(e.request_id, e.decision, e.by) for e in self.said if isinstance(e, PermissionResolved)]
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await main()
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+POLICY = Policy(
+    rules=(
+        Rule(action="allow", name="tests", command=("npm test *",)),
+        Rule(action="deny", name="no push", command=("git push *",), message="a person pushes"),
+    )
+)
+
+
+def test_the_policy_decides_without_asking() -> None:
+    async def main() -> None:
+        stage = Stage(policy=POLICY, callback=lambda request: pytest.fail("nobody is to be asked"))
+        assert await stage.questions.ask(shell("npm test", "a")) == Allow()
+        assert await stage.questions.ask(shell("git push -f", "b")) == Deny("a person pushes")
+        assert stage.said == [
+            shell("npm test", "a"),
+            PermissionResolved(request_id="a", decision="allow", by="policy", message="rule “tests” allows `npm test`"),
+            shell("git push -f", "b"),
+            PermissionResolved(request_id="b", decision="deny", by="policy", message="a person pushes"),
+        ]
+        assert [(e.by, e.rule, e.decision) for e in stage.audited] == [
+            ("rule", "tests", "allow"),
+            ("rule", "no push", "deny"),
+        ]
+
+    run(main)
+
+
+async def _slow(request: PermissionRequest) -> Decision:
+    await asyncio.sleep(0)
+    return Allow(updated_input={"command": "ls"})
+
+
+class _Callable:
+    async def __call__(self, request: PermissionRequest) -> Decision:
+        return Deny("no")
+
+
+def _broken(request: PermissionRequest) -> Decision:
+    raise ValueError("oh")
+
+
+async def _broken_later(request: PermissionRequest) -> Decision:
+    raise ValueError("oh")
+
+
+CALLBACKS: list[tuple[Any, Decision]] = [
+    (lambda request: Allow(), Allow()),
+    (lambda request: Deny("no", interrupt=True), Deny("no", interrupt=True)),
+    (_slow, Allow(updated_input={"command": "ls"})),
+    (lambda request: _slow(request), Allow(updated_input={"command": "ls"})),
+    (_Callable(), Deny("no")),
+    (_broken, Deny("the permission callback failed: ValueError('oh')")),
+    (_broken_later, Deny("the permission callback failed: ValueError('oh')")),
+    (lambda request: None, Deny("the permission callback returned None, which is neither Allow nor Deny")),
+    (lambda request: True, Deny("the permission callback returned True, which is neither Allow nor Deny")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("callback", "decision"), CALLBACKS)
+def test_the_callback_decides_and_a_broken_one_denies(callback: Any, decision: Decision) -> None:
+    async def main() -> None:
+        stage = Stage(policy=POLICY, callback=callback)
+        assert await stage.questions.ask(shell("npm install")) == decision
+        assert stage.resolved == [("q1", "allow" if isinstance(decision, Allow) else "deny", "callback")]
+        assert stage.questions.open == []
+
+    run(main)
+
+
+def test_a_plain_callback_that_waits_stops_nothing_else() -> None:
+    async def main() -> None:
+        released = threading.Event()
+
+        def ask(request: PermissionRequest) -> Decision:
+            if request.request_id == "slow":
+                released.wait(60)
+            return Allow()
+
+        stage = Stage(callback=ask)
+        slow = asyncio.ensure_future(stage.questions.ask(shell("make", "slow")))
+        assert await stage.questions.ask(shell("make", "quick")) == Allow()
+        assert stage.questions.open == ["slow"]
+        released.set()
+        assert await slow == Allow()
+
+    run(main)
+
+
+def test_several_questions_in_any_order_and_none_twice() -> None:
+    async def main() -> None:
+        stage = Stage(attended=True)
+        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "abc"]
+        await until(lambda: len(stage.questions.open) == 3)
+        stage.questions.answer("c", Allow())
+        stage.questions.answer("a", Deny("no"))
+        with pytest.raises(AlreadyAnswered):
+            stage.questions.answer("c", Deny("too late"))
+        stage.questions.answer("b", Allow())
+        assert await asyncio.gather(*asked) == [Deny("no"), Allow(), Allow()]
+        with pytest.raises(AlreadyAnswered):
+            stage.questions.answer("a", Allow())
+        assert sorted(stage.resolved) == [("a", "deny", "client"), ("b", "allow", "client"), ("c", "allow", "client")]
+        assert {e.by for e in stage.audited} == {"person"}
+
+    run(main)
+
+
+def test_one_id_twice_is_two_questions() -> None:
+    async def main() -> None:
+        stage = Stage(attended=True)
+        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", "same"))) for _ in range(2)]
+        await until(lambda: len(stage.questions.open) == 2)
+        stage.questions.answer("same", Allow())
+        stage.questions.answer("same#1", Deny())
+        assert await asyncio.gather(*asked) == [Allow(), Deny()]
+
+    run(main)
+
+
+def test_time_up_denies_and_a_late_answer_is_refused() -> None:
+    async def main() -> None:
+        stage = Stage(attended=True, timeout=0.01)
+        assert await stage.questions.ask(shell("make")) == Deny("nobody answered within 0.01 s")
+        assert stage.said[0] == PermissionRequest(
+            request_id="q1",
+            tool_name="shell",
+            operation="execute",
+            target="make",
+            input={"command": "make"},
+            expires_at=1010,
+        )
+        assert stage.resolved == [("q1", "deny", "timeout")]
+        with pytest.raises(AlreadyAnswered):
+            stage.questions.answer("q1", Allow())
+
+    run(main)
+
+
+def test_an_interrupt_denies_everything_open() -> None:
+    async def main() -> None:
+        async def never(request: PermissionRequest) -> Decision:
+            await asyncio.Event().wait()
+            return Allow()
+
+        stage = Stage(callback=never)
+        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "ab"]
+        await until(lambda: len(stage.questions.open) == 2)
+        stage.questions.resolve_all("interrupt")
+        assert await asyncio.gather(*asked) == [Deny("the turn was interrupted")] * 2
+        assert stage.resolved == [("a", "deny", "interrupt"), ("b", "deny", "interrupt")]
+
+    run(main)
+
+
+def test_a_cancelled_question_is_closed_too() -> None:
+    async def main() -> None:
+        stage = Stage(attended=True)
+        asked = asyncio.ensure_future(stage.questions.ask(shell("make")))
+        await until(lambda: stage.questions.open == ["q1"])
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert stage.resolved == [("q1", "deny", "interrupt")]
+
+    run(main)
+
+
+def test_without_anybody_to_ask_it_is_denied() -> None:
+    async def main() -> None:
+        stage = Stage(policy=POLICY)
+        decision = await stage.questions.ask(shell("make"))
+        assert decision == Deny("nobody can be asked: pass can_use_tool=, or choose another tier")
+
+    run(main)
+
+
+REMEMBERED: list[tuple[PermissionRequest, PermissionRequest, bool]] = [
+    (shell("npm install"), shell("npm install"), True),
+    (shell("npm install"), shell("npm install left-pad"), True),
+    (shell("npm install"), shell("npm run build"), False),
+    (shell("npm install"), shell("npm install && rm x"), False),
+    (shell("npm install"), shell("npm install > out.txt"), False),
+    (shell("git push"), shell("git push origin main"), True),
+    (shell("git push"), shell("git push --force"), False),
+    (shell("rm -rf build"), shell("rm -rf build"), True),
+    (shell("rm -rf build"), shell("rm -rf src"), False),
+    (shell("rm *.pyc"), shell("rm a.pyc"), False),
+    (shell("curl https://a.example"), shell("curl https://b.example"), False),
+    (shell("python a.py"), shell("python b.py"), False),
+    (shell("make > out.txt"), shell("make > out.txt"), True),
+    (shell("make > out.txt"), shell("make > other.txt"), False),
+    (shell("make $X"), shell("make $X"), True),
+    (shell("make $X"), shell("make $Y"), False),
+    (
+        PermissionRequest(
+            request_id="q", tool_name="edit_file", operation="write", target="a", input={"file_path": "a"}
+        ),
+        PermissionRequest(
+            request_id="q", tool_name="edit_file", operation="write", target="a", input={"file_path": "a"}
+        ),
+        True,
+    ),
+    (
+        PermissionRequest(
+            request_id="q", tool_name="edit_file", operation="write", target="a", input={"file_path": "a"}
+        ),
+        PermissionRequest(
+            request_id="q", tool_name="edit_file", operation="write", target="b", input={"file_path": "b"}
+        ),
+        False,
+    ),
+    (
+        PermissionRequest(request_id="q", tool_name="mcp", native_name="mcp__a__b", target="x"),
+        PermissionRequest(request_id="q", tool_name="mcp", native_name="mcp__a__b", target="y"),
+        True,
+    ),
+    (
+        PermissionRequest(request_id="q", tool_name="mcp", native_name="mcp__a__b", target="x"),
+        PermissionRequest(request_id="q", tool_name="mcp", native_name="mcp__a__c", target="y"),
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "remembered"), REMEMBERED)
+def test_what_is_remembered_for_the_session(
+    first: PermissionRequest, second: PermissionRequest, remembered: bool
+) -> None:
+    async def main() -> None:
+        answers = iter([Allow(remember="session"), Deny("asked again")])
+        stage = Stage(callback=lambda request: next(answers))
+        assert await stage.questions.ask(first) == Allow(remember="session")
+        decision = await stage.questions.ask(second)
+        assert decision == (Allow(remember="session") if remembered else Deny("asked again"))
+        assert stage.rules == []
+
+    run(main)
+
+
+def test_always_hands_the_rules_on() -> None:
+    async def main() -> None:
+        stage = Stage(callback=lambda request: Allow(remember="always"))
+        await stage.questions.ask(shell("cd src && npm install && echo done > log.txt"))
+        assert stage.rules == [
+            Rule(action="allow", tool=("shell",), command=("npm install *", "echo done"), risk=("low", "medium")),
+            Rule(
+                action="allow", tool=("shell",), operation=("write",), path=("./src/log.txt",), risk=("low", "medium")
+            ),
+        ]
+        assert Policy(rules=tuple(stage.rules)).decide(shell("npm install"), WORKSPACE).action == "allow"
+
+    run(main)
+
+
+def test_a_rule_that_cannot_be_kept_is_said() -> None:
+    async def main() -> None:
+        def full(rule: Rule) -> None:
+            raise OSError("disk full")
+
+        stage = Stage(callback=lambda request: Allow(remember="always"), always=full)
+        assert await stage.questions.ask(shell("npm install")) == Allow(remember="always")
+        assert [e for e in stage.said if isinstance(e, Notice)] == [
+            Notice(
+                level="warning",
+                code="policy_not_saved",
+                message="the answer could not be kept for later sessions: disk full",
+            )
+        ]
+
+    run(main)
+
+
+def test_what_cannot_be_recorded_does_not_happen() -> None:
+    async def main() -> None:
+        def full(entry: Entry, now: int) -> None:
+            raise OSError("disk full")
+
+        stage = Stage(callback=lambda request: Allow(), audit=full)
+        decision = await stage.questions.ask(shell("make"))
+        assert decision == Deny("the decision could not be recorded, so it does not count: disk full")
+        assert stage.resolved == [("q1", "deny", "callback")]
+
+    run(main)
+
+
+def test_a_changed_input_is_judged_again() -> None:
+    async def main() -> None:
+        stage = Stage(policy=POLICY, callback=lambda request: Allow(updated_input={"command": "git push"}))
+        decision = await stage.questions.ask(shell("make"))
+        assert decision == Deny("the changed input is not allowed: a person pushes")
+        assert stage.resolved == [("q1", "deny", "policy")]
+
+    run(main)
