@@ -114,6 +114,28 @@ def test_a_broken_stream_is_resumed_with_the_last_event_id() -> None:
     assert asked_after[:3] == [None, "2", "2"]
 
 
+def test_a_stream_that_falls_silent_is_taken_for_dead() -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+        calls = 0
+
+        async def reply(call: Call, writer: asyncio.StreamWriter) -> None:
+            nonlocal calls
+            calls += 1
+            writer.write(STREAM + f"data: {calls}\n\n".encode())
+            await writer.drain()
+            await over.wait()
+
+        async with (
+            server(reply) as url,
+            HttpTransport(url, events=EVENTS, backoff=QUICK, silence=0.05) as transport,
+        ):
+            assert await collect(transport, 2) == [b"1", b"2"]
+            over.set()
+
+    asyncio.run(main())
+
+
 def test_a_server_that_does_not_stream_is_polled() -> None:
     answers = iter(
         [

@@ -151,7 +151,8 @@ class OpenCodeClient:
     async def _serve(self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None) -> OpenCodeSession:
         server = await self._server(config, cwd)
         try:
-            await check_model(server, config, cwd)
+            if config.verify_model:
+                await check_model(server, config, cwd)
             await _open(server, config, resume)
             session = OpenCodeSession(server, config)
             if prompt is not None:

@@ -72,11 +72,13 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``can_use_tool`` is asked in a task of its own for each question; when it raises, returns something else or takes
     longer than ``permission_timeout`` seconds, the answer is no. Without it a question is rejected, unless
     ``leave_open`` is true: then the caller answers through the session.
+    ``verify_model`` refuses a model that OpenCode does not offer before it sticks to the session (serve only).
     ``steps`` bounds the model requests of a turn. ``most_empty_steps`` ends a turn that repeats itself without end.
     """
 
     driver: Driver = Driver.SERVE
     model: str | None = None
+    verify_model: bool = True
     small_model: str | None = None
     agent: str | None = None
     variant: str | None = None

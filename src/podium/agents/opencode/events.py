@@ -1,7 +1,7 @@
-"""What OpenCode says, in its own words: ``run`` prints one event a line, ``serve`` streams them.
+"""What OpenCode says, in its own words: ``run`` prints one event a line (see ``run_events``), ``serve`` streams them.
 
-The events of ``run`` wrap one finished part each. Those of ``serve`` are the ``properties`` of what the server sent;
-the name in the table is its ``type``. The last few are not OpenCode's: they say what happened around it.
+The events of ``serve`` are the ``properties`` of what the server sent; the name in the table is its ``type``. The last
+few are not OpenCode's: they say what happened around it.
 """
 
 from __future__ import annotations
@@ -11,138 +11,32 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from podium.transports.launch import Exited, Stalled
-from podium.wire.shapes import Shapes, Unrecognized
+from podium.wire.shapes import Unrecognized
 
-from .parts import PARTS, Failure, Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-
-# ------------------------------------------------------------------------------------------------- run --format json
-
-
-class _RunEvent(msgspec.Struct, frozen=True, kw_only=True):
-    session_id: str = msgspec.field(default="", name="sessionID")
-    timestamp: float = 0
-
-
-class StepStart(_RunEvent, frozen=True, kw_only=True):
-    part: StepStartPart
-
-
-class Text(_RunEvent, frozen=True, kw_only=True):
-    part: TextPart
-
-
-class Reasoning(_RunEvent, frozen=True, kw_only=True):
-    part: ReasoningPart
-
-
-class ToolUse(_RunEvent, frozen=True, kw_only=True):
-    """A finished call: its state is ``completed`` or ``error``."""
-
-    part: ToolPart
-
-
-class StepFinish(_RunEvent, frozen=True, kw_only=True):
-    part: StepFinishPart
-
-
-class Error(_RunEvent, frozen=True, kw_only=True):
-    error: Failure
-
-
-KnownRunEvent: TypeAlias = StepStart | Text | Reasoning | ToolUse | StepFinish | Error
-
-RUN_EVENTS: Shapes[KnownRunEvent] = Shapes(
-    {
-        "step_start": StepStart,
-        "text": Text,
-        "reasoning": Reasoning,
-        "tool_use": ToolUse,
-        "step_finish": StepFinish,
-        "error": Error,
-    }
-)
+from .parts import PARTS, Part, Tokens
+from .parts import Failure as Failure
+from .records import Choice as Choice
+from .records import Message as Message
+from .records import Question as Question
+from .records import SessionRecord as SessionRecord
+from .records import Status as Status
+from .records import Times as Times
+from .records import Todo as Todo
+from .records import ToolRef as ToolRef
+from .run_events import RUN_EVENTS as RUN_EVENTS
+from .run_events import Error as Error
+from .run_events import KnownRunEvent as KnownRunEvent
+from .run_events import Reasoning as Reasoning
+from .run_events import StepFinish as StepFinish
+from .run_events import StepStart as StepStart
+from .run_events import Text as Text
+from .run_events import ToolUse as ToolUse
 
 # ------------------------------------------------------------------------------------------------------------- serve
 
 
 class _OfSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = msgspec.field(default="", name="sessionID")
-
-
-class Times(msgspec.Struct, frozen=True):
-    """Milliseconds since the epoch."""
-
-    created: float = 0
-    updated: float | None = None
-    completed: float | None = None
-    archived: float | None = None
-
-
-class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as the server keeps it; ``parent_id`` is set for a sub-agent's."""
-
-    id: str
-    directory: str = ""
-    parent_id: str | None = msgspec.field(default=None, name="parentID")
-    project_id: str = msgspec.field(default="", name="projectID")
-    title: str = ""
-    version: str = ""
-    agent: str | None = None
-    model: dict[str, Any] | None = None
-    cost: float = 0
-    tokens: Tokens = Tokens()
-    time: Times = Times()
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's or an assistant's message, without its parts. An assistant's is over when ``time.completed`` is set."""
-
-    id: str
-    role: str = ""
-    session_id: str = msgspec.field(default="", name="sessionID")
-    parent_id: str | None = msgspec.field(default=None, name="parentID")
-    provider_id: str = msgspec.field(default="", name="providerID")
-    model_id: str = msgspec.field(default="", name="modelID")
-    agent: str = ""
-    finish: str | None = None
-    error: Failure | None = None
-    cost: float = 0
-    tokens: Tokens = Tokens()
-    time: Times = Times()
-    structured: Any = None
-
-
-class Status(msgspec.Struct, frozen=True):
-    """``busy``, ``idle``, or ``retry`` (``next`` is when, in milliseconds since the epoch)."""
-
-    type: str = ""
-    attempt: int | None = None
-    message: str | None = None
-    next: float | None = None
-
-
-class ToolRef(msgspec.Struct, frozen=True):
-    message_id: str = msgspec.field(default="", name="messageID")
-    call_id: str = msgspec.field(default="", name="callID")
-
-
-class Choice(msgspec.Struct, frozen=True):
-    label: str = ""
-    description: str = ""
-
-
-class Question(msgspec.Struct, frozen=True):
-    question: str = ""
-    header: str = ""
-    options: list[Choice] = []
-    multiple: bool = False
-    custom: bool | None = None
-
-
-class Todo(msgspec.Struct, frozen=True):
-    content: str = ""
-    status: str = ""
-    priority: str = ""
 
 
 class ServerConnected(msgspec.Struct, frozen=True):
