@@ -34,7 +34,10 @@ class Dictionary(Protocol):
 
 
 class Replayed(Protocol):
-    """An agent's protocol as far as replaying a recording needs it."""
+    """An agent's protocol as far as replaying a recording needs it.
+
+    One whose answers only make sense beside our requests also has ``overhear(message)``, for our side of the recording.
+    """
 
     def receive(self, message: bytes) -> Iterable[Any]: ...
     def receive_eof(self) -> Iterable[Any]: ...

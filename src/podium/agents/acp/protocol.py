@@ -135,7 +135,7 @@ class AcpProtocol:
     def outgoing(self) -> list[bytes]:
         return self._peer.outgoing()
 
-    def observe(self, message: bytes) -> None:
+    def overhear(self, message: bytes) -> None:
         """Learn from a message that *we* once sent, as a two-way recording holds it. Sends nothing."""
         match parse(message):
             case Request(id=number, method=method, params=params):

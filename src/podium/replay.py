@@ -1,0 +1,81 @@
+"""A recording of an agent, translated: what the unified stream would have been. Pure of processes and clocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from .drivers.driver import Driver
+from .unified.events import Event, stamp
+from .unified.grammar import Grammar
+from .wire import shapes
+
+Line = bytes | shapes.Unrecognized
+
+
+class Account(msgspec.Struct):
+    """Every line of a recording is one of these."""
+
+    lines: int = 0
+    translated: int = 0
+    absorbed: int = 0
+    unrecognized: int = 0
+    said_to_agent: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lines} lines: {self.translated} translated, {self.absorbed} without a unified meaning, "
+            f"{self.unrecognized} not recognized, {self.said_to_agent} said to the agent"
+        )
+
+
+class _TwoWay(msgspec.Struct):
+    dir: str
+    line: str | msgspec.Raw
+    t: float = 0.0
+
+
+def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Account | None = None) -> Iterator[Event]:
+    """Unified events for the lines of a recording (raw output, or a two-way log), up to and including ``done``."""
+    account = account or Account()
+    protocol, dictionary, grammar = driver.protocol(), driver.dictionary(), Grammar()
+    overhear: Callable[[bytes], None] | None = getattr(protocol, "overhear", None)
+    seq = itertools.count(1)
+
+    def stamped(made: Iterable[Event]) -> Iterator[Event]:
+        for event in made:
+            yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=grammar.turn)
+
+    for line in lines:
+        account.lines += 1
+        ours, message = _side(line)
+        if ours:
+            account.said_to_agent += 1
+            if overhear is not None and isinstance(message, bytes):
+                overhear(message)
+            continue
+        natives = [message] if isinstance(message, shapes.Unrecognized) else list(protocol.receive(message))
+        unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
+        made = [event for native in natives for event in dictionary.translate(native)]
+        account.unrecognized += unknown
+        account.translated += bool(made) and not unknown
+        account.absorbed += not made and not unknown
+        for event in made:
+            yield from stamped(grammar.accept(event))
+    for native in protocol.receive_eof():
+        for event in dictionary.translate(native):
+            yield from stamped(grammar.accept(event))
+    yield from stamped(grammar.end("error" if grammar.in_turn else None))
+
+
+def _side(line: Line) -> tuple[bool, Line]:
+    """Whether a line was said to the agent, and what was said."""
+    if isinstance(line, shapes.Unrecognized) or b'"dir"' not in line[:200]:
+        return False, line
+    try:
+        both = msgspec.json.decode(line, type=_TwoWay)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False, line
+    return both.dir == "in", both.line.encode() if isinstance(both.line, str) else bytes(both.line)
