@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .api import open as open
     from .api import run as run
     from .api import run_sync as run_sync
+    from .buffer import BufferOverflow as BufferOverflow
+    from .buffer import EventBuffer as EventBuffer
+    from .cancel import CancelToken as CancelToken
     from .drivers.driver import Presence as Presence
     from .drivers.driver import Stored as Stored
     from .errors import AgentRefused as AgentRefused
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from .errors import SessionEnded as SessionEnded
     from .errors import SessionNotFound as SessionNotFound
     from .errors import TransportError as TransportError
+    from .parallel import Tagged as Tagged
+    from .parallel import run_parallel as run_parallel
     from .session import Session as Session
     from .unified.capabilities import Capabilities as Capabilities
     from .unified.decisions import Allow as Allow
@@ -68,11 +73,14 @@ __version__ = "0.1.0"
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "api": ("Result", "Task", "discover", "history", "open", "run", "run_sync"),
+    "buffer": ("BufferOverflow", "EventBuffer"),
+    "cancel": ("CancelToken",),
     "drivers.driver": ("Presence", "Stored"),
     "errors": (
         "AgentRefused", "LaunchError", "NotInstalled", "NotSignedIn", "NotSupported", "PodiumError", "ProtocolError",
         "ServiceError", "SessionEnded", "SessionNotFound", "TransportError",
     ),
+    "parallel": ("Tagged", "run_parallel"),
     "session": ("Session",),
     "unified.capabilities": ("Capabilities",),
     "unified.decisions": ("Allow", "Deny"),

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from . import catalog
+from .cancel import CancelToken, ends_with
 from .drivers.driver import Presence, Stored
 from .session import Session
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
@@ -49,11 +50,15 @@ def open(agent: str, **options: Any) -> Session:
     return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen))
 
 
-async def run(agent: str, prompt: str, **options: Any) -> AsyncGenerator[Event]:
-    """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent."""
-    async with open(agent, **options) as session:
+async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any) -> AsyncGenerator[Event]:
+    """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent.
+
+    ``cancel`` stops it too, from anywhere; the stream then ends as ``interrupted``.
+    """
+    async with open(agent, **options) as session, ends_with(session, cancel) as begun:
         async with aclosing(session.send(prompt)) as turn:
             async for event in turn:
+                begun.set()
                 yield event
         rest = session.events
         await session.close()

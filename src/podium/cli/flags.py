@@ -154,8 +154,8 @@ def _known(server: Any) -> Any:
     """Settings files call the transport ``type``."""
     if not isinstance(server, dict):
         return server
-    known = dict(server)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    kind = known.pop("type", None) or ("http" if "url" in known else "stdio")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    known: dict[str, Any] = {**server}
+    kind = known.pop("type", None) or ("http" if "url" in known else "stdio")
     return {"transport": kind, **known}
 
 

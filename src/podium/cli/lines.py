@@ -100,7 +100,8 @@ class Lines:
         use = self._tools.pop(event.tool_use_id, None)
         target = one_line(use.target) if use is not None else ""
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
-        took = f" {event.duration_ms / 1000:.1f}s" if (event.duration_ms or 0) >= WORTH_TELLING else ""
+        spent = event.duration_ms or 0.0
+        took = f" {spent / 1000:.1f}s" if spent >= WORTH_TELLING else ""
         code = f" exit {event.exit_code}" if event.exit_code else ""
         inner = "  ↳ " if event.parent_tool_use_id is not None else ""
         name = self._style("tool", event.name)

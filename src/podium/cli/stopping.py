@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ..session import Session
 from . import EXIT_INTERRUPTED
@@ -61,8 +62,8 @@ class Stopping:
             self._cancel()
         loop.call_later(PATIENCE, self._die)
 
-    def _run(self, errand: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(errand)  # type: ignore[call-overload]
+    def _run(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 

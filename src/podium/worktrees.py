@@ -1,0 +1,108 @@
+"""A git worktree for each agent: they start from one commit, cannot disturb each other, and leave a branch behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from .errors import PodiumError
+
+_WHO = ("-c", "user.name=Podium", "-c", "user.email=podium@localhost")
+_QUIET = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
+_NUMBERS = re.compile(r"(\d+) (file|insertion|deletion)")
+
+
+class GitFailed(PodiumError):
+    """git could not do what was needed; the sentence is git's own."""
+
+
+class DiffStat(msgspec.Struct, frozen=True):
+    files: int = 0
+    insertions: int = 0
+    deletions: int = 0
+
+    def __str__(self) -> str:
+        if not self.files:
+            return "no changes"
+        return f"{self.files} file{'' if self.files == 1 else 's'} +{self.insertions} −{self.deletions}"
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """``cwd`` is the folder inside the worktree that matches where the caller stands in the repository."""
+
+    repository: Path
+    folder: Path
+    branch: str
+    base: str
+    cwd: Path
+
+    async def keep(self, message: str) -> DiffStat:
+        """Commit what was changed and say how much all commits since the base change."""
+        await git(self.folder, "add", "--all")
+        if await git(self.folder, "status", "--porcelain"):
+            who = () if await _has_identity(self.folder) else _WHO
+            await git(self.folder, *who, *_QUIET, "commit", "--quiet", "--no-verify", "-m", message)
+        told = await git(self.folder, "diff", "--shortstat", self.base, "HEAD")
+        found = {word: int(number) for number, word in _NUMBERS.findall(told)}
+        return DiffStat(found.get("file", 0), found.get("insertion", 0), found.get("deletion", 0))
+
+    async def remove(self, *, branch: bool = False) -> None:
+        """Take the folder away; the branch stays unless it is to go too."""
+        await git(self.repository, "worktree", "remove", "--force", str(self.folder))
+        if branch:
+            await git(self.repository, "branch", "--quiet", "-D", self.branch)
+
+
+async def repository_of(cwd: Path) -> Path:
+    """The root of the repository ``cwd`` is in. Raises ``GitFailed`` when it is in none, or has no commit."""
+    try:
+        root = Path(await git(cwd, "rev-parse", "--show-toplevel"))
+    except GitFailed:
+        raise GitFailed(f"{cwd} is not in a git repository; git init and commit first") from None
+    try:
+        await git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    except GitFailed:
+        raise GitFailed(f"{root} has no commit yet, and a worktree needs one to start from") from None
+    return root
+
+
+async def is_clean(repository: Path) -> bool:
+    return not await git(repository, "status", "--porcelain")
+
+
+async def add_worktree(cwd: Path, folder: Path, branch: str) -> Worktree:
+    """A worktree of the repository around ``cwd`` in ``folder``, on a new branch from the commit checked out now."""
+    root = await repository_of(cwd)
+    base = await git(root, "rev-parse", "HEAD")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    await git(root, "worktree", "add", "--quiet", "-b", branch, str(folder), base)
+    place = folder / await git(cwd, "rev-parse", "--show-prefix")
+    place.mkdir(parents=True, exist_ok=True)  # an untracked folder is not in the new worktree
+    return Worktree(root, folder, branch, base, place)
+
+
+async def git(cwd: Path, *words: str) -> str:
+    """What git says on stdout, without the last line break. Raises ``GitFailed`` with what it says on stderr."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "git", *words, cwd=cwd, env={**env, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+    except FileNotFoundError as fault:
+        raise GitFailed("git was not found; install it, and try again") from fault
+    out, complaint = await process.communicate()
+    if process.returncode:
+        raise GitFailed(f"git {words[0]}: {complaint.decode('utf-8', 'replace').strip() or process.returncode}")
+    return out.decode("utf-8", "replace").rstrip("\n")
+
+
+async def _has_identity(folder: Path) -> bool:
+    try:
+        return bool(await git(folder, "var", "GIT_COMMITTER_IDENT"))
+    except GitFailed:
+        return False
