@@ -23,11 +23,12 @@ class Account(msgspec.Struct):
     absorbed: int = 0
     unrecognized: int = 0
     said_to_agent: int = 0
+    remarks: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.lines} lines: {self.translated} translated, {self.absorbed} without a unified meaning, "
-            f"{self.unrecognized} not recognized, {self.said_to_agent} said to the agent"
+            f"{self.unrecognized} not recognized, {self.said_to_agent} said to the agent, {self.remarks} remarks"
         )
 
 
@@ -50,11 +51,14 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
 
     for line in lines:
         account.lines += 1
-        ours, message = _side(line)
-        if ours:
+        side, message = _side(line)
+        if side == "in":
             account.said_to_agent += 1
             if overhear is not None and isinstance(message, bytes):
                 overhear(message)
+            continue
+        if side != "out":
+            account.remarks += 1
             continue
         natives = [message] if isinstance(message, shapes.Unrecognized) else list(protocol.receive(message))
         unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
@@ -70,12 +74,12 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     yield from stamped(grammar.end("error" if grammar.in_turn else None))
 
 
-def _side(line: Line) -> tuple[bool, Line]:
-    """Whether a line was said to the agent, and what was said."""
+def _side(line: Line) -> tuple[str, Line]:
+    """``in`` for what was said to the agent, ``out`` for what it said; recorders put in remarks of their own."""
     if isinstance(line, shapes.Unrecognized) or b'"dir"' not in line[:200]:
-        return False, line
+        return "out", line
     try:
         both = msgspec.json.decode(line, type=_TwoWay)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False, line
-    return both.dir == "in", both.line.encode() if isinstance(both.line, str) else bytes(both.line)
+        return "out", line
+    return both.dir, both.line.encode() if isinstance(both.line, str) else bytes(both.line)
