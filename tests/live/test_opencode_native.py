@@ -277,6 +277,11 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
         await gone("7411")
+        await session.send("CHILD")
+        await until(events, MessagePartUpdated, lambda e: is_running_command(e) and e.session_id != session.session_id)
+        await session.interrupt()
+        assert (await session.turn_ended()).outcome == "aborted"
+        await gone("7411")
         await session.send("AT ONCE")
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
@@ -299,6 +304,7 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
     routes: dict[str, Script] = {
         "TEXT": [endless()],
         "COMMAND": [shell("echo begun; sleep 7411"), say("Over.")],
+        "CHILD": [task("wait", [shell("echo begun; sleep 7411"), say("Over.")]), say("Over.")],
         "AT ONCE": [endless()],
     }
     play(tmp_path, routes, scene)
@@ -355,6 +361,10 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             assert answer.stop_reason == "end_turn"
             assert (stage.cwd / "acp.txt").read_text() == "text\n"
             assert len(asked) == 1
+            words = Path(f"/proc/{session.pid}/cmdline").read_text().split("\0")
+            async with httpx.AsyncClient(trust_env=False) as stranger:
+                url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/session"
+                assert (await stranger.get(url)).status_code == 401
             offered = {tool for request in stage.model.requests for tool in request.tools}
             assert "write" in offered
             assert "task" not in offered
