@@ -1,6 +1,6 @@
 """Gemini CLI: a complete native library, over ``stream-json`` (a process for each turn) and over ``--acp``."""
 
-from .acp import GeminiAcpSession
+from .acp import GeminiAcpSession, Paused
 from .client import MINIMUM_VERSION, GeminiClient
 from .commands import Interrupt, literal
 from .config import ApprovalMode, Driver, GeminiConfig, HttpServer, McpServer, SseServer, StdioServer
@@ -49,6 +49,7 @@ __all__ = [
     "McpServer",
     "Message",
     "ModelStats",
+    "Paused",
     "PolicyRule",
     "Replay",
     "Result",

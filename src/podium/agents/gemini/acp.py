@@ -9,13 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
+import msgspec
+
 from podium.agents.acp.config import AcpConfig
 from podium.agents.acp.content import KnownBlock, TextContent
 from podium.agents.acp.events import Event as AcpEvent
 from podium.agents.acp.profile import AcpProfile
 from podium.agents.acp.protocol import Reply
 from podium.agents.acp.session import AcpSession
-from podium.agents.acp.updates import SessionUpdate, ToolCallUpdate
+from podium.agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCallUpdate
 
 from .commands import literal_over_acp
 from .config import ApprovalMode, GeminiConfig
@@ -33,7 +35,16 @@ PROFILE = AcpProfile(
     broad_options=("proceed_always_server", "proceed_always_and_save"),
 )
 
-Event: TypeAlias = AcpEvent | ToolDetails
+
+class Paused(msgspec.Struct, frozen=True):
+    """Before the piece of the answer that comes next there was a pause: perhaps a broken answer is asked for again."""
+
+    seconds: float
+
+
+Event: TypeAlias = AcpEvent | ToolDetails | Paused
+PAUSE = 0.9
+"""Seconds; the CLI waits at least one before it asks again."""
 PATIENCE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
 """Seconds between looks at the session file: the CLI writes a finished call there right after it has told us."""
 
@@ -92,7 +103,8 @@ class GeminiAcpSession:
     def events(self) -> AsyncIterator[Event]:
         """Events of the Agent Client Protocol, to the end of the session. Each use is a reader of its own.
 
-        Behind the update that ends a tool call comes what the session file adds to it: :class:`ToolDetails`.
+        Behind the update that ends a tool call comes what the session file adds to it: :class:`ToolDetails`. Before a
+        piece of text that took long comes :class:`Paused`.
         """
         return _events(self.received)
 
@@ -147,7 +159,13 @@ class GeminiAcpSession:
         await (self.close() if kind is None else self.cancel())
 
     async def _detailed(self, received: AsyncIterator[tuple[bytes, AcpEvent]]) -> AsyncIterator[tuple[bytes, Event]]:
+        clock = asyncio.get_running_loop().time
+        said = clock()
         async for raw, event in received:
+            if isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk):
+                before, said = said, clock()
+                if said - before >= PAUSE:
+                    yield b"", Paused(said - before)
             yield raw, event
             match event:
                 case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):

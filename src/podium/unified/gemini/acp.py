@@ -13,11 +13,19 @@ import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp import events as acp_events
-from ...agents.acp.content import Content, Diff
+from ...agents.acp.content import Content, Diff, TextContent
+from ...agents.acp.events import RequestFailed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import PromptResponse
-from ...agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCall, ToolCallUpdate
-from ...agents.gemini.acp import PROFILE
+from ...agents.acp.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    SessionUpdate,
+    ToolCall,
+    ToolCallUpdate,
+)
+from ...agents.gemini.acp import PROFILE, Paused
 from ...agents.gemini.records import ToolDetails
 from ..acp import AcpDictionary, Manner
 from ..events import (
@@ -33,14 +41,16 @@ from ..events import (
     Usage,
 )
 from ..tools import target_of
+from .complaints import error_of
 from .endings import ended, is_denied
-from .repeats import once
+from .repeats import MESSAGE, Repeats, once
 from .tools import MCP, TOOLS
 
-NativeEvent: TypeAlias = acp_events.Event | ToolDetails
+NativeEvent: TypeAlias = acp_events.Event | ToolDetails | Paused
 Call = TypeVar("Call", bound=ToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=PROFILE)
 _EXPLANATION = re.compile(r"(?:\[[^\]]*\] ?)?\((.+)\)", re.DOTALL)
+MODE = "[MODE_UPDATE]"
 NO_ANSWER = "the model gave no answer: its stream was empty or broke off, also when asked again"
 
 
@@ -50,26 +60,42 @@ class GeminiAcpDictionary:
         self._ending: list[ToolUse | FileChange | ToolResult] = []
         self._refused: dict[str, str] = {}
         self._pieces: list[str] = []  # of the message that is being said
+        self._repeats = Repeats()
+        self._paused = False
+        self._repeated = False
         self._acted = False
 
     def translate(self, native: NativeEvent) -> list[Event]:
-        if isinstance(native, ToolDetails):
-            return self._closed(native)
-        out = [*self._closed(None), *self._refusals(native)]
         match native:
-            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call, replayed=False):
-                return [*out, *self._called(replace(native, update=_plain(call)))]
+            case ToolDetails():
+                return self._closed(native)
+            case Paused():
+                self._paused = True
+                return []
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False):
-                self._pieces.append(chunk.text)
-                return [*out, *self._protocol.translate(native)]
+                return [*self._closed(None), *self._refusals(native), *self._said(native, chunk)]
+            case SessionUpdate(replayed=True) | SessionUpdate(update=AvailableCommandsUpdate()):
+                return self._protocol.translate(native)
+            case SessionUpdate(update=AgentThoughtChunk()):  # a new attempt thinks again before it repeats its text
+                return [*self._closed(None), *self._refusals(native), *self._protocol.translate(native)]
+            case _:
+                return [*self._closed(None), *self._refusals(native), *self._held(), *self._translated(native)]
+
+    def _translated(self, native: acp_events.Event) -> list[Event]:
+        match native:
+            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call):
+                return self._called(replace(native, update=_plain(call)))
             case RequestPermission():
                 self._acted = True
                 self._pieces.clear()
-                return [*out, *self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))]
+                return self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))
             case PromptResponse():
-                return [*out, *self._over(native)]
+                return self._over(native)
+            case RequestFailed():
+                self._ended()
+                return [self._plainly(native, event) for event in self._protocol.translate(native)]
             case _:
-                return [*out, *self._protocol.translate(native)]
+                return self._protocol.translate(native)
 
     def request(self, asked: RequestPermission) -> PermissionRequest:
         return self._protocol.request(replace(asked, tool_call=_plain(asked.tool_call)))
@@ -77,6 +103,25 @@ class GeminiAcpDictionary:
     def refuse(self, tool_call_id: str, message: str) -> None:
         """The call was denied: the CLI will never mention it again, so its end is told with whatever comes next."""
         self._refused[tool_call_id] = message or "denied"
+
+    def _said(self, native: SessionUpdate, chunk: AgentMessageChunk) -> list[Event]:
+        if chunk.text.startswith(MODE):
+            return self._protocol.translate(native)
+        paused, self._paused = self._paused, False
+        new, repeated = self._repeats.feed(chunk.text, paused=paused)
+        out: list[Event] = []
+        if repeated:
+            self._repeated = True
+            out.append(Notice(level="warning", code="text_repeated", message=MESSAGE))
+        return [*out, *self._spoken(new)] if new else out
+
+    def _held(self) -> list[Event]:
+        return self._spoken(held) if (held := self._repeats.finish()) else []
+
+    def _spoken(self, text: str) -> list[Event]:
+        self._pieces.append(text)
+        content = msgspec.Raw(msgspec.json.encode(TextContent(text)))
+        return self._protocol.translate(SessionUpdate("", AgentMessageChunk(content)))
 
     def _called(self, native: SessionUpdate) -> list[Event]:
         self._acted = True
@@ -120,35 +165,42 @@ class GeminiAcpDictionary:
             for call, message in over.items()
         ]
 
+    def _ended(self) -> None:
+        self._pieces, self._acted, self._repeated = [], False, False
+
     def _over(self, native: PromptResponse) -> list[Event]:
-        pieces, self._pieces = self._pieces, []
-        silent, self._acted = not pieces and not self._acted, False
+        pieces, silent, repeated = self._pieces, not self._pieces and not self._acted, self._repeated
+        self._ended()
         made = self._protocol.translate(native)
-        if native.stop_reason != "end_turn":
+        completed = next((event for event in made if isinstance(event, TurnCompleted)), None)
+        if native.stop_reason != "end_turn" or completed is None:
             return made
-        completed = next((event for event in made if isinstance(event, TurnCompleted)), TurnCompleted(status="success"))
-        attempt = once(pieces) if completed.usage == Usage() else None
-        if not silent and attempt is None:
+        attempt = once(pieces) if completed.usage == Usage() else None  # of a recording, which tells no pauses
+        broken = completed.usage == Usage() and (repeated or attempt is not None)
+        if not silent and not broken:
             return made
         out: list[Event] = []
         for event in made:
             match event:
                 case Text() if attempt is not None:
-                    message = "the answer broke off and was asked for again; the whole text has it once"
                     out += [
-                        Notice(level="warning", code="text_repeated", message=message),
+                        Notice(level="warning", code="text_repeated", message=MESSAGE),
                         replace(event, text=attempt),
                     ]
                 case TurnCompleted():
-                    notice = "the CLI calls the turn finished, but the model did not finish its answer"
                     out += [
-                        Notice(level="warning", code="no_answer", message=notice),
-                        Error(kind="connection_failed", message=NO_ANSWER, fatal=True),
+                        Notice(level="warning", code="no_answer", message="the CLI calls this turn a finished one"),
+                        Error(kind="connection_failed" if broken else "unknown", message=NO_ANSWER, fatal=True),
                         replace(event, status="error"),
                     ]
                 case _:
                     out.append(event)
         return out
+
+    def _plainly(self, native: RequestFailed, event: Event) -> Event:
+        if not isinstance(event, Error):
+            return event
+        return error_of(native.message, fatal=event.fatal, status=native.code if 400 <= native.code < 600 else None)
 
 
 def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:

@@ -14,7 +14,8 @@ from ..events import Event, FileChange, Notice, Plan, PlanItem, ToolResult
 from .tools import NAMES
 
 _DENIED = re.compile(
-    r"(denied|blocked) by policy|was canceled by the user|requires user confirmation|^Tool execution blocked|^Access denied: plan"
+    r"(denied|blocked) by policy|was canceled by the user|requires user confirmation"
+    r"|^Tool execution blocked|^Access denied: plan"
 )
 _DENIALS = ("policy_violation", "stop_execution")
 _MISSING = re.compile(r'Tool "([^"]+)" not found')

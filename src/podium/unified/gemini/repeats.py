@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-PAUSE = 900.0
-"""Milliseconds; the CLI waits at least a second before it asks again."""
 SHORTEST = 8
 """Characters; a model may well say a shorter piece twice."""
+MESSAGE = "the answer broke off and was asked for again; what it says a second time is left out"
 
 
 class Repeats:
-    """Keeps back what is a repetition of all that was said before, begun after a pause."""
+    """Keeps back what repeats all that was said before, begun after a pause (the CLI waits before it asks again)."""
 
     def __init__(self) -> None:
         self._said = ""
         self._held = ""
-        self._at: float | None = None
 
-    def feed(self, text: str, at: float | None) -> tuple[str, bool]:
-        """What may be told of ``text``, which came ``at`` milliseconds; and whether it completed a repetition."""
-        paused = at is not None and self._at is not None and at - self._at >= PAUSE
-        self._at = at
+    def feed(self, text: str, *, paused: bool) -> tuple[str, bool]:
+        """What may be told of ``text``, and whether it completed a repetition."""
         again = self._held + text
         if not self._held and not (paused and len(self._said) >= SHORTEST):
             return self._tell(text), False
@@ -32,7 +28,7 @@ class Repeats:
 
     def finish(self) -> str:
         """Something else happens now: what was kept back was no repetition."""
-        held, self._said, self._held, self._at = self._held, "", "", None
+        held, self._said, self._held = self._held, "", ""
         return held
 
     def _tell(self, text: str) -> str:

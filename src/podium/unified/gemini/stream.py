@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import assert_never
 
@@ -32,11 +31,13 @@ from ..events import (
 from ..faults import kind_of
 from ..pieces import Pieces
 from ..tools import operation_of, target_of
+from .complaints import error_of
 from .endings import change_asked, ended, is_denied, plan_of
-from .repeats import Repeats
+from .repeats import MESSAGE, Repeats
 from .tools import TOOLS
 
-_STATUS_CODE = re.compile(r'"code":\s*(\d{3})\b')
+PAUSE = 900
+"""Milliseconds; the CLI waits at least a second before it asks again."""
 _LOOP = "Loop detected"
 
 
@@ -55,6 +56,7 @@ class StreamDictionary:
         self._complaint: native_events.Error | None = None
         self._begun = False
         self._nameless = 0
+        self._said_at = ""
 
     def translate(self, native: native_events.Event) -> list[Event]:
         match native:
@@ -108,11 +110,9 @@ class StreamDictionary:
     # ------------------------------------------------------------------------------------------------- text and tools
 
     def _said(self, text: str, timestamp: str) -> list[Event]:
-        new, repeated = self._repeats.feed(text, _milliseconds(timestamp))
-        out: list[Event] = []
-        if repeated:
-            message = "the answer broke off and was asked for again; what it says a second time is left out"
-            out.append(Notice(level="warning", code="text_repeated", message=message))
+        before, self._said_at = self._said_at, timestamp
+        new, repeated = self._repeats.feed(text, paused=(_between(before, timestamp) or 0) >= PAUSE)
+        out: list[Event] = [Notice(level="warning", code="text_repeated", message=MESSAGE)] if repeated else []
         return [*out, *self._pieces.text(new)] if new else out
 
     def _whole(self) -> list[Event]:
@@ -168,7 +168,7 @@ class StreamDictionary:
         if native.severity == "warning":
             code = "loop_detected" if native.text.startswith(_LOOP) else "agent_warning"
             return [*self._whole(), Notice(level="warning", code=code, message=native.text)]
-        told = [] if before is None or before.severity == "warning" else [_error(before.text, fatal=False)]
+        told = [] if before is None or before.severity == "warning" else [error_of(before.text, fatal=False)]
         return [*self._whole(), *told]
 
     def _over(
@@ -185,10 +185,10 @@ class StreamDictionary:
         looped = complaint is not None and complaint.text.startswith(_LOOP)
         if status == "error" or error is not None or looped:
             said = (error.message if error is not None else "") or (complaint.text if complaint is not None else "")
-            out.append(_error(said or "Gemini CLI ended the turn with an error it does not explain", fatal=True))
+            out.append(error_of(said or "Gemini CLI ended the turn with an error it does not explain", fatal=True))
             return [*out, _completed("error", usage, duration)]
         if complaint is not None and complaint.severity != "warning":
-            out.append(_error(complaint.text, fatal=False))
+            out.append(error_of(complaint.text, fatal=False))
         return [*out, _completed("success", usage, duration)]
 
     def _truncated(self, native: native_events.Truncated) -> list[Event]:
@@ -214,13 +214,6 @@ class StreamDictionary:
             )
             return [Error(kind=kind, message=str(failure), fatal=True), TurnCompleted(status="error")]
         return []
-
-
-def _error(message: str, *, fatal: bool) -> Error:
-    # Only the first line is about what happened; the advice behind it speaks of quotas whatever it was.
-    first = message.partition("\n")[0]
-    status = _STATUS_CODE.search(first)
-    return Error(kind=kind_of(first, int(status[1]) if status else None), message=message, fatal=fatal)
 
 
 def _completed(status: Status, usage: Usage, duration: float | None, result: str = "") -> TurnCompleted:

@@ -1,0 +1,37 @@
+"""What the CLI says of a failed request: the API's answer as JSON, wrapped in words."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..events import Error
+from ..faults import kind_of
+
+
+class _Fault(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    status: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Fault
+
+
+_WRAPPED = re.compile(r"\[API Error: (.*)\]\Z", re.DOTALL)
+
+
+def error_of(message: str, *, fatal: bool, status: int | None = None) -> Error:
+    # Only the first line is about what happened; the advice behind it speaks of quotas whatever it was.
+    first = message.partition("\n")[0]
+    wrapped = _WRAPPED.match(first)
+    answer = wrapped[1] if wrapped else first
+    try:
+        fault = msgspec.json.decode(answer, type=_Answer).error
+    except (msgspec.MsgspecError, UnicodeError):
+        return Error(kind=kind_of(first, status), message=message, fatal=fatal)
+    told = " ".join(str(part) for part in (fault.code or "", fault.status) if part)
+    kind = kind_of(answer, fault.code or status)
+    return Error(kind=kind, message=f"{fault.message} ({told})" if told else fault.message, fatal=fatal)
