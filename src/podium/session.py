@@ -274,8 +274,10 @@ class _Live:
                     event = replace(event, status=self._cut_short)
             case UsageReport() if self._over_budget(event):
                 self._cut("max_budget")
-            case Init(native_session_id=native_id) if native_id:
-                self.native_id = native_id
+            case Init():
+                self.native_id = event.native_session_id or self.native_id
+                resumed = event.resumed or self._options.resume is not None
+                event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed)
             case _:
                 pass
         if self._options.raw and raw:
