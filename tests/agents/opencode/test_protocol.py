@@ -360,6 +360,21 @@ def test_a_broken_stream_is_asked_about() -> None:
     assert isinstance(ended, TurnEnded)
 
 
+def test_a_turn_of_which_nothing_was_heard_ends_at_the_second_idle() -> None:
+    protocol = opened()
+    connected, beat = sse("server.connected"), sse("server.heartbeat")
+    hear(protocol, connected)
+    protocol.send(Prompt("go"))
+    hear(protocol, beat)
+    assert len(protocol.outgoing()) == 1  # the prompt: nothing is in doubt
+    hear(protocol, connected)
+    (request,) = protocol.outgoing()
+    assert len(protocol.receive_answer(request, Answer(200, b"{}"))) == 1
+    hear(protocol, beat)
+    (request,) = protocol.outgoing()
+    assert protocol.receive_answer(request, Answer(200, b"{}"))[1] == TurnEnded(SESSION, "completed")
+
+
 def test_a_loop_is_aborted() -> None:
     protocol = in_turn(most_empty_steps=1)
     step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-start"})

@@ -39,6 +39,7 @@ from .events import (
     RunEvent,
     ServerConnected,
     ServerEvent,
+    ServerHeartbeat,
     ServerListening,
     ServerNotice,
     ServerSaid,
@@ -118,6 +119,8 @@ class ServeProtocol:
         self._turns: dict[str, Turn] = {}
         self._children: set[str] = set()
         self._connected = False
+        self._found_idle = 0  # how often, since the stream broke in a turn whose beginning we have not heard
+        self._in_doubt = False
         self._abort_once_busy = False
         self._listening = True  # until we ask for something, we hear a recording and not a server of ours
         self._outgoing: list[Request] = []
@@ -171,7 +174,7 @@ class ServeProtocol:
         if not command.text.strip() and not command.attachments:
             raise LocalProtocolError("an empty prompt: OpenCode would call the model with nothing to do")
         self._turn(self.session_id).begin(self.session_id)
-        self._abort_once_busy = False
+        self._abort_once_busy = self._in_doubt = False
         self._say(prompt(self.session_id, command, self._directory))
 
     def _abort(self) -> None:
@@ -248,7 +251,12 @@ class ServeProtocol:
             busy = msgspec.json.decode(body, type=dict[str, Status])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return []
-        return [] if self.session_id in busy else [*self._turn(self.session_id).found_idle()]
+        if self.session_id in busy:
+            return []
+        self._found_idle += 1
+        turn = self._turn(self.session_id)
+        # A prompt just accepted may not be busy yet; at the next heartbeat it is, or it was and nobody heard.
+        return [*turn.found_idle()] if turn.began or self._found_idle > 1 else []
 
     def _printed(self, line: bytes) -> list[ServerEvent]:
         if line.startswith(LISTENING):
@@ -266,6 +274,10 @@ class ServeProtocol:
             case ServerConnected():
                 again, self._connected = self._connected, True
                 if again and self.in_turn:
+                    self._in_doubt, self._found_idle = True, 0
+                    self.send(CheckStatus())
+            case ServerHeartbeat():
+                if self._in_doubt and self.in_turn:
                     self.send(CheckStatus())
             case SessionCreated(info=info):
                 if info.parent_id is not None:

@@ -74,7 +74,7 @@ class Turn:
 
     def found_idle(self) -> list[TurnEnded]:
         """We asked, and the session is not busy: its end was said while nobody listened."""
-        return [self._end()] if self.running and self.began else []
+        return [self._end()] if self.running else []
 
     def cut_off(self) -> list[TurnEnded]:
         """The server is gone."""
