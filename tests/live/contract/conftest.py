@@ -1,0 +1,300 @@
+"""The stage of the contract suite: any agent, the same scripts, the same questions about what was heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+import podium
+from podium.testing import ScriptedModel
+from podium.testing.script import Call, Forever, Part, Reply, Say, Script, Structured, Think
+from podium.unified.events import Event, ToolName
+
+BOUND = 120.0
+Seen = TypeVar("Seen")
+React = Callable[[Event], Awaitable[None]]
+Snapshot = dict[str, bytes]
+
+
+class Heard(list[Event]):
+    """The events of a turn, or of a whole session, and what tests want to know of them."""
+
+    def of(self, kind: type[Seen]) -> list[Seen]:
+        return [event for event in self if isinstance(event, kind)]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.__struct_config__.tag for event in self]  # type: ignore[misc]
+
+    @property
+    def completed(self) -> podium.TurnCompleted:
+        [completed] = self.of(podium.TurnCompleted)
+        return completed
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.of(podium.Text) if event.parent_tool_use_id is None)
+
+    @property
+    def errors(self) -> list[str]:
+        return [event.kind for event in self.of(podium.Error)]
+
+    def calls(self, name: ToolName) -> list[tuple[podium.ToolUse, podium.ToolResult]]:
+        """The calls of this tool, each with what became of it."""
+        results = {event.tool_use_id: event for event in self.of(podium.ToolResult)}
+        return [(use, results[use.tool_use_id]) for use in self.of(podium.ToolUse) if use.name == name]
+
+    def describe(self) -> str:
+        header = {"agent", "sessionId", "seq", "timestamp", "turn"}
+        shown = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self]
+        return "\n".join(["heard:", *(str(event)[:400] for event in shown[-40:])])
+
+
+def well_formed(events: Sequence[Event]) -> None:
+    """The promises of the grammar, for a whole session."""
+    heard = Heard(events)
+    assert heard.kinds[0] == "init"
+    assert heard.kinds[-1] == "done"
+    assert heard.kinds.count("init") == heard.kinds.count("done") == 1
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    uses, results = heard.of(podium.ToolUse), heard.of(podium.ToolResult)
+    assert sorted(use.tool_use_id for use in uses) == sorted(result.tool_use_id for result in results)
+    asked, resolved = heard.of(podium.PermissionRequest), heard.of(podium.PermissionResolved)
+    assert sorted(one.request_id for one in asked) == sorted(one.request_id for one in resolved)
+    edges = [kind for kind in heard.kinds if kind in ("turn_started", "turn_completed")]
+    assert edges == ["turn_started", "turn_completed"] * (len(edges) // 2)
+    assert heard.of(podium.Unrecognized) == []
+
+
+class Conversation:
+    def __init__(self, session: podium.Session) -> None:
+        self.session = session
+        self.heard = Heard()
+
+    async def turn(self, prompt: str, react: React | None = None) -> Heard:
+        """Send ``prompt`` and hear its turn to the end."""
+        heard = Heard()
+        try:
+            async with asyncio.timeout(BOUND), contextlib.aclosing(self.session.send(prompt)) as events:
+                async for event in events:
+                    heard.append(event)
+                    self.heard.append(event)
+                    if react is not None:
+                        await react(event)
+        except TimeoutError:
+            raise AssertionError(f"the turn {prompt!r} did not end; heard\n{heard.describe()}") from None
+        return heard
+
+    async def close(self) -> podium.Done:
+        rest = self.session.events
+        async with asyncio.timeout(BOUND):
+            await self.session.close()
+            async for event in rest:
+                self.heard.append(event)
+        [done] = self.heard.of(podium.Done)
+        return done
+
+
+class Stage:
+    """One agent in a workspace of its own, with a model that follows ``routes``: each prompt names its script."""
+
+    def __init__(self, rig: Any, folder: Path, model: ScriptedModel | None) -> None:
+        self.rig = rig
+        self.folder = folder
+        self.model = model
+        self.workspace = folder / "workspace"
+        self.outside = folder / "outside"
+        self.home = folder / "home"
+        self.more: dict[str, Any] = {}
+        for place in (self.workspace, self.outside, self.home):
+            place.mkdir()
+        if model is None:
+            names = ("PATH", "LANG", "LC_ALL")
+            self.env = {name: os.environ[name] for name in names if name in os.environ} | {
+                "HOME": str(self.home),
+                "PODIUM_UNDERSTUDY_HOME": str(self.home / "understudy"),
+            }
+        else:
+            self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        fixed = {
+            "cwd": str(self.workspace),
+            "driver": self.rig.driver,
+            "executable": self.rig.executable,
+            "env": self.env,
+            "inherit_env": False,
+        }
+        return {**fixed, **self.more, **more}
+
+    def open(self, **more: Any) -> podium.Session:
+        return podium.open(self.rig.agent, **self.options(**more))
+
+    @contextlib.asynccontextmanager
+    async def conversation(self, **more: Any) -> AsyncIterator[Conversation]:
+        """A session that is closed at the end, and then obeys the grammar."""
+        async with self.open(**more) as session:
+            conversation = Conversation(session)
+            yield conversation
+            if conversation.heard and not conversation.heard.of(podium.Done):
+                await conversation.close()
+        if conversation.heard:
+            well_formed(conversation.heard)
+
+    def path(self, name: str) -> str:
+        return str(self.workspace / name)
+
+    def git(self, *arguments: str) -> str:
+        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "init.defaultBranch=main")
+        argv = ["git", *identity, *arguments]
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.outside), "GIT_CONFIG_NOSYSTEM": "1"}
+        return subprocess.run(argv, cwd=self.workspace, env=env, check=True, capture_output=True, text=True).stdout
+
+    def snapshot(self, *places: Path) -> Snapshot:
+        """Every file below these places, byte for byte; folders and links too."""
+        found: Snapshot = {}
+        for place in places:
+            for path in sorted(place.rglob("*")):
+                found[str(path)] = _content(path)
+        return found
+
+    def model_heard(self, words: str) -> bool:
+        """Whether any request of the agent to its model holds these words."""
+        assert self.model is not None
+        return any(words in json.dumps(request.body, ensure_ascii=False) for request in self.model.requests)
+
+
+def _content(path: Path) -> bytes:
+    if path.is_symlink():
+        return b"-> " + os.fsencode(path.readlink())
+    return b"/" if path.is_dir() else path.read_bytes() if path.is_file() else b"?"
+
+
+# --------------------------------------------------------------------- scripts, as the embedded agent reads them
+
+
+def as_json(routes: Mapping[str, Script]) -> str:
+    return json.dumps({"routes": {mark: [_reply(reply) for reply in script] for mark, script in routes.items()}})
+
+
+def _reply(reply: Reply) -> Any:
+    if isinstance(reply, Forever):
+        return {"forever": _reply(reply.reply)}
+    if isinstance(reply, Sequence):
+        return [_part(part) for part in reply]
+    assert isinstance(reply, Part), "the contract's scripts are plain values"
+    return [_part(reply)]
+
+
+def _part(part: Part) -> Any:
+    match part:
+        case Say(pieces=pieces, pause=pause):
+            return {"say": {"text": list(pieces), "pause": pause}}
+        case Think(text=text):
+            return {"think": text}
+        case Structured(value=value):
+            return {"structured": value}
+        case Call(tool="task", input=given, script=script):
+            return {"task": {**given, "script": [_reply(reply) for reply in script]}}
+        case Call(tool="mcp", input=given):
+            return {"mcp": dict(given)}
+        case Call(tool=tool, input=given):
+            return {"call": {"tool": tool, "input": dict(given)}}
+        case _:
+            name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(part).__name__)
+            given = {key: value for key, value in msgspec.structs.asdict(part).items() if value is not None}
+            return {name.strip("_").removesuffix("_override"): given or None}
+
+
+@pytest.fixture
+def stage(rig: Any, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Sets up the agent with these routes: ``stage({"say hello": [say("Hello.")]})``."""
+    with contextlib.ExitStack() as running:
+
+        def set_up(routes: Mapping[str, Script], name: str = "stage") -> Stage:
+            folder = tmp_path / name
+            folder.mkdir()
+            if not rig.is_embedded:
+                return Stage(rig, folder, running.enter_context(ScriptedModel(routes=routes)))
+            script = folder / "script.yaml"
+            script.write_text(as_json(routes), encoding="utf-8")
+            made = Stage(rig, folder, None)
+            made.more = {"extra_args": ("--script", str(script))}
+            return made
+
+        yield set_up
+
+
+@pytest.fixture
+def play() -> Callable[[Callable[[], Awaitable[None]]], None]:
+    """Runs a scene to its end, with a bound on the whole of it."""
+
+    def run(scene: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(4 * BOUND):
+                await scene()
+
+        asyncio.run(bounded())
+
+    return run
+
+
+@pytest.fixture
+def sums_server() -> podium.McpServer:
+    server = Path(__file__).with_name("sums_server.py")
+    return podium.McpServer(command=sys.executable, args=("-I", "-S", str(server)))
+
+
+# --------------------------------------------------------------------------- what is different from driver to driver
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plain yes or no in the capabilities cannot say. ``delete``: why a deleted file is not told as a change."""
+
+    delete: str = ""
+    faults: dict[str, tuple[str | None, str]] = {}
+    fault_notes: dict[str, str] = {}
+    wrong_model: str = "no-such-model"
+    signed_out: tuple[str, ...] | None = None
+    """The variables without which the agent is signed out; ``None``: it needs no account."""
+
+    def fault(self, name: str) -> tuple[str | None, str]:
+        """The kind of the error, and the status of the turn."""
+        return self.faults.get(name, FAULTS[name])
+
+
+FAULTS: dict[str, tuple[str | None, str]] = {
+    "HTTP 400": ("unknown", "error"),
+    "HTTP 401": ("authentication_failed", "error"),
+    "HTTP 403": ("authentication_failed", "error"),
+    "HTTP 404": ("model_not_found", "error"),
+    "HTTP 429": ("rate_limited", "error"),
+    "HTTP 500": ("connection_failed", "error"),
+    "HTTP 529": ("rate_limited", "error"),
+    "error in the stream": ("rate_limited", "error"),
+    "cut connection": ("connection_failed", "error"),
+    "context overflow": ("context_overflow", "error"),
+    "empty answer": (None, "success"),
+}
+BY_COMMAND = "by the command `rm`, which no agent tells as a change"
+EXPECTED: dict[str, Expected] = {
+    "claude": Expected(delete=BY_COMMAND, signed_out=("ANTHROPIC_API_KEY",)),
+    "codex": Expected(signed_out=("SCRIPTED_API_KEY",)),
+    "gemini": Expected(delete=BY_COMMAND, signed_out=("GEMINI_API_KEY",)),
+    "opencode": Expected(delete=BY_COMMAND, wrong_model="scripted/no-such-model"),
+}
+
+
+@pytest.fixture
+def expected(rig: Any) -> Expected:
+    return EXPECTED.get(f"{rig.agent}-{rig.driver}", EXPECTED.get(rig.agent, Expected()))

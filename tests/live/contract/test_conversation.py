@@ -1,0 +1,190 @@
+"""What an agent says and does, over the turns of one conversation, its resumption and its fork."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.testing import delete_file, edit_file, mcp, plan, read_file, say, shell, task, think, usage, write_file
+
+pytestmark = [pytest.mark.live, pytest.mark.drift]
+
+STEPS = [{"text": "Look around", "status": "completed"}, {"text": "Write it", "status": "in_progress"}]
+
+
+def routes(folder: Path) -> dict[str, Any]:
+    a_file = str(folder / "workspace" / "a.txt")
+    return {
+        "Greet me": [[think("Let me see."), say(["Hel", "lo ", "there."]), usage(input=1000, output=30, cached=0)]],
+        "Run a command": [shell("echo good-output"), say("It ran.")],
+        "Run a failing command": [shell("echo bad-output; exit 3"), say("It failed.")],
+        "Write a file": [write_file(a_file, "one\ntwo\n"), say("Written.")],
+        "Edit the file": [read_file(a_file), edit_file(a_file, "two\n", "2\n"), say("Edited.")],
+        "Delete the file": [delete_file(a_file), say("Deleted.")],
+        "Do two things at once": [[shell("echo the-first"), shell("echo the-second")], say("Both.")],
+        "Make a plan": [plan(STEPS), say("Planned.")],
+        "Delegate it": [task("The sub job", [shell("echo from-below"), say("Below.")]), say("Delegated.")],
+        "Use the sums": [mcp("sums", "add", a=20, b=3), say("Summed.")],
+        "Print bad bytes": [shell(r"printf 'caf\351 \377\376 end\n'"), say("Printed.")],
+        "Say it again": [[say("Still here."), usage(input=700, output=10, cached=0)]],
+        "Where were we": [say("Here.")],
+        "Try another way": [say("Elsewhere.")],
+    }
+
+
+def test_conversation(
+    rig: Any, stage: Any, cases: Any, expected: Any, play: Any, sums_server: podium.McpServer, tmp_path: Path
+) -> None:
+    able, version = rig.capabilities, rig.version
+    scene = stage(routes(tmp_path / "stage"))
+    scene.git("init", "-q")
+
+    async def main() -> None:
+        servers = {"mcp_servers": {"sums": sums_server}} if able.mcp_servers else {}
+        async with scene.conversation(tier="autonomous", **servers) as talk:
+            await speech(talk)
+            await commands(talk)
+            await files(talk)
+            await collaboration(talk)
+            await oddities(talk)
+            session_id = talk.session.id
+            done = await talk.close()
+            with cases("done"):
+                assert (done.status, done.result) == ("success", "Still here.")
+                assert done.tool_uses == len(talk.heard.of(podium.ToolUse))
+        await later(session_id)
+
+    async def speech(talk: Any) -> None:
+        with cases("plain text"):
+            heard = await talk.turn("Greet me")
+            assert heard.kinds[:2] == ["init", "turn_started"], heard.kinds
+            assert (heard.text, heard.completed.status) == ("Hello there.", "success"), heard.describe()
+            assert heard.completed.result == "Hello there."
+            [init] = heard.of(podium.Init)
+            assert (init.cwd, init.resumed) == (str(scene.workspace), False)
+            assert init.native_session_id == talk.session.id
+            assert init.agent_version in ("", version)
+        with cases("text deltas", able=able.text_deltas, field="text_deltas"):
+            deltas = [event.text for event in heard.of(podium.TextDelta)]
+            assert "".join(deltas) == ("Hello there." if able.text_deltas else "")
+            assert len(deltas) > 1 or not able.text_deltas
+        with cases("thinking", able=able.thinking, field="thinking"):
+            thoughts = "".join(event.text for event in heard.of(podium.Thinking))
+            assert ("Let me see." in thoughts) == able.thinking, heard.describe()
+        with cases("usage per turn"):
+            assert heard.completed.usage.input_tokens == 1000, heard.completed.usage
+            assert heard.completed.usage.output_tokens == 30, heard.completed.usage
+        with cases("cost", able=able.cost, field="cost"):
+            assert (heard.completed.cost_usd is not None) == able.cost
+
+    async def commands(talk: Any) -> None:
+        with cases("shell command"):
+            heard = await talk.turn("Run a command")
+            [(use, result)] = heard.calls("shell")
+            assert (use.operation, use.risk) == ("execute", "low"), use
+            assert "echo good-output" in use.target
+            assert result.status == "success", result
+            assert "good-output" in result.output
+            assert heard.text.endswith("It ran.")
+        with cases("failing command"):
+            heard = await talk.turn("Run a failing command")
+            [(use, result)] = heard.calls("shell")
+            assert "bad-output" in result.output
+            assert result.status == "error", result
+            assert heard.completed.status == "success"
+        with cases("exit code", able=able.exit_codes, field="exit_codes"):
+            assert result.exit_code == (3 if able.exit_codes else None)
+
+    async def files(talk: Any) -> None:
+        with cases("write a file"):
+            heard = await talk.turn("Write a file")
+            assert Path(scene.path("a.txt")).read_text() == "one\ntwo\n"
+            [change] = heard.of(podium.FileChange)
+            assert (change.path, change.change) == ("a.txt", "created"), change
+        with cases("edit a file"):
+            heard = await talk.turn("Edit the file")
+            assert Path(scene.path("a.txt")).read_text() == "one\n2\n"
+            [change] = heard.of(podium.FileChange)
+            assert (change.path, change.change) == ("a.txt", "modified"), change
+        with cases("diffs", able=able.diffs, field="diffs"):
+            assert ("-two\n+2\n" in change.diff) == able.diffs, change
+        with cases("delete a file", note=expected.delete):
+            heard = await talk.turn("Delete the file")
+            assert not Path(scene.path("a.txt")).exists()
+            changes = [(change.path, change.change) for change in heard.of(podium.FileChange)]
+            assert changes == ([] if expected.delete else [("a.txt", "deleted")])
+
+    async def collaboration(talk: Any) -> None:
+        with cases("parallel tools"):
+            heard = await talk.turn("Do two things at once")
+            outputs = sorted(result.output.strip() for _, result in heard.calls("shell"))
+            assert [word in output for word, output in zip(("the-first", "the-second"), outputs, strict=True)] == [
+                True
+            ] * 2
+        with cases("plan", able=able.plan, field="plan"):
+            heard = await talk.turn("Make a plan")
+            plans = [[(item.text, item.status) for item in event.items] for event in heard.of(podium.Plan)]
+            assert (bool(plans) and plans[-1] == [tuple(step.values()) for step in STEPS]) == able.plan, (
+                heard.describe()
+            )
+            assert heard.completed.status == "success"
+        with cases("sub-agents", able=able.subagents, field="subagents"):
+            heard = await talk.turn("Delegate it")
+            parents = {event.parent_tool_use_id for event in heard} - {None}
+            tasks = {use.tool_use_id for use, _ in heard.calls("task")}
+            assert parents == (tasks if able.subagents else set()), heard.describe()
+            assert len(parents) == able.subagents
+            assert heard.completed.status == "success"
+        with cases("MCP tools", able=able.mcp_servers, field="mcp_servers"):
+            if able.mcp_servers:
+                heard = await talk.turn("Use the sums")
+                [(_, result)] = heard.calls("mcp")
+                assert (result.status, "sum=23" in result.output) == ("success", True), heard.describe()
+            else:
+                with pytest.raises(podium.NotSupported):
+                    scene.open(mcp_servers={"sums": sums_server})
+
+    async def oddities(talk: Any) -> None:
+        with cases("invalid UTF-8"):
+            heard = await talk.turn("Print bad bytes")
+            [(_, result)] = heard.calls("shell")
+            assert "caf" in result.output
+            assert "end" in result.output
+        with cases("multi-turn"):
+            heard = await talk.turn("Say it again")
+            assert heard.kinds[0] == "turn_started"
+            assert {event.turn for event in heard} == {talk.heard.kinds.count("turn_started")}
+            assert (heard.text, heard.completed.result) == ("Still here.", "Still here.")
+            assert heard.completed.usage.input_tokens == 700, heard.completed.usage  # this turn's, not all turns'
+
+    async def later(session_id: str) -> None:
+        with cases("resume in a new process", able=able.resume, field="resume"):
+            if able.resume:
+                async with scene.conversation(resume=session_id, tier="autonomous") as talk:
+                    heard = await talk.turn("Where were we")
+                    assert (heard.text, heard.completed.status) == ("Here.", "success"), heard.describe()
+                    assert heard.of(podium.Init)[0].resumed
+                    assert talk.session.id == session_id
+                assert scene.model is None or "Still here." in str(scene.model.requests[-1].body)
+            else:
+                with pytest.raises(podium.NotSupported):
+                    scene.open(resume=session_id)
+        with cases("fork", able=able.fork, field="fork"):
+            if able.fork:
+                async with scene.conversation(resume=session_id, fork=True, tier="autonomous") as talk:
+                    heard = await talk.turn("Try another way")
+                    assert (heard.text, heard.completed.status) == ("Elsewhere.", "success"), heard.describe()
+                    assert talk.session.id != session_id
+                assert scene.model is None or "Still here." in str(scene.model.requests[-1].body)
+            else:
+                with pytest.raises(podium.NotSupported):
+                    scene.open(resume=session_id, fork=True)
+        with cases("history"):
+            stored = podium.history(scene.workspace, rig.agent, env=scene.env)
+            assert session_id in [one.session_id for one in stored]
+
+    play(main)
+    cases.settle()

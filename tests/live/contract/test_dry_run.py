@@ -1,0 +1,61 @@
+"""A dry run changes nothing, whatever the model tries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.testing import delete_file, edit_file, read_file, say, shell, write_file
+
+pytestmark = [pytest.mark.live, pytest.mark.drift]
+
+
+def attempts(folder: Path) -> dict[str, list[Any]]:
+    inside, outside = folder / "workspace", folder / "outside"
+    tracked, commit = str(inside / "tracked.txt"), "git -c user.name=A -c user.email=a@example.com commit -qam changed"
+    return {
+        "write a file": [write_file(str(inside / "new.txt"), "new\n")],
+        "edit a file": [read_file(tracked), edit_file(tracked, "two\n", "2\n")],
+        "delete a file": [delete_file(tracked)],
+        "remove by command": [shell("rm -f tracked.txt")],
+        "redirect": [shell("echo more >> tracked.txt; echo new > redirected.txt")],
+        "commit": [shell(f"echo more >> tracked.txt && {commit}")],
+        "write by an interpreter": [shell("python3 -c \"open('made.txt', 'w').write('x')\"")],
+        "write outside": [write_file(str(outside / "new.txt"), "new\n")],
+        "write outside by command": [shell(f"echo new > {outside}/by-command.txt")],
+    }
+
+
+def test_dry_run(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path) -> None:
+    tries = attempts(tmp_path / "stage")
+    scene = stage(
+        {f"Please {name}": [*script, say("I tried.")] for name, script in tries.items()}
+        | {"Read only": [read_file(str(tmp_path / "stage" / "workspace" / "tracked.txt")), say("I have read it.")]}
+    )
+    (scene.workspace / "tracked.txt").write_text("one\ntwo\n")
+    (scene.outside / "theirs.txt").write_text("theirs\n")
+    scene.git("init", "-q")
+    scene.git("add", ".")
+    scene.git("commit", "-qm", "first")
+    places = (scene.workspace, scene.outside)
+
+    async def main() -> None:
+        async with scene.conversation(tier="dry-run") as talk:
+            for name in tries:
+                with cases(f"dry run: {name}"):
+                    before = scene.snapshot(*places)
+                    heard = await talk.turn(f"Please {name}")
+                    after = scene.snapshot(*places)
+                    assert {
+                        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+                    } == set()
+                    assert heard.completed.status == "success", heard.describe()
+            with cases("dry run: reading works"):
+                heard = await talk.turn("Read only")
+                assert heard.text.endswith("I have read it."), heard.describe()
+                assert [result.status for _, result in heard.calls("read_file")] == ["success"], heard.describe()
+
+    play(main)
+    cases.settle()

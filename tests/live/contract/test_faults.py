@@ -1,0 +1,82 @@
+"""When the model or the account fails: the right kind of error, and never a success."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+import podium
+from podium.testing import context_overflow, cut, empty, http_error, say, stream_error
+
+pytestmark = pytest.mark.live
+
+FAULTS: dict[str, Any] = {
+    "HTTP 400": http_error(400),
+    "HTTP 401": http_error(401),
+    "HTTP 403": http_error(403),
+    "HTTP 404": http_error(404),
+    "HTTP 429": http_error(429),
+    "HTTP 500": http_error(500),
+    "HTTP 529": http_error(529),
+    "error in the stream": stream_error(),
+    "cut connection": cut(),
+    "context overflow": context_overflow(),
+    "empty answer": empty(),
+}
+
+
+def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> None:
+    scene = stage(
+        {
+            f"Meet {name}.": [[say("So far "), fault] if name == "cut connection" else fault]
+            for name, fault in FAULTS.items()
+        }
+    )
+    scene.git("init", "-q")
+    left = dict(FAULTS)
+
+    async def main() -> None:
+        while left:
+            async with scene.conversation(tier="autonomous") as talk:
+                with contextlib.suppress(podium.SessionEnded):  # by the fault before: another one goes on
+                    while left:
+                        await meet(talk, next(iter(left)))
+
+    async def meet(talk: Any, name: str) -> None:
+        heard = await talk.turn(f"Meet {name}.")
+        left.pop(name)
+        kind, status = expected.fault(name)
+        with cases(f"fault: {name}", note=expected.fault_notes.get(name, "")):
+            assert heard.completed.status == status, heard.describe()
+            assert (heard.errors[-1:] or [None]) == [kind], heard.describe()
+
+    play(main)
+    cases.settle()
+
+
+def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> None:
+    scene = stage({"Hello": [http_error(404)]})
+    scene.git("init", "-q")
+
+    async def main() -> None:
+        with cases("wrong model"):
+            await fails("model_not_found", podium.AgentRefused, model=expected.wrong_model)
+        if expected.signed_out is not None:
+            with cases("not signed in"):
+                env = {name: value for name, value in scene.env.items() if name not in expected.signed_out}
+                await fails("authentication_failed", podium.NotSignedIn, env=env)
+
+    async def fails(kind: str, refusal: type[Exception], **options: Any) -> None:
+        """It is refused at once, or the turn fails with this kind of error."""
+        try:
+            async with scene.conversation(tier="autonomous", **options) as talk:
+                heard = await talk.turn("Hello")
+        except refusal:
+            return
+        assert heard.completed.status == "error", heard.describe()
+        assert heard.errors[-1:] == [kind], heard.describe()
+
+    play(main)
+    cases.settle()

@@ -1,0 +1,72 @@
+"""Limits of turns, money and time; answers that fit a schema; answers of two megabytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import podium
+from podium.testing import forever, say, shell, stall, structured, usage
+
+pytestmark = pytest.mark.live
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+MUCH = 2_000_000
+
+
+def test_limits(rig: Any, stage: Any, cases: Any, play: Any) -> None:
+    able = rig.capabilities
+    scene = stage(
+        {
+            "Go on and on": [forever([shell("echo again"), usage(input=50_000, output=9_000, cached=0)])],
+            "Answer with a number": [structured({"answer": 42})],
+            "Keep me waiting": [stall()],
+            "Say very much": [say("x" * MUCH)],
+        }
+    )
+    scene.git("init", "-q")
+
+    async def main() -> None:
+        with cases("turn limit", able=able.max_turns, field="max_turns"):
+            await limited("max_turns", able.max_turns, max_turns=2)
+        with cases("budget", able=able.max_budget, field="max_budget"):
+            await limited("max_budget", able.max_budget, max_budget_usd=0.0001)
+        with cases("structured output", able=able.structured_output, field="structured_output"):
+            if able.structured_output:
+                async with scene.conversation(output_schema=SCHEMA, tier="autonomous") as talk:
+                    heard = await talk.turn("Answer with a number")
+                    assert heard.completed.structured == {"answer": 42}, heard.describe()
+                    assert heard.completed.status == "success"
+            else:
+                with pytest.raises(podium.NotSupported):
+                    scene.open(output_schema=SCHEMA)
+        with cases("time limit of a turn"):
+            async with scene.conversation(tier="autonomous", timeout=8.0) as talk:
+                heard = await talk.turn("Keep me waiting")
+                assert "timeout" in heard.errors, heard.describe()
+                assert heard.completed.status == "interrupted", heard.describe()
+        with cases("two megabytes in one answer"):
+            async with scene.conversation(tier="autonomous") as talk:
+                heard = await talk.turn("Say very much")
+                assert (len(heard.text), heard.completed.status) == (MUCH, "success")
+                if able.text_deltas:
+                    assert sum(len(event.text) for event in heard.of(podium.TextDelta)) == MUCH
+
+    async def limited(status: str, allowed: bool, **limit: Any) -> None:
+        if not allowed:
+            with pytest.raises(podium.NotSupported):
+                scene.open(**limit)
+            return
+        async with scene.conversation(tier="autonomous", **limit) as talk:
+            heard = await talk.turn("Go on and on")
+            assert heard.completed.status == status, heard.describe()
+            assert (await talk.close()).status == status
+
+    play(main)
+    cases.settle()

@@ -1,0 +1,135 @@
+"""Interrupt, cancel, kill: the turn ends as it should, and nothing is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.testing import endless, say, shell
+from podium.transports.guard import descendants
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.drift
+def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, play: Any, napping: Any) -> None:
+    able = rig.capabilities
+    nap, last_nap = napping(), napping()
+    scene = stage(
+        {
+            "Talk without end": [endless()],
+            "Sleep": [shell(f"({nap.marker}; true) & {nap.marker}"), say("Awake.")],
+            "Still there": [say("Still here.")],
+            "Sleep on": [shell(last_nap.marker), say("Awake.")],
+        }
+    )
+    scene.git("init", "-q")
+
+    async def main() -> None:
+        async with scene.conversation(tier="autonomous") as talk:
+            await talk.turn("Still there")
+            with cases("interrupt mid-text", able=able.interrupt, field="interrupt"):
+                heard = await interrupted(talk, "Talk without end", being_answered)
+                assert heard.completed.status == "interrupted", heard.describe()
+            with cases("interrupt mid-command", able=able.interrupt, field="interrupt"):
+                heard = await interrupted(talk, "Sleep", lambda: nap.until(True))
+                assert heard.completed.status == "interrupted", heard.describe()
+                assert "Awake." not in heard.text
+                [(_, result)] = heard.calls("shell")
+                assert result.status != "success", result
+                await asyncio.wait_for(nap.until(False), 10)
+            with cases("session goes on after an interrupt", able=able.interrupt, field="interrupt"):
+                heard = await talk.turn("Still there")
+                assert (heard.text, heard.completed.status) == ("Still here.", "success"), heard.describe()
+        with cases("cancel mid-command"):
+            async with scene.conversation(tier="autonomous") as talk:
+                turn = asyncio.create_task(talk.turn("Sleep on"))
+                await asyncio.wait_for(last_nap.until(True), 120)
+                await talk.session.close()
+                heard = await turn
+                assert heard.completed.status == "interrupted", heard.describe()
+                assert not last_nap.is_running
+                assert descendants(os.getpid()) == []
+                talk.heard.extend([event async for event in talk.session.events if isinstance(event, podium.Done)])
+
+    async def being_answered() -> None:
+        while scene.model is not None and scene.model.requests[-1].prompt != "Talk without end":
+            await asyncio.sleep(0.02)
+
+    async def interrupted(talk: Any, prompt: str, ready: Any) -> Any:
+        """Interrupt once something can be heard, or seen, of what the agent does."""
+
+        async def stop() -> None:
+            await asyncio.wait_for(ready(), 120)
+            if able.text_deltas and prompt.startswith("Talk"):
+                await speaking.wait()
+            await talk.session.interrupt()
+
+        async def react(event: Any) -> None:
+            if isinstance(event, podium.TextDelta):
+                speaking.set()
+
+        speaking = asyncio.Event()
+        errand = asyncio.create_task(stop())
+        heard = await talk.turn(prompt, react)
+        await errand
+        return heard
+
+    play(main)
+    cases.settle()
+
+
+OURSELVES = """
+import asyncio, json, sys, podium
+given = json.load(sys.stdin)
+async def main():
+    async for event in podium.run(given["agent"], given["prompt"], **given["options"]):
+        pass
+asyncio.run(main())
+"""
+
+
+def test_kill_9_of_ourselves(rig: Any, stage: Any, cases: Any, play: Any, napping: Any) -> None:
+    nap = napping()
+    scene = stage({"Sleep": [shell(f"({nap.marker}; true) & {nap.marker}"), say("Awake.")]})
+    scene.git("init", "-q")
+    given = {"agent": rig.agent, "prompt": "Sleep", "options": scene.options(tier="autonomous")}
+
+    async def main() -> None:
+        with cases("kill -9 of us mid-command"):
+            ours = subprocess.Popen([sys.executable, "-c", OURSELVES], stdin=subprocess.PIPE)
+            assert ours.stdin is not None
+            try:
+                ours.stdin.write(json.dumps(given).encode())
+                ours.stdin.close()
+                await asyncio.wait_for(nap.until(True), 120)
+                below = descendants(ours.pid)
+                assert len(below) >= 3, below  # the guard, the agent, the command
+            finally:
+                ours.send_signal(signal.SIGKILL)
+                ours.wait()
+            await asyncio.wait_for(nap.until(False), 30)
+            await asyncio.wait_for(all_gone(below), 30)
+
+    async def all_gone(pids: list[int]) -> None:
+        while any(Path(f"/proc/{pid}").exists() and _state(pid) != b"Z" for pid in pids):
+            await asyncio.sleep(0.05)
+
+    play(main)
+    cases.settle()
+
+
+def _state(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return b"Z"
