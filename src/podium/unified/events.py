@@ -6,7 +6,7 @@ Wire names are camelCase, attributes snake_case. A dictionary makes events witho
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -24,6 +24,17 @@ ErrorKind = Literal[
     "connection_failed", "authentication_failed", "session_not_found", "permission_denied", "tool_execution_failed",
     "timeout", "protocol_error", "rate_limited", "quota_exceeded", "context_overflow", "model_not_found", "unknown",
 ]  # fmt: skip
+
+
+Value = TypeVar("Value")
+
+
+def told(value: Value) -> Value:
+    """A default that is written out all the same: readers of the wire need not know our defaults.
+
+    (Fields left at an ordinary default are omitted: they say nothing.)
+    """
+    return msgspec.field(default_factory=lambda: value)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -78,11 +89,11 @@ class Init(Header, frozen=True, kw_only=True, tag="init"):
     capabilities: dict[str, Any] = {}
     agent_version: str = ""
     native_session_id: str = ""
-    resumed: bool = False
+    resumed: bool = told(False)
 
 
 class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):
-    prompt: str = ""
+    prompt: str = told("")
 
 
 class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta"):
@@ -110,9 +121,9 @@ class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
     name: ToolName
     native_name: str = ""
     input: dict[str, Any] = {}
-    operation: Operation = "other"
+    operation: Operation = told("other")
     target: str = ""
-    risk: Risk = "medium"
+    risk: Risk = told("medium")
     description: str = ""
 
 
@@ -125,7 +136,7 @@ class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
     tool_use_id: str
     name: ToolName
     status: ToolStatus
-    output: str = ""
+    output: str = told("")
     exit_code: int | None = None
     duration_ms: float | None = None
 
@@ -150,9 +161,9 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
     tool_name: ToolName
     tool_use_id: str = ""
     native_name: str = ""
-    operation: Operation = "other"
+    operation: Operation = told("other")
     target: str = ""
-    risk: Risk = "medium"
+    risk: Risk = told("medium")
     input: dict[str, Any] = {}
     description: str = ""
     choices: list[str] = []
@@ -162,21 +173,21 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
 class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_resolved"):
     request_id: str
     decision: Literal["allow", "deny"]
-    remember: Remember = "once"
-    by: Literal["callback", "policy", "client", "timeout", "interrupt"] = "callback"
+    remember: Remember = told("once")
+    by: Literal["callback", "policy", "client", "timeout", "interrupt"] = told("callback")
     message: str = ""
 
 
 class UsageReport(Header, frozen=True, kw_only=True, tag="usage"):
     """The running turn so far, and the whole session so far. Never the agent's own cumulative figure."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    total_tokens: int = 0
+    input_tokens: int = told(0)
+    output_tokens: int = told(0)
+    cached_tokens: int = told(0)
+    reasoning_tokens: int = told(0)
+    total_tokens: int = told(0)
     cost_usd: float | None = None
-    session: Usage = Usage()
+    session: Usage = told(Usage())
 
 
 class Retry(Header, frozen=True, kw_only=True, tag="retry"):
@@ -195,12 +206,12 @@ class Notice(Header, frozen=True, kw_only=True, tag="notice"):
 class Error(Header, frozen=True, kw_only=True, tag="error"):
     kind: ErrorKind
     message: str
-    fatal: bool = False
+    fatal: bool = told(False)
 
 
 class TurnCompleted(Header, frozen=True, kw_only=True, tag="turn_completed"):
     status: Status
-    usage: Usage = Usage()
+    usage: Usage = told(Usage())
     cost_usd: float | None = None
     duration_ms: float | None = None
     result: str = ""
@@ -210,10 +221,10 @@ class TurnCompleted(Header, frozen=True, kw_only=True, tag="turn_completed"):
 class Done(Header, frozen=True, kw_only=True, tag="done"):
     status: Status
     result: str = ""
-    usage: Usage = Usage()
+    usage: Usage = told(Usage())
     cost_usd: float | None = None
     duration_ms: float | None = None
-    tool_uses: int = 0
+    tool_uses: int = told(0)
 
 
 class Unrecognized(Header, frozen=True, kw_only=True, tag="unrecognized"):
