@@ -58,7 +58,9 @@ class GeminiAcpDictionary:
     def __init__(self) -> None:
         self._protocol = AcpDictionary(MANNER)
         self._ending: list[ToolUse | FileChange | ToolResult] = []
+        self._asked: str | None = None
         self._refused: dict[str, str] = {}
+        self._thinking = False
         self._pieces: list[str] = []  # of the message that is being said
         self._repeats = Repeats()
         self._paused = False
@@ -73,12 +75,14 @@ class GeminiAcpDictionary:
                 self._paused = True
                 return []
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False):
+                self._thinking = False
                 return [*self._closed(None), *self._refusals(native), *self._said(native, chunk)]
             case SessionUpdate(replayed=True) | SessionUpdate(update=AvailableCommandsUpdate()):
                 return self._protocol.translate(native)
-            case SessionUpdate(update=AgentThoughtChunk()):  # a new attempt thinks again before it repeats its text
-                return [*self._closed(None), *self._refusals(native), *self._protocol.translate(native)]
+            case SessionUpdate(update=AgentThoughtChunk() as chunk):
+                return [*self._closed(None), *self._refusals(native), *self._thought(native, chunk)]
             case _:
+                self._thinking = False
                 return [*self._closed(None), *self._refusals(native), *self._held(), *self._translated(native)]
 
     def _translated(self, native: acp_events.Event) -> list[Event]:
@@ -86,6 +90,7 @@ class GeminiAcpDictionary:
             case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call):
                 return self._called(replace(native, update=_plain(call)))
             case RequestPermission():
+                self._asked = native.tool_call.tool_call_id
                 self._acted = True
                 self._pieces.clear()
                 return self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))
@@ -101,8 +106,9 @@ class GeminiAcpDictionary:
         return self._protocol.request(replace(asked, tool_call=_plain(asked.tool_call)))
 
     def refuse(self, tool_call_id: str, message: str) -> None:
-        """The call was denied: the CLI will never mention it again, so its end is told with whatever comes next."""
-        self._refused[tool_call_id] = message or "denied"
+        """What the caller said to refuse this call. The CLI does not pass it on, and never mentions the call again."""
+        if message:
+            self._refused[tool_call_id] = message
 
     def _said(self, native: SessionUpdate, chunk: AgentMessageChunk) -> list[Event]:
         if chunk.text.startswith(MODE):
@@ -114,6 +120,12 @@ class GeminiAcpDictionary:
             self._repeated = True
             out.append(Notice(level="warning", code="text_repeated", message=MESSAGE))
         return [*out, *self._spoken(new)] if new else out
+
+    def _thought(self, native: SessionUpdate, chunk: AgentThoughtChunk) -> list[Event]:
+        """Each is a whole thought. What was said before it is not forgotten: a new attempt thinks before it repeats."""
+        again, self._thinking = self._thinking, True
+        content = msgspec.Raw(msgspec.json.encode(TextContent(f"\n\n{chunk.text}" if again else chunk.text)))
+        return self._protocol.translate(replace(native, update=replace(chunk, content=content)))
 
     def _held(self) -> list[Event]:
         return self._spoken(held) if (held := self._repeats.finish()) else []
@@ -150,23 +162,32 @@ class GeminiAcpDictionary:
                     pass
         return out
 
-    def _refusals(self, native: NativeEvent) -> list[Event]:
-        about = native.tool_call.tool_call_id if isinstance(native, RequestPermission) else ""
-        over = {call: message for call, message in self._refused.items() if call != about}
-        for call in over:
-            del self._refused[call]
+    def _refusals(self, native: acp_events.Event) -> list[Event]:
+        """A call that was asked about ends with an update, unless it was refused: then something else comes next."""
+        asked = self._asked
+        if asked is None:
+            return []
+        match native:
+            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call) if call.tool_call_id == asked:
+                self._asked = None
+                return []
+            case RequestPermission() if native.tool_call.tool_call_id == asked:
+                return []
+            case SessionUpdate() | RequestPermission() | PromptResponse(stop_reason="end_turn"):
+                self._asked = None
+            case _:
+                return []
         return [
             ToolResult(
-                tool_use_id=call,
-                name=TOOLS.get(PROFILE.tool_name(call) or "", "other"),
+                tool_use_id=asked,
+                name=TOOLS.get(PROFILE.tool_name(asked) or "", "other"),
                 status="denied",
-                output=message,
+                output=self._refused.pop(asked, "the user refused it"),
             )
-            for call, message in over.items()
         ]
 
     def _ended(self) -> None:
-        self._pieces, self._acted, self._repeated = [], False, False
+        self._pieces, self._acted, self._repeated, self._asked = [], False, False, None
 
     def _over(self, native: PromptResponse) -> list[Event]:
         pieces, silent, repeated = self._pieces, not self._pieces and not self._acted, self._repeated

@@ -36,7 +36,8 @@ def ended(result: ToolResult, changes: list[FileChange], details: ToolDetails | 
         result, changes = _detailed(result, changes, details)
     elif result.name == "shell" and (told := _EXITED.fullmatch(result.output)):
         result = replace(result, exit_code=int(told[1]))
-    out: list[Event] = [*changes] if result.status == "success" else []
+    made = [change for change in changes if change.before is None or change.before != change.after]
+    out: list[Event] = [*made] if result.status == "success" else []
     if result.name == "plan" and result.status == "success" and details is not None:
         out += plan_of(details.args)
     if result.name != "shell" or result.status != "success":
