@@ -200,3 +200,15 @@ def test_a_broken_file_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(PolicyError):
         remember_rule(path, NEW)
     assert path.read_text() == "rulez: []\n"
+
+
+def test_the_policy_of_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
+    example = page.split("```yaml\n", 1)[1].split("```", 1)[0]
+    assert [rule.name for rule in parse_policy(example).rules] == [
+        "tests",
+        "keys stay where they are",
+        "documentation may be edited",
+        "one server is trusted",
+        "think twice",
+    ]

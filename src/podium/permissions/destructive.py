@@ -77,7 +77,8 @@ def _mode(command: Command, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     recursive = _has(options, "R", "--recursive")
     name = command.program
-    paths = names if any(option.startswith("--reference") for option in options) else names[1:]
+    no_mode = name == "chattr" or any(option.startswith("--reference") for option in options)
+    paths = names if no_mode else names[1:]
     look = changing_tree if recursive else writing
     found = [f for path in paths for f in look(path, command.cwds, ground, verb=f"{name} changes")]
     if name == "chmod" and names and re.search(r"[ugoa]*\+[rwx]*s|^[2467]\d{3}$", names[0]):

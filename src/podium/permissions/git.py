@@ -86,6 +86,8 @@ def findings(words: tuple[str, ...]) -> list[Finding]:
     found = [Finding("medium", f"git {option} changes how git works") for option in before if _changes_git(option)]
     if any(option in ("-c", "--config-env") for option in before) and _RUNS_CODE.search(" ".join(before)):
         found.append(Finding("high", "git -c sets a program that git will run"))
+    if any(option.startswith("--exec-path=") for option in before):
+        found.append(Finding("high", "git --exec-path makes git run programs from elsewhere"))
     if danger := _danger(command, rest):
         return [*found, Finding("high", danger)]
     if command == "" or words[1:] == ("--version",):

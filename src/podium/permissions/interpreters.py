@@ -21,8 +21,9 @@ TABLE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _VERSION = frozenset({"--version", "-V", "-v", "--help", "-h"})
 _STRINGS = re.compile(r"""(['"`])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
+_BACKTICKS = re.compile(r"(?:%x|\bqx)\s*(?:\(([^)]*)|\[([^\]]*)|\{([^}]*)|/([^/]*))")
 _RUNS = re.compile(
-    r"system|exec|spawn|popen|subprocess|shell|\.run\b|\bcall\b|check_output|`|\bqx\b|do shell script|child_process"
+    r"system|exec|%x|spawn|popen|subprocess|shell|\.run\b|\bcall\b|check_output|`|\bqx\b|do shell script|child_process"
     r"|Invoke-"
 )
 _DELETES = re.compile(
@@ -54,9 +55,12 @@ def findings(command: Command, ground: Ground, judge_text: Callable[[str], Risk]
 
 def _said(name: str, code: str, command: Command, ground: Ground, judge_text: Callable[[str], Risk]) -> list[Finding]:
     strings = [match.group(2) for match in _STRINGS.finditer(code)][:50]
+    strings += [match.group(match.lastindex or 0) for match in _BACKTICKS.finditer(code)][:50]
     found: list[Finding] = []
     if _HIDDEN.search(code):
         found.append(Finding("high", f"{name} runs code that is decoded or downloaded first"))
+    if re.search(r"Remove-Item\b.*-Recurse|Format-Volume|Clear-Disk", code, re.IGNORECASE):
+        found.append(Finding("high", f"{name} deletes whole trees or disks"))
     if _SOCKET_SHELL.search(code):
         found.append(Finding("high", f"{name} gives a shell to another machine"))
     if _RUNS.search(code):

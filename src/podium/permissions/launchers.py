@@ -65,10 +65,22 @@ def nested(words: Words) -> list[Inner]:
                     r'(?:system\s*\(\s*|\|\s*(?:getline\s*)?|print[^"|]*\|\s*)"((?:\\.|[^"\\])*)"', word
                 )
             ]
+        case "sed" | "gsed":
+            scripts = [text for word in words[1:] for text in re.findall(r"(?:^|[\d$;/}])\s*e\s+([^;\n]+)", word)]
+            return [Inner(script=text) for text in scripts]
         case "vim" | "vi" | "nvim" | "ex" | "ed":
             return [Inner(script=word.split("!", 1)[1]) for word in words[1:] if re.match(r"^(\+|:)?:?!", word)]
         case _:
             return []
+
+
+def listed(words: Words) -> str | None:
+    """The paths a ``find`` prints, as one that stands for all under each of its roots."""
+    if program_of(words) not in ("find", "gfind") or any(
+        word.startswith(("-exec", "-ok", "-printf", "-fprint")) for word in words
+    ):
+        return None
+    return "\n".join(f"{root.rstrip('/')}/found" if narrowed(words) else root for root in find_roots(words))
 
 
 def find_roots(words: Words) -> list[str]:
@@ -85,7 +97,8 @@ def find_roots(words: Words) -> list[str]:
 def narrowed(words: Words) -> bool:
     """Whether a ``find`` picks some of what it meets, rather than everything."""
     tests = [word for word in words if _NARROWING.match(word)]
-    return bool(set(tests) - {"-type"}) or "-maxdepth" in words
+    everything = any(word in ("*", "**", ".*", "*.*") for word in words)
+    return (bool(set(tests) - {"-type"}) and not everything) or "-maxdepth" in words
 
 
 def _find(words: Words) -> list[Inner]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import posixpath
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from podium.unified.events import Risk
 
@@ -173,7 +173,8 @@ def _program(command: Command, ground: Ground, judge_text: JudgeText) -> list[Fi
     if name in _INERT:
         return [*_more_than_reads(command, _INERT[name]), *_program_file(command)]
     if name in _READERS:
-        return [*_more_than_reads(command, _READERS[name]), *_reads(command, ground), *_program_file(command)]
+        found = [*_more_than_reads(command, _READERS[name]), *_outputs(command, ground, _READERS[name])]
+        return [*found, *_reads(command, ground), *_program_file(command)]
     return [Finding("medium", f"{shown(name)} may change things"), *_secrets_named(command, ground)]
 
 
@@ -210,6 +211,19 @@ def _more_than_reads(command: Command, unsafe: str) -> list[Finding]:
     return []
 
 
+def _outputs(command: Command, ground: Ground, unsafe: str) -> list[Finding]:
+    """Where a reading program is told to write."""
+    if not re.search(r"-o|--out", unsafe) and "]*o" not in unsafe:
+        return []
+    found: list[Finding] = []
+    for word, after in pairwise([*command.words, ""]):
+        if re.fullmatch(r"-[a-zA-Z]*o|--output(-file)?|--out", word) and after:
+            found += writing(after, command.cwds, ground)
+        elif match := re.fullmatch(r"(?:-o|--output=|--out=)(.+)", word):
+            found += writing(match.group(1), command.cwds, ground)
+    return found
+
+
 def _reads(command: Command, ground: Ground) -> list[Finding]:
     name = command.program
     options, names = options_and_names(command.words)
@@ -232,10 +246,14 @@ def _secrets_named(command: Command, ground: Ground) -> list[Finding]:
 
 
 def _git_folder(command: Command, ground: Ground) -> list[Finding]:
-    before, _, _ = git.split(command.words)
-    return [
+    before, verb, rest = git.split(command.words)
+    names = [word for word in rest if not word.startswith("-")]
+    paths = [name for name in names if name.startswith(("/", "~", ".."))]
+    new = verb in ("clone", "init", "worktree", "archive")
+    found = [f for path in paths for f in (writing if new else reading)(path, command.cwds, ground) if f.risk == "high"]
+    return found + [
         found
-        for flag, value in itertools.pairwise(before)
+        for flag, value in pairwise(before)
         if flag in ("-C", "--git-dir", "--work-tree")
         for found in reading(value, command.cwds, ground)
     ]
@@ -248,7 +266,7 @@ def _find(command: Command, ground: Ground) -> list[Finding]:
         for root in find_roots(words):
             path = f"{root.rstrip('/')}/found" if narrowed(words) else root
             found += deleting(path, command.cwds, ground, recursive=True, verb="find -delete deletes")
-    for flag, value in itertools.pairwise(words):
+    for flag, value in pairwise(words):
         if flag in ("-fprint", "-fprint0", "-fprintf", "-fls"):
             found += writing(value, command.cwds, ground)
         elif flag in ("-exec", "-execdir", "-ok", "-okdir") and not value:

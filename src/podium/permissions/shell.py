@@ -15,7 +15,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from . import words as shell_words
-from .launchers import nested
+from .launchers import listed, nested
 from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
 from .surroundings import Surroundings, merged
 from .suspicion import SENSITIVE, fork_bomb, guessed_commands, most_open, runs_foreign_text, shell_text
@@ -65,6 +65,7 @@ class _Reader:
         self._here = Surroundings(cwd)
         self._fed_by: tuple[str, ...] = ()
         self._stdin: str | None = None
+        self._listed: str | None = None  # paths that the command before in the pipe finds
         self._made_from: list[str] = []
         self._conditional = 0
         self._depth = 0
@@ -161,10 +162,8 @@ class _Reader:
                 self._branch(node)
             case "test_command" | "word" | "string" | "concatenation" | "simple_expansion" | "expansion":
                 shell_words.texts(node, self)
-            case _ if node.children:
-                self._statements(node)
             case _:
-                pass
+                self._statements(node)
 
     def _list(self, node: Node) -> None:
         before = self._here.cwds
@@ -206,8 +205,10 @@ class _Reader:
             with self._apart(fed_by=fed_by, stdin=stdin):
                 self._visit(stage)
             ran = self.commands[before:]
+            self._listed = listed(ran[-1].words) if ran else None
             fed_by = (*fed_by, *(command.program for command in ran))
             stdin = printed(ran)
+        self._listed = None
 
     def _redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
@@ -275,13 +276,7 @@ class _Reader:
     def _assign(self, node: Node) -> str:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         key = source(name).partition("[")[0] if name is not None else ""
-        if value is None:
-            values = [""]
-        elif value.type == "array":
-            fields = [shell_words.readings(child, self) for child in value.named_children]
-            values = [" ".join(word for reading in fields for word in (reading[0] if len(reading) == 1 else (HOLE,)))]
-        else:
-            values = shell_words.texts(value, self)
+        values = shell_words.assigned(value, self)
         if any(child.type == "+=" for child in node.children):
             old = self._here.variables.get(key, [""] if value is not None and value.type == "array" else [HOLE])
             joint = " " if value is not None and value.type == "array" else ""
@@ -353,9 +348,10 @@ class _Reader:
                 self.script(" ".join([alias, *(shlex.quote(word) for word in words[1:])]))
             return
         program = program_of(words)
-        inner = [*unwrap(words, self._stdin), *nested(words)]
+        inner = [*unwrap(words, self._stdin if self._stdin is not None else self._listed), *nested(words)]
         given = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
         followed = (bool(inner) and is_transparent(words)) or (given is not None and HOLE not in given)
+        given = self._here.script_run_by(words) if given is None else given
         self._emit(words, assignments, redirects, transparent=followed)
         self._depth += 1
         try:
@@ -365,18 +361,22 @@ class _Reader:
                 else:
                     self._run(found.words, (*assignments, *found.assignments))
             if given is not None:
-                self._text_run(program, given)
+                self._text_run(program, given, words)
             if why := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
                 self.alarm(why)
             self._here.builtin(program, words)
         finally:
             self._depth -= 1
 
-    def _text_run(self, program: str, text: str) -> None:
+    def _text_run(self, program: str, text: str, words: tuple[str, ...]) -> None:
         origins = {*self._fed_by, *self._made_from}
         if text != HOLE:
+            outer = self._here.arguments
+            if text in words and program != "eval":
+                self._here.arguments = words[words.index(text) + 2 :]
             with self._input((), None):
                 self.script(text)
+            self._here.arguments = outer
         if HOLE in text or text == "":
             if origins & NETWORK:
                 self.alarm(f"{program} runs what {', '.join(sorted(origins & NETWORK))} brings from the network")
@@ -408,18 +408,18 @@ class _Reader:
         if len(self.commands) >= MAX_COMMANDS:
             self.problem("it has more commands than can be followed")
             return
-        self.commands.append(
-            Command(
-                words=words,
-                assignments=assignments,
-                redirects=redirects,
-                stdin=self._stdin,
-                fed_by=self._fed_by,
-                made_from=tuple(dict.fromkeys(self._made_from)),
-                cwds=self._here.cwds,
-                transparent=transparent,
-            )
+        command = Command(
+            words=words,
+            assignments=assignments,
+            redirects=redirects,
+            stdin=self._stdin,
+            fed_by=self._fed_by,
+            made_from=tuple(dict.fromkeys(self._made_from)),
+            cwds=self._here.cwds,
+            transparent=transparent,
         )
+        self.commands.append(command)
+        self._here.written_by(command)
 
     # -- states that end with a part of the script -------------------------------------------------------------------
 

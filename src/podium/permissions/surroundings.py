@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from .paths import resolve
+from .script import Command, printed
 from .words import HOLE, MAX_READINGS
-from .wrappers import Words
+from .wrappers import SHELLS, Words, program_of
 
 _WELL_KNOWN = {"HOME": "~", "IFS": " ", "TMPDIR": "/tmp", "SHELL": "/bin/sh", "BASH": "/bin/bash"}
 MAX_VALUE = 4096
+MAX_FILE = 50_000
+_READS_SCRIPTS = SHELLS | {"source", "."}
 Folders = tuple[str | None, ...]
 
 
@@ -23,6 +28,7 @@ class Surroundings:
         self.aliases: dict[str, str] = {}
         self.cwds: Folders = (cwd,)
         self._seen: list[str | None] = [cwd]
+        self._files: dict[str, str] = {}
 
     def values_of(self, name: str) -> Sequence[str]:
         if name in self.variables:
@@ -77,6 +83,27 @@ class Surroundings:
                 self.arguments = None
             case _:
                 pass
+
+    def written_by(self, command: Command) -> None:
+        """Remember the text of a file that the script itself writes: it may run it later."""
+        text = printed([msgspec.structs.replace(command, redirects=(), fed_by=())])
+        for redirect in command.redirects:
+            if (
+                redirect.writes
+                and text is not None
+                and (path := resolve(redirect.target, command.cwds[-1])) is not None
+            ):
+                before = self._files.get(path, "") if ">>" in redirect.operator else ""
+                self._files[path] = f"{before}\n{text}"[:MAX_FILE]
+
+    def script_run_by(self, words: Words) -> str | None:
+        """The text of a script that was written before and is now run by its name."""
+        names = (
+            [word for word in words[1:] if not word.startswith("-")][:1] if program_of(words) in _READS_SCRIPTS else []
+        )
+        names += words[:1] if "/" in words[0] else []
+        paths = (resolve(name, cwd) for name in names for cwd in self.cwds)
+        return next((self._files[path] for path in paths if path is not None and path in self._files), None)
 
     def _change_to(self, target: str) -> None:
         if target == "-":

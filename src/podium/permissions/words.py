@@ -54,6 +54,16 @@ def texts(node: Node, scope: Scope) -> list[str]:
     return ["".join(piece.text for piece in pieces) for pieces in _read(node, scope, quoted=False)]
 
 
+def assigned(value: Node | None, scope: Scope) -> list[str]:
+    """What a variable may hold after ``name=value``; an array is its words in a row."""
+    if value is None:
+        return [""]
+    if value.type != "array":
+        return texts(value, scope)
+    fields = [readings(child, scope) for child in value.named_children]
+    return [" ".join(word for reading in fields for word in (reading[0] if len(reading) == 1 else (HOLE,)))]
+
+
 def heredoc(node: Node, scope: Scope) -> str:
     """The body of a here-doc with its expansions made."""
     return _joined(_between(node, node.children, scope, quoted=True))

@@ -209,6 +209,8 @@ def _after_options(name: str, wrapper: Wrapper, rest: Words, stdin: str | None, 
     inner = rest[at:]
     if not inner:
         return None
+    if name == "coproc" and "{" in inner:
+        inner = inner[inner.index("{") + 1 :]
     if name in ("xargs", "parallel"):
         given = tuple(stdin.split()) if stdin is not None and HOLE not in stdin else (HOLE,)
         if replaced:
