@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -132,6 +134,31 @@ def test_nothing_is_lost_on_a_reader_that_is_slow_and_one_that_is_not(client: Ca
             assert await asyncio.gather(*readers) == [20_000, 20_000]
 
     play(scene())
+
+
+def test_a_session_nobody_holds_leaves_no_process_and_no_socket(client: Callable[..., OpenCodeClient]) -> None:
+    async def scene() -> None:
+        session = await started(client(), "go")
+        await session.turn_ended()
+        pid = session.pid
+        sockets = {*_sockets()}
+        assert sockets
+        del session
+        gc.collect()
+        while Path(f"/proc/{pid}").exists() or sockets & {*_sockets()}:
+            await asyncio.sleep(0.01)
+
+    play(scene())
+
+
+def _sockets() -> list[str]:
+    """The connections of this process to anybody."""
+    mine: list[str] = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            mine.append(str(entry.readlink()))
+    connected = Path("/proc/self/net/tcp").read_text()
+    return [link for link in mine if link.startswith("socket:") and link[8:-1] in connected]
 
 
 def test_a_stream_that_never_holds_ends_the_session(client: Callable[..., OpenCodeClient]) -> None:

@@ -63,6 +63,7 @@ class OpenCodeRunSession:
             turn.abandon()
             raise
         if ended is not None and not self._protocol.session_id:
+            await turn.stop()
             raise startup_failure(ended, resume)
         self.session_id = self._protocol.session_id
 

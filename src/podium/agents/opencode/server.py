@@ -164,6 +164,7 @@ class Server:
             if self.process.code is None:
                 self.process.abandon()
             self.relay.close()
+            await self._hang_up()  # also when we are abandoned: sockets do not close by themselves
 
     async def _hang_up(self) -> None:
         if self._streaming is not None:
