@@ -171,6 +171,26 @@ def test_turns_of_one_session_and_resume_in_another(options: dict[str, Any]) -> 
     asyncio.run(main())
 
 
+def test_a_changed_input_is_refused_where_the_agent_cannot_take_it(options: dict[str, Any]) -> None:
+    def change(request: podium.PermissionRequest) -> podium.Allow:
+        return podium.Allow(updated_input={"command": "touch other"})
+
+    events = run(ASKS, options, approval="ask", can_use_tool=change)
+    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    assert result.status == "denied"
+    assert list(Path(options["cwd"]).iterdir()) == []
+
+
+def test_closing_does_not_wait_for_a_reader_that_has_gone(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), podium.open("understudy", **options) as session:
+            turn = session.send(script([{"say": "x" * 20_000, "chunks": 10_000}]))
+            assert isinstance(await anext(turn), podium.Init)
+            await turn.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_second_prompt_during_a_turn_is_refused(options: dict[str, Any]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:

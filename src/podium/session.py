@@ -28,6 +28,7 @@ from .unified.events import (
     Status,
     ToolUse,
     TurnCompleted,
+    TurnStarted,
     Unrecognized,
     UsageReport,
     stamp,
@@ -126,6 +127,8 @@ class _Live:
             callback=options.can_use_tool,
             timeout=options.permission_timeout,
             attended=attended,
+            cwd=options.cwd,
+            editable=driver.capabilities.edit_input,
         )
         self.unrecognized = 0
         self._agent = agent
@@ -202,6 +205,7 @@ class _Live:
         if self._native is not None:
             await (self._native.cancel() if self._grammar.in_turn else self._native.close())
         if self._pump is not None:
+            self.relay.release()  # a reader that has gone away must not hold up the last events
             await asyncio.wait([self._pump])
         self._end()
 
@@ -247,7 +251,6 @@ class _Live:
                     await self.relay.publish(self._stamped(events))
         except Exception as fault:  # our own fault must end as an event, not as a hung reader
             self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
-            raise
         finally:
             self._end()
 
@@ -330,8 +333,12 @@ class _Live:
 
     def _stamped(self, events: list[Event]) -> list[Event]:
         at, turn = self._now(), self._grammar.turn
+        if len(events) > 1:
+            turn -= sum(type(event) is TurnStarted for event in events)
         for event in events:
             self._seq += 1
+            if len(events) > 1 and type(event) is TurnStarted:
+                turn += 1
             stamp(event, agent=self._agent, session_id=self.session_id, seq=self._seq, timestamp=at, turn=turn)
         return events
 

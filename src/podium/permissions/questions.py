@@ -44,7 +44,7 @@ class Questions:
 
     ``say`` puts the question and its resolution into the stream; ``recorded`` and ``audit`` are told of every decision
     (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer`` though there is no
-    callback; where there is neither, every question is denied. ``always`` is given the rules of an answer that is to
+    callback; where there is neither, every question is denied. ``editable``: the agent takes a changed input. ``always`` is given the rules of an answer that is to
     hold in later sessions too.
     """
 
@@ -60,6 +60,7 @@ class Questions:
         home: str | None = None,
         timeout: float | None = None,
         attended: bool = False,
+        editable: bool = True,
         always: Callable[[Rule], None] | None = None,
         audit: Callable[[Entry, int], object] | None = None,
         recorded: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
@@ -73,6 +74,7 @@ class Questions:
         self._home = home
         self._timeout = timeout
         self._attended = attended or callback is not None
+        self._editable = editable
         self._always = always
         self._audit = audit
         self._recorded = recorded
@@ -159,6 +161,9 @@ class Questions:
         decision = settled.decision
         if not isinstance(decision, Allow) or decision.updated_input is None:
             return settled
+        if not self._editable:
+            # Running the call as it was would be the opposite of what was decided.
+            return _Settled(Deny("this agent cannot run a tool with another input than it asked for"), settled.by)
         changed = replace(request, input=decision.updated_input)
         ruling = self._ruling(changed)
         if ruling is None or ruling.action != "deny":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Generic, TypeVar
@@ -48,6 +49,11 @@ class Relay(Generic[Item]):
         """Hand ``items`` to the readers without waiting: for the few that no source can be slowed down for."""
         self._items.extend(items)
         self._wake()
+
+    def release(self) -> None:
+        """Wait for no reader any more: the source is about to end, and its last words are few."""
+        self._limit = sys.maxsize
+        self._make_room()
 
     def close(self) -> None:
         """Nothing more will come: readers end after what is held."""
