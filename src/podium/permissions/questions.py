@@ -42,10 +42,10 @@ class _Settled(msgspec.Struct, frozen=True):
 class Questions:
     """Decides by ``policy``, then by what was remembered, then by whoever answers first, closed when time is up.
 
-    ``say`` puts the question and its resolution into the stream; ``recorded`` and ``audit`` are told of every decision
-    (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer`` though there is no
-    callback; where there is neither, every question is denied. ``editable``: the agent takes a changed input. ``always`` is given the rules of an answer that is to
-    hold in later sessions too.
+    ``say`` puts the question and its resolution into the stream; ``recorded`` and ``audit`` are told of every
+    decision (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer``
+    though there is no callback; where there is neither, every question is denied. ``editable``: the agent takes a
+    changed input. ``always`` is given the rules of an answer that is to hold in later sessions too.
     """
 
     def __init__(
