@@ -22,14 +22,19 @@ AGENTS: dict[str, str] = {
 ALIASES = {"claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini"}
 
 
-def agent(name: str) -> Agent:
-    """The agent called ``name``. Raises ``NotSupported`` with the nearest name we know."""
-    known = ALIASES.get(name, name)
-    if known not in AGENTS:
+def known(name: str) -> str:
+    """The name we have for the agent called ``name``. Raises ``NotSupported`` with the nearest one we know."""
+    ours = ALIASES.get(name, name)
+    if ours not in AGENTS:
         near = difflib.get_close_matches(name, AGENTS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(AGENTS)}"
         raise NotSupported(f"there is no agent {name!r}; {hint}")
-    found: Agent = import_module(f".drivers.{AGENTS[known]}", __package__).AGENT
+    return ours
+
+
+def agent(name: str) -> Agent:
+    """The agent called ``name``. Raises ``NotSupported`` when there is none."""
+    found: Agent = import_module(f".drivers.{AGENTS[known(name)]}", __package__).AGENT
     return found
 
 

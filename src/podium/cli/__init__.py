@@ -7,9 +7,16 @@ from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run one prompt on an agent and show what it does"),
+    "parallel": ("parallel", "run one prompt on several agents, each in its own git worktree, and compare"),
+    "agents": ("agents", "list the agents: installed, version, signed in, what they can do"),
+    "sessions": ("sessions", "list, show, export and resume the stored sessions of all agents"),
+    "doctor": ("doctor", "say what is wrong here and the command that mends it"),
+    "policy": ("policy", "explain and try out permission policies"),
+    "audit": ("audit", "verify and show the log of permission decisions"),
     "translate": ("translate", "turn an agent's native output (stdin) into unified events"),
     "demo": ("demo", "watch an agent work in a scratch repository: no key, no CLI, seconds"),
     "model": ("model", "serve a scripted model on loopback, to try and test real CLIs without a key"),
+    "completion": ("completion", "print a completion script for bash, zsh or fish"),
 }
 EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_LIMIT, EXIT_INTERRUPTED = (
     0, 1, 2, 3, 4, 5, 130,

@@ -1,0 +1,159 @@
+"""``podium sessions``: what all agents have stored for this directory, in one table; show, export, resume."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from . import EXIT_SUCCESS
+
+if TYPE_CHECKING:
+    from ..drivers.driver import Stored
+
+VERBS = ("list", "show", "export", "resume")
+
+
+def main(argv: list[str]) -> int:
+    words = argv if argv and (argv[0] in VERBS or argv[0] in ("-h", "--help")) else ["list", *argv]
+    if words[0] == "resume":
+        return _resume(words[1:])
+    parser = argparse.ArgumentParser(
+        prog="podium sessions",
+        description="The sessions of all agents in this directory, newest first.",
+        epilog="examples: podium sessions --search login · podium sessions show 3f2a · "
+        "podium sessions export last --format json · podium sessions resume 3f2a 'And now the docs'",
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}")
+    listing = verbs.add_parser("list", help="one table (the default)")
+    listing.add_argument("--agent", action="append", metavar="NAME", help="only this agent's (repeatable)")
+    listing.add_argument("--search", metavar="TEXT", help="only those whose title or first prompt has it")
+    listing.add_argument("--since", metavar="DAYS", type=float, help="only those touched in the last days")
+    listing.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listing.add_argument("--json", action="store_true", help="one JSON object per session")
+    showing = verbs.add_parser("show", help="a readable transcript")
+    exporting = verbs.add_parser("export", help="the transcript as Markdown or JSON on stdout")
+    exporting.add_argument("--format", choices=("markdown", "json"), default="markdown")
+    for one in (showing, exporting):
+        one.add_argument("session", help="an id, the beginning of one, or last")
+    for one in (listing, showing, exporting):
+        one.add_argument("-C", "--cwd", default=".", metavar="DIR", help="the directory (default: here)")
+    verbs.add_parser("resume", help="go on with one: takes an id, a prompt, and every flag of podium run")
+    given = parser.parse_args(words)
+    from ..errors import PodiumError
+    from .exits import report
+
+    try:
+        match given.verb:
+            case "show":
+                return _show(given)
+            case "export":
+                return _export(given)
+            case _:
+                return _list(given)
+    except (PodiumError, OSError, ModuleNotFoundError) as fault:
+        if isinstance(fault, BrokenPipeError):
+            raise
+        return report("sessions", fault)
+
+
+def _list(given: argparse.Namespace) -> int:
+    import msgspec
+
+    from .lines import coloured, one_line, plain
+    from .past import stored_sessions
+    from .tables import Cell, ago, table
+
+    now = int(time.time() * 1000)
+    found = [one for one in stored_sessions(given.cwd, given.agent) if _wanted(one, given, now)]
+    found = found[: given.limit] if given.limit else found
+    if given.json:
+        for one in found:
+            print(msgspec.json.encode(one).decode())
+        return EXIT_SUCCESS
+    if not found:
+        print(
+            "no sessions here" + (" that match" if given.search or given.agent or given.since else ""), file=sys.stderr
+        )
+        return EXIT_SUCCESS
+    rows: list[list[Cell]] = [
+        [
+            ("tool", one.agent),
+            one.session_id,
+            ago(one.updated_ms, now),
+            "" if one.messages is None else str(one.messages),
+            "" if one.tokens is None else f"{one.tokens:,}",
+            "" if one.cost_usd is None else f"${one.cost_usd:.2f}",
+            one.branch,
+            one_line(one.title or one.first_prompt, 60),
+        ]
+        for one in found
+    ]
+    headings = ["agent", "session", "updated", "messages", "tokens", "cost", "branch", "title"]
+    kept = [n for n, _ in enumerate(headings) if any(row[n] for row in rows)]
+    style = coloured if sys.stdout.isatty() else plain
+    print(table([headings[n] for n in kept], [[row[n] for n in kept] for row in rows], style))
+    return EXIT_SUCCESS
+
+
+def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
+    searched = f"{one.title}\n{one.first_prompt}\n{one.session_id}".lower()
+    recent = given.since is None or one.updated_ms >= now - given.since * 86_400_000
+    return recent and (given.search is None or given.search.lower() in searched)
+
+
+def _show(given: argparse.Namespace) -> int:
+    from ..unified.events import TurnStarted
+    from .lines import Lines, clean, coloured, plain
+    from .past import events_of, find
+
+    style = coloured if sys.stdout.isatty() else plain
+    stored, lines = find(given.session, given.cwd), Lines(style)
+    print(style("dim", f"{stored.agent} {stored.session_id} {stored.model}".rstrip()))
+    for event in events_of(stored):
+        if isinstance(event, TurnStarted):
+            print(f"\n{style('strong', '❯ ' + clean(event.prompt).strip())}\n")
+        else:
+            print(lines.show(event), end="")
+    return EXIT_SUCCESS
+
+
+def _export(given: argparse.Namespace) -> int:
+    from ..unified.events import encode
+    from .markdown import markdown
+    from .past import events_of, find
+
+    stored = find(given.session, given.cwd)
+    if given.format == "json":
+        for event in events_of(stored):
+            print(encode(event).decode())
+    else:
+        print(markdown(stored, events_of(stored)), end="")
+    return EXIT_SUCCESS
+
+
+def _resume(words: list[str]) -> int:
+    from ..errors import PodiumError
+    from . import run
+    from .exits import report
+    from .flags import BadFlag, add_option_flags, options_from
+
+    parser = argparse.ArgumentParser(
+        prog="podium sessions resume",
+        description="Go on with a stored session; its agent is known. Takes every flag of podium run.",
+    )
+    parser.add_argument("session", help="an id, the beginning of one, or last")
+    parser.add_argument("prompt", help="what to do next; - reads it from standard input")
+    run.add_output_flags(parser)
+    add_option_flags(parser)
+    given = parser.parse_args(words)
+    from .past import find
+
+    try:
+        options = options_from(given)
+        stored = find(given.session, options.get("cwd", "."))
+    except (PodiumError, BadFlag) as fault:
+        return report("sessions", fault)
+    prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
+    return run.perform(stored.agent, prompt, {**options, "resume": stored.session_id}, given)
