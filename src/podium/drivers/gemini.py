@@ -32,7 +32,8 @@ from ..agents.gemini import (
 from ..agents.gemini import Driver as NativeDriver
 from ..agents.gemini.client import INSTALL
 from ..agents.gemini.commands import literal_over_acp
-from ..agents.gemini.home import user_folder
+from ..agents.gemini.home import user_folder, user_settings
+from ..agents.gemini.settings import chosen_auth
 from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Allow, Ask, Deny
@@ -253,7 +254,7 @@ def sign_in(env: Mapping[str, str]) -> tuple[bool | None, str, str]:
     """Whether the CLI has what it needs to sign in, what is wrong, and what to do. No model is called."""
     folder = user_folder(env)
     key = bool(env.get("GEMINI_API_KEY")) or _in_env_file(folder.parent) or _in_env_file(folder)
-    chosen = _selected_type(folder)
+    chosen = chosen_auth(user_settings(env))
     set_key = "set GEMINI_API_KEY to a key from Google AI Studio"
     match chosen:
         case "gateway":
@@ -272,22 +273,6 @@ def sign_in(env: Mapping[str, str]) -> tuple[bool | None, str, str]:
             return False, "Gemini CLI is not signed in", f"{set_key}, or run gemini once and choose how to sign in"
         case _:
             return None, "", ""
-
-
-def _selected_type(folder: Path) -> str:
-    class Auth(msgspec.Struct, rename="camel"):
-        selected_type: str = ""
-
-    class Security(msgspec.Struct):
-        auth: Auth = Auth()
-
-    class Settings(msgspec.Struct):
-        security: Security = Security()
-
-    try:
-        return msgspec.json.decode((folder / "settings.json").read_bytes(), type=Settings).security.auth.selected_type
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ""
 
 
 def _in_env_file(folder: Path) -> bool:

@@ -39,6 +39,15 @@ def settings(config: GeminiConfig, user: bytes | None, env: Mapping[str, str]) -
     return json.dumps(merged(merged(mine, ours), dict(config.settings)), indent=1).encode()
 
 
+def chosen_auth(user: bytes | None) -> str:
+    """How the user chose to sign in; empty when the settings do not say, or cannot be read."""
+    try:
+        chosen = _at(_parsed(user), "security", "auth", "selectedType") if user else None
+    except LocalProtocolError:
+        return ""
+    return chosen if isinstance(chosen, str) else ""
+
+
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """``over`` laid over ``under``, object by object; lists and values are replaced whole."""
     result = dict(under)
