@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from podium.unified.events import Risk
 
+from .grammar import HOLE
 from .paths import Ground, Place, Spot, locate
-from .words import HOLE
 
 LEVELS: dict[Risk, int] = {"low": 0, "medium": 1, "high": 2}
 

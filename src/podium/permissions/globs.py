@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Literal
 
-from .words import HOLE
+from .grammar import HOLE
 
 Match = Literal["no", "maybe", "yes"]
 _ANY = "\1"

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from .words import HOLE
+from .grammar import HOLE
 
 Place = Literal["harmless", "workspace", "temp", "unknown", "outside", "system", "device", "protected", "secret"]
 # The worst last: a path that may lie in several places is judged by the worst of them.

@@ -12,11 +12,11 @@ from podium.unified.events import Risk
 from . import destructive, git, interpreters, remote
 from .destructive import options_and_names
 from .effects import Finding, deleting, reading, shown, writing
+from .grammar import HOLE
 from .launchers import find_roots, narrowed
 from .paths import Ground, locate
 from .script import Command
 from .suspicion import SENSITIVE
-from .words import HOLE
 from .wrappers import SHELLS
 
 JudgeText = Callable[[str], Risk]

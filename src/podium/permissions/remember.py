@@ -7,13 +7,13 @@ from podium.unified.events import PermissionRequest, Risk
 from .destructive import TABLE as DESTRUCTIVE
 from .effects import LEVELS
 from .globs import literal
+from .grammar import HOLE
 from .interpreters import TABLE as INTERPRETERS
 from .paths import Ground, inside
 from .remote import TABLE as REMOTE
 from .risk import Verdict, judge
 from .rules import Rule, Unit, call_of, is_neutral
 from .script import Command
-from .words import HOLE
 from .wrappers import SHELLS, WRAPPERS
 
 # Programs whose first word says what they do; the rest of their words may vary.

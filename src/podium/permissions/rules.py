@@ -13,10 +13,10 @@ import msgspec
 from podium.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
 
 from .globs import Match, match_command, match_path
+from .grammar import HOLE
 from .paths import Ground, inside, locate, resolve
 from .risk import Verdict
 from .script import Command
-from .words import HOLE
 
 Action = Literal["allow", "deny", "ask"]
 _PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .words import HOLE, ansi_c
+from .grammar import HOLE
+from .words import ansi_c
 from .wrappers import program_of
 
 NETWORK = frozenset(

@@ -10,22 +10,31 @@ import re
 import shlex
 from collections.abc import Sequence
 from contextlib import contextmanager
-from functools import cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from . import words as shell_words
+from .grammar import HOLE, parsed
 from .launchers import listed, nested
 from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
 from .surroundings import Surroundings, merged
-from .suspicion import SENSITIVE, fork_bomb, guessed_commands, most_open, runs_foreign_text, shell_text
-from .words import HOLE, MAX_READINGS, armoured, source
+from .suspicion import (
+    RESERVED,
+    SENSITIVE,
+    fork_bomb,
+    guessed_commands,
+    most_open,
+    other_readings,
+    runs_foreign_text,
+    shell_text,
+)
+from .words import MAX_READINGS, source
 from .wrappers import is_transparent, program_of, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 MAX_TEXT = 100_000
 MAX_OPEN = 100  # brackets open at once: beyond, the parser takes time by the square of their number
@@ -33,14 +42,6 @@ MAX_COMMANDS = 1000
 MAX_DEPTH = 16
 _LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
 _BRANCHES = ("if_statement", "case_statement", *_LOOPS)
-
-
-@cache
-def _parser() -> Parser:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language()))
 
 
 def read_script(text: str, cwd: str | None) -> Script:
@@ -105,7 +106,7 @@ class _Reader:
             self._crudely(text)
             return
         try:
-            tree = _parser().parse(armoured(text))
+            tree = parsed(text)
         except ImportError:
             self.problem("the shell parser is not installed, so the command cannot be understood")
             self._crudely(text)
@@ -113,6 +114,8 @@ class _Reader:
         self._depth += 1
         try:
             self._statements(tree.root_node)
+            for other in other_readings(text, failed=tree.root_node.has_error):
+                self._statements(parsed(other).root_node)
             if tree.root_node.has_error:
                 self.problem("part of it is not valid shell, or not shell that can be followed")
                 self._crudely(text)
@@ -327,6 +330,8 @@ class _Reader:
         self, words: tuple[str, ...], assignments: tuple[str, ...] = (), redirects: tuple[Redirect, ...] = ()
     ) -> None:
         """One command with its words known: remember it, and look inside it."""
+        while words and words[0] in RESERVED:  # the grammar takes `! {` for a program
+            words = words[1:]
         if not words:
             if assignments or redirects:
                 self._emit((), assignments, redirects)
@@ -361,22 +366,18 @@ class _Reader:
                 else:
                     self._run(found.words, (*assignments, *found.assignments))
             if given is not None:
-                self._text_run(program, given, words)
+                self._text_run(program, given, words, assignments)
             if why := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
                 self.alarm(why)
             self._here.builtin(program, words)
         finally:
             self._depth -= 1
 
-    def _text_run(self, program: str, text: str, words: tuple[str, ...]) -> None:
+    def _text_run(self, program: str, text: str, words: tuple[str, ...], assignments: tuple[str, ...]) -> None:
         origins = {*self._fed_by, *self._made_from}
         if text != HOLE:
-            outer = self._here.arguments
-            if text in words and program != "eval":
-                self._here.arguments = words[words.index(text) + 2 :]
-            with self._input((), None):
+            with self._input((), None), self._here.inner_shell(program, text, words, assignments):
                 self.script(text)
-            self._here.arguments = outer
         if HOLE in text or text == "":
             if origins & NETWORK:
                 self.alarm(f"{program} runs what {', '.join(sorted(origins & NETWORK))} brings from the network")

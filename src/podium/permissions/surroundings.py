@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
+from .grammar import HOLE
 from .paths import resolve
 from .script import Command, printed
-from .words import HOLE, MAX_READINGS
+from .words import MAX_READINGS
 from .wrappers import SHELLS, Words, program_of
 
 _WELL_KNOWN = {"HOME": "~", "IFS": " ", "TMPDIR": "/tmp", "SHELL": "/bin/sh", "BASH": "/bin/bash"}
@@ -24,7 +26,7 @@ class Surroundings:
 
     def __init__(self, cwd: str | None) -> None:
         self.variables: dict[str, list[str]] = {}
-        self.arguments: Words | None = None
+        self.arguments: Words | None = ()
         self.aliases: dict[str, str] = {}
         self.cwds: Folders = (cwd,)
         self._seen: list[str | None] = [cwd]
@@ -83,6 +85,20 @@ class Surroundings:
                 self.arguments = None
             case _:
                 pass
+
+    @contextmanager
+    def inner_shell(self, program: str, text: str, words: Words, assignments: Words) -> Generator[None]:
+        """The arguments and variables that a shell started with ``text`` sees."""
+        arguments, variables = self.arguments, dict(self.variables)
+        if text in words and program != "eval":
+            self.arguments = words[words.index(text) + 2 :]
+        for assignment in assignments:
+            name, _, value = assignment.partition("=")
+            self.variables[name] = [value]
+        yield
+        self.arguments = arguments
+        if program != "eval":
+            self.variables = variables
 
     def written_by(self, command: Command) -> None:
         """Remember the text of a file that the script itself writes: it may run it later."""

@@ -6,8 +6,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from .grammar import HOLE
 from .script import DECODERS, NETWORK
-from .words import HOLE, expand_braces, source
+from .words import expand_braces, source
 from .wrappers import SHELLS, Words
 
 if TYPE_CHECKING:
@@ -22,12 +23,17 @@ SENSITIVE = re.compile(
 )
 
 
+RESERVED = frozenset({"{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac"})
+
+
 def shell_text(program: str, words: Words, stdin: str | None, *, fed: bool) -> str | None:
     """The text a shell is given to run: by ``-c``, by ``eval``, on its input; ``None`` if this is not such a call."""
     if program == "eval":
         return " ".join(words[1:])
     if program == "trap" and len(words) > 2:
         return words[1]
+    if program in (".", "source") and words[1:2] and words[1].startswith("/dev/"):
+        return HOLE if stdin is None else stdin
     if program not in SHELLS:
         return None
     for at, word in enumerate(words[1:], 1):
@@ -53,6 +59,18 @@ def runs_foreign_text(program: str, words: Words, origins: set[str]) -> str:
     ):
         return f"{program} runs what {', '.join(sorted(foreign))} gives it"
     return "the program it runs is itself decoded or downloaded text" if HOLE in program else ""
+
+
+def other_readings(text: str, *, failed: bool) -> list[str]:
+    """The same script written so that the grammar sees what it overlooks."""
+    others: list[str] = []
+    if re.search(
+        r"\S\\\n", text
+    ):  # it splits a word that goes on in the next line; yet no comment may swallow that line
+        others.append(text.replace("\\\n", ""))
+    if failed and "$((" in text:  # it takes the subshell in `$((a) && b)` for arithmetic
+        others.append(text.replace("$((", "$( ("))
+    return others
 
 
 def guessed_commands(text: str) -> list[Words]:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from .grammar import HOLE, bare
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-HOLE = "\0"
 MAX_READINGS = 8
 MAX_FIELDS = 64
 MAX_WORD = 100_000
@@ -69,24 +70,8 @@ def heredoc(node: Node, scope: Scope) -> str:
     return _joined(_between(node, node.children, scope, quoted=True))
 
 
-def armoured(text: str) -> bytes:
-    """Text as the parser can bear it: its scanner reads beyond its tables, and crashes, on rare characters.
-
-    A hole becomes a variable nobody has set, so that the parser sees a word.
-    """
-    return _RARE.sub(lambda match: f"\2{ord(match.group()):x}\3", text.replace(HOLE, "${_}")).encode()
-
-
-_RARE = re.compile(r"[^\x04-\x7e]")
-_ARMOURED = re.compile(r"\x02([0-9a-f]+)\x03")
-
-
 def source(node: Node) -> str:
-    return _plain(node.text or b"")
-
-
-def _plain(raw: bytes) -> str:
-    return _ARMOURED.sub(lambda match: chr(int(match.group(1), 16)), raw.decode(errors="replace"))
+    return bare(node.text or b"")
 
 
 # "$@" and "${a[@]}" stay several fields inside their quotes.
@@ -145,7 +130,7 @@ def _between(node: Node, children: Sequence[Node], scope: Scope, *, quoted: bool
     at += edge
 
     def gap(until: int) -> None:
-        text = _plain(raw[at - node.start_byte : until - node.start_byte])
+        text = bare(raw[at - node.start_byte : until - node.start_byte])
         if text:
             parts.append([(Piece(_double_quoted(text), "quoted"),)] if quoted else [tuple(_unescaped(text))])
 

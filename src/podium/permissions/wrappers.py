@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .words import HOLE
+from .grammar import HOLE
 
 Words = tuple[str, ...]
 
