@@ -111,7 +111,7 @@ async def unified(program: str, clock: Clock) -> None:
     from podium.unified.events import encode
 
     stream = podium.run(
-        "claude", "go", cwd="/", executable=program, env=dict(os.environ), inherit_env=False, tier="autonomous"
+        "claude", "go", cwd=str(Path(program).parent), executable=program, env=dict(os.environ), inherit_env=False, tier="autonomous"
     )
     async for event in stream:
         encode(event)

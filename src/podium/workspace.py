@@ -159,6 +159,8 @@ def _text(path: Path) -> str | None:
         size = path.stat().st_size
         if size > KEPT_OF_A_FILE:
             return f"({size} bytes)\n"
+        if not size:
+            return ""  # and not to be read: those of the kernel claim it, and some give nothing until something happens
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return None
