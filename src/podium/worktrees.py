@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -53,6 +54,8 @@ class Worktree(msgspec.Struct, frozen=True):
     async def remove(self, *, branch: bool = False) -> None:
         """Take the folder away; the branch stays unless it is to go too."""
         await git(self.repository, "worktree", "remove", "--force", str(self.folder))
+        with contextlib.suppress(OSError):  # others may still be beside it
+            self.folder.parent.rmdir()
         if branch:
             await git(self.repository, "branch", "--quiet", "-D", self.branch)
 

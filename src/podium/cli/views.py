@@ -1,0 +1,178 @@
+"""How a race is shown while it runs: a live table, a line per step, or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..api import Task
+from ..parallel import Tagged
+from ..unified import events
+from ..unified.decisions import Decision
+from ..unified.events import PermissionRequest
+from .asking import Asking
+from .keyboard import find_keyboard
+from .lines import Lines, coloured, plain
+from .race import Entry
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TICK = 0.125
+
+
+class _Quiet:
+    """A view nobody can be asked through."""
+
+    @asynccontextmanager
+    async def living(self) -> AsyncGenerator[None]:
+        yield
+
+    def with_questions(self, entry: Entry) -> Task:
+        return entry.task
+
+    def close(self) -> None:
+        return
+
+
+class EventLines(_Quiet):
+    """One JSON object per line."""
+
+    def show(self, entry: Entry, one: Tagged) -> None:
+        self._print({"number": one.number, "task": entry.name, "event": one.event})
+
+    def compare(self, entries: Sequence[Entry]) -> None:
+        rows = [
+            {
+                "task": entry.name,
+                "agent": entry.task.agent,
+                "status": entry.status,
+                "error": entry.why,
+                "branch": entry.worktree.branch,
+                "base": entry.worktree.base,
+                "changes": entry.changes,
+                "tests": entry.tests or None,
+                "toolUses": entry.tools,
+                "totalTokens": entry.tokens,
+                "costUsd": entry.cost,
+                "durationMs": round(entry.seconds * 1000),
+            }
+            for entry in entries
+        ]
+        self._print({"comparison": rows})
+
+    def _print(self, line: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+class PlainLog(_Quiet):
+    """A line for each thing that happened, with the agent's name before it."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._lines = {entry.name: Lines(plain, thinking=False) for entry in entries}
+        self._width = max(len(entry.name) for entry in entries)
+
+    def show(self, entry: Entry, one: Tagged) -> None:
+        event = one.event
+        if isinstance(event, events.TextDelta | events.FileChange):
+            return  # whole texts are enough, and diffs can be had from the branch
+        text = self._lines[entry.name].show(event).strip("\n")
+        if isinstance(event, events.Done):
+            text = event.status
+        for line in text.splitlines():
+            print(f"{entry.name:{self._width}} │ {line}", flush=True)
+
+
+class LiveTable:
+    """A table that is painted over as things happen. Questions are asked one at a time, with the table put away."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        from rich.console import Console
+
+        self._entries = entries
+        self._console = Console(highlight=False)
+        self._live: Any = None
+        self._keyboard = find_keyboard()
+        self._turn = asyncio.Lock()
+
+    def with_questions(self, entry: Entry) -> Task:
+        if self._keyboard is None:
+            return entry.task
+        asking = Asking(self._keyboard, self, self._write, coloured, can_edit=False)
+
+        async def ask(request: PermissionRequest) -> Decision:
+            async with self._turn:
+                self.pause()
+                self._write(f"\n{coloured('tool', entry.name)} asks:\n")
+                return await asking(request)
+
+        return replace(entry.task, options={**entry.task.options, "can_use_tool": ask})
+
+    @asynccontextmanager
+    async def living(self) -> AsyncGenerator[None]:
+        async def tick() -> None:
+            while True:
+                if self._live is not None:
+                    self._live.update(self._table(), refresh=True)
+                await asyncio.sleep(TICK)
+
+        if self._keyboard is not None:
+            self._keyboard.start()
+        self.resume()
+        ticking = asyncio.create_task(tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticking
+            self.close()
+
+    def show(self, entry: Entry, one: Tagged) -> None:
+        return
+
+    async def shown(self, request_id: str) -> None:
+        return
+
+    def pause(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def resume(self) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(self._table(), console=self._console, auto_refresh=False, transient=True)
+            self._live.start(refresh=True)
+
+    def close(self) -> None:
+        self.pause()
+        if self._keyboard is not None:
+            self._keyboard.stop()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _table(self) -> Table:
+        from rich.table import Table
+
+        made = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+        for heading in ("agent", "status", "time", "tokens", "cost", "doing"):
+            made.add_column(heading, no_wrap=True, overflow="ellipsis")
+        for entry in self._entries:
+            style = {"success": "green", "running": "cyan", "waiting": "dim"}.get(entry.status, "red")
+            doing = "runs the tests" if entry.tests == "running" else str(entry.changes or "") or entry.doing
+            cost = f"${entry.cost:.4f}" if entry.cost is not None else ""
+            tokens = f"{entry.tokens:,}" if entry.tokens else ""
+            made.add_row(entry.name, f"[{style}]{entry.status}[/]", f"{entry.seconds:.0f}s", tokens, cost, doing)
+        return made
