@@ -32,7 +32,7 @@ def shell_text(program: str, words: Words, stdin: str | None, *, fed: bool) -> s
         return " ".join(words[1:])
     if program == "trap" and len(words) > 2:
         return words[1]
-    if program in (".", "source") and words[1:2] and words[1].startswith("/dev/"):
+    if program in (".", "source") and len(words) > 1 and words[1].startswith("/dev/"):
         return HOLE if stdin is None else stdin
     if program not in SHELLS:
         return None
@@ -68,8 +68,8 @@ def other_readings(text: str, *, failed: bool) -> list[str]:
         r"\S\\\n", text
     ):  # it splits a word that goes on in the next line; yet no comment may swallow that line
         others.append(text.replace("\\\n", ""))
-    if failed and "$((" in text:  # it takes the subshell in `$((a) && b)` for arithmetic
-        others.append(text.replace("$((", "$( ("))
+    if failed and "((" in text:  # it takes the inner subshell of `((a) && b)` for arithmetic
+        others.append(text.replace("((", "( ("))
     return others
 
 
