@@ -14,6 +14,7 @@ import pytest
 
 import podium
 from podium.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
+from podium.permissions.audit import verify
 from podium.transports.guard import descendants
 from podium.unified.events import Event
 
@@ -299,3 +300,38 @@ def test_what_is_not_supported_is_refused_before_anything_starts(given: dict[str
 def test_an_unknown_option() -> None:
     with pytest.raises(TypeError, match="unknown option 'modle'; the options are cwd, model"):
         podium.open("understudy", modle="x")
+
+
+POLICY = """
+rules:
+  - {action: deny, command: "touch forbidden*", message: "not that one"}
+  - {action: allow, command: "touch *"}
+"""
+RULED: list[tuple[str, str, str]] = [
+    ("touch made", "success", "policy"),
+    ("touch forbidden", "denied", "policy"),
+    ("touch made && touch forbidden", "denied", "policy"),
+    ("mkdir folder", "success", "callback"),
+]
+
+
+@pytest.mark.parametrize(("command", "status", "by"), RULED, ids=[row[0] for row in RULED])
+def test_a_policy_decides_before_anybody_is_asked(
+    options: dict[str, Any], tmp_path: Path, command: str, status: str, by: str
+) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    log = tmp_path / "audit.jsonl"
+    more = {"policy": str(tmp_path / "policy.yaml"), "audit": str(log)}
+    prompt = script([{"shell": command}], [{"say": "ok"}])
+    events = run(prompt, options, can_use_tool=lambda request: podium.Allow(), **more)
+    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    assert (result.status, resolved.by) == (status, by)
+    assert verify(log).ok
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_bad_policy_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("rules:\n  - {action: deny, comand: x}\n")
+    with pytest.raises(podium.PodiumError, match="line 2"):
+        podium.open("understudy", policy=str(tmp_path / "policy.yaml"))

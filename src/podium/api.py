@@ -110,7 +110,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         raise TypeError(
             f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
         )
-    options = Options(**given)
+    options = _ruled(Options(**given))
     return replace(
         options,
         cwd=str(Path(options.cwd).resolve()),
@@ -119,3 +119,22 @@ def _options(given: Mapping[str, Any]) -> Options:
         images=tuple(options.images),
         extra_args=tuple(options.extra_args),
     )
+
+
+def _ruled(options: Options) -> Options:
+    """With a policy, every call has to reach us: the agent asks about all of them, and the rules decide.
+
+    Where the rules are silent, what was asked for by tier and modes holds. Without a policy only two modes need one
+    of ours: those that no agent knows.
+    """
+    if options.policy is None and options.tier != "dry-run" and options.approval != "askDangerous":
+        return options
+    from .permissions.load import load_policy
+    from .permissions.modes import built_in
+
+    policy = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
+    if options.policy is None:
+        return replace(options, policy=policy)
+    given = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
+    approval = options.approval if options.tier == "dry-run" else "ask"
+    return replace(options, policy=given.over(policy), approval=approval)

@@ -7,7 +7,9 @@ import contextlib
 import time
 import uuid
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -26,6 +28,8 @@ from .unified.events import (
     PermissionRequest,
     Risk,
     Status,
+    TextDelta,
+    ThinkingDelta,
     ToolUse,
     TurnCompleted,
     TurnStarted,
@@ -37,8 +41,12 @@ from .unified.grammar import Grammar
 from .unified.options import Options
 from .workspace import Workspace
 
+if TYPE_CHECKING:
+    from .permissions.audit import Entry
+
 INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
+JUDGEMENTS = 256
 
 
 def milliseconds() -> int:
@@ -127,6 +135,8 @@ class _Live:
             callback=options.can_use_tool,
             timeout=options.permission_timeout,
             attended=attended,
+            policy=options.policy,
+            audit=_audit(options.audit),
             cwd=options.cwd,
             editable=driver.capabilities.edit_input,
         )
@@ -139,6 +149,7 @@ class _Live:
         self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._told: dict[str, FileChange] = {}
+        self._judged: dict[tuple[str, str, bytes], Risk] = {}
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -238,21 +249,36 @@ class _Live:
 
     async def _read(self, native: NativeSession) -> None:
         try:
-            async for raw, said in native.received:
+            async for batch in _batches(native):
                 self.native_id = native.session_id or self.native_id
-                events: list[Event] = []
-                for event in self._dictionary.translate(said):
-                    if type(event) is TurnCompleted and self._workspace is not None:
-                        events += await self._untold(self._workspace)
-                    events += self._ordered(event, raw)
-                if not events and self._options.raw and raw:
-                    events = self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
-                if events:
-                    await self.relay.publish(self._stamped(events))
+                await self._publish(batch)
         except Exception as fault:  # our own fault must end as an event, not as a hung reader
             self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
         finally:
             self._end()
+
+    async def _publish(self, batch: Iterable[tuple[bytes, Any]]) -> None:
+        """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
+        translate, grammar, tells_raw = self._dictionary.translate, self._grammar, self._options.raw
+        out: list[Event] = []
+        for raw, said in batch:
+            heard = False
+            for event in translate(said):
+                kind = type(event)
+                if (kind is TextDelta or kind is ThinkingDelta) and grammar.in_turn and not tells_raw:
+                    out.append(event)
+                    continue
+                if kind is TurnCompleted and self._workspace is not None:
+                    # Others may speak while we look, and what was said before must come before.
+                    await self.relay.publish(self._stamped(out))
+                    out = await self._untold(self._workspace)
+                ordered = self._ordered(event, raw)
+                heard = heard or bool(ordered)
+                out += ordered
+            if tells_raw and raw and not heard:
+                out += self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
+        if out:
+            await self.relay.publish(self._stamped(out))
 
     async def _untold(self, workspace: Workspace) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""
@@ -292,9 +318,16 @@ class _Live:
 
     def _risk(self, call: ToolUse | PermissionRequest) -> Risk:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
+        key = (name, call.operation, msgspec.json.encode(call.input))
+        known = self._judged.get(key)  # a call is judged when it is made and again when it is asked about
+        if known is not None:
+            return known
         from .permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
 
-        return judge(name, call.operation, call.input, cwd=self._options.cwd).risk
+        if len(self._judged) >= JUDGEMENTS:
+            self._judged.clear()
+        risk = self._judged[key] = judge(name, call.operation, call.input, cwd=self._options.cwd).risk
+        return risk
 
     def _over_budget(self, event: UsageReport) -> bool:
         limit, cost = self._options.max_budget_usd, event.cost_usd
@@ -332,15 +365,34 @@ class _Live:
         self.relay.add(self._stamped(events))
 
     def _stamped(self, events: list[Event]) -> list[Event]:
-        at, turn = self._now(), self._grammar.turn
-        if len(events) > 1:
-            turn -= sum(type(event) is TurnStarted for event in events)
+        agent, session_id, seq, at = self._agent, self.session_id, self._seq, self._now()
+        turn = self._grammar.turn - sum(type(event) is TurnStarted for event in events)
         for event in events:
-            self._seq += 1
-            if len(events) > 1 and type(event) is TurnStarted:
+            seq += 1
+            if type(event) is TurnStarted:
                 turn += 1
-            stamp(event, agent=self._agent, session_id=self.session_id, seq=self._seq, timestamp=at, turn=turn)
+            stamp(event, agent=agent, session_id=session_id, seq=seq, timestamp=at, turn=turn)
+        self._seq = seq
         return events
+
+
+async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes, Any]]]:
+    """What the agent says, as much at once as there is, where its session can do that."""
+    batches = getattr(native, "batches", None)
+    if batches is not None:
+        async for batch in batches:
+            yield batch
+    else:
+        async for pair in native.received:
+            yield (pair,)
+
+
+def _audit(path: str | None) -> Callable[[Entry, int], object] | None:
+    if path is None:
+        return None
+    from .permissions.audit import AuditLog
+
+    return AuditLog(Path(path)).append
 
 
 def _inside(change: FileChange, cwd: str) -> FileChange:

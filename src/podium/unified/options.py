@@ -38,6 +38,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()
     can_use_tool: CanUseTool | None = None
+    policy: Any = None
+    """A ``permissions.policy.Policy`` or the path of a policy file: its rules decide before anybody is asked."""
+    audit: str | None = None
+    """A file that every decision is appended to, hash-chained (``podium audit verify``)."""
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     mcp_servers: Mapping[str, McpServer] = {}
