@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.gemini import ApprovalMode, Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
+from podium.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
 from podium.drivers import gemini as driver
-from podium.drivers.gemini_rules import ASKED, REFUSED, mode_of, rules
+from podium.drivers.gemini_rules import ASKED, REFUSED, rules, stance_of
 from podium.errors import NotSupported
 from podium.transports.launch import Exited, Stalled
 from podium.unified.events import (
@@ -571,21 +571,21 @@ def test_odd_complaints_are_kept(message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "mode"),
+    ("options", "stance"),
     [
-        (Options(tier="dry-run"), ApprovalMode.PLAN),
-        (Options(tier="dry-run", approval="autoAll"), ApprovalMode.PLAN),
-        (Options(tier="autonomous", sandbox="readOnly"), ApprovalMode.PLAN),
-        (Options(), ApprovalMode.AUTO_EDIT),
-        (Options(tier="autonomous"), ApprovalMode.YOLO),
-        (Options(tier="autonomous", approval="ask"), ApprovalMode.DEFAULT),
-        (Options(approval="askDangerous"), ApprovalMode.DEFAULT),
-        (Options(approval="autoEdit"), ApprovalMode.AUTO_EDIT),
-        (Options(approval="autoAll"), ApprovalMode.YOLO),
+        (Options(tier="dry-run"), "read"),
+        (Options(tier="dry-run", approval="autoAll"), "read"),
+        (Options(tier="autonomous", sandbox="readOnly"), "read"),
+        (Options(), "edit"),
+        (Options(tier="autonomous"), "act"),
+        (Options(tier="autonomous", approval="ask"), "ask"),
+        (Options(approval="askDangerous"), "ask"),
+        (Options(approval="autoEdit"), "edit"),
+        (Options(approval="autoAll"), "act"),
     ],
 )
-def test_modes(options: Options, mode: ApprovalMode) -> None:
-    assert mode_of(options) is mode
+def test_stances(options: Options, stance: str) -> None:
+    assert stance_of(options) == stance
     for asks in (True, False):
         policy_toml(rules(options, asks=asks))  # none of them is one the CLI would drop
 
@@ -615,8 +615,8 @@ ALLOW, DENY, ASK = Decision.ALLOW, Decision.DENY, Decision.ASK_USER
             True,
             {"run_shell_command": DENY, "replace": DENY, "mcp_a_b": DENY, "read_file": None},
         ),
-        (Options(), True, {"run_shell_command": ASK, "web_fetch": ASK, "mcp_a_b": ASK, "replace": None}),
-        (Options(), False, {"run_shell_command": DENY, "web_fetch": DENY, "mcp_a_b": DENY, "replace": None}),
+        (Options(), True, {"run_shell_command": ASK, "web_fetch": ASK, "mcp_a_b": ASK, "replace": ALLOW}),
+        (Options(), False, {"run_shell_command": DENY, "web_fetch": DENY, "mcp_a_b": DENY, "replace": ALLOW}),
         (Options(approval="ask"), True, {"write_file": ASK, "write_todos": ALLOW, "read_file": None}),
         (Options(approval="ask"), False, {"write_file": DENY}),
         (Options(tier="autonomous"), True, {"run_shell_command": None, "mcp_a_b": None}),

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from ..agents.acp import PermissionAnswer, RequestPermission
 from ..agents.acp.content import ImageContent, KnownBlock, TextContent
 from ..agents.acp.protocol import AcpProtocol
+from ..agents.gemini import Driver as NativeDriver
 from ..agents.gemini import (
-    ApprovalMode,
     GeminiAcpSession,
     GeminiClient,
     GeminiConfig,
@@ -29,7 +29,6 @@ from ..agents.gemini import (
     StreamProtocol,
     list_sessions,
 )
-from ..agents.gemini import Driver as NativeDriver
 from ..agents.gemini.client import INSTALL
 from ..agents.gemini.commands import literal_over_acp
 from ..agents.gemini.home import user_folder, user_settings
@@ -41,7 +40,7 @@ from ..unified.gemini import GeminiAcpDictionary, StreamDictionary
 from ..unified.options import McpServer as Server
 from ..unified.options import Options
 from .driver import Agent, Driver, Presence, Stored
-from .gemini_rules import DRY_RUN, mode_of, rules
+from .gemini_rules import DRY_RUN, MODES, Stance, rules, stance_of
 
 NAME = "gemini"
 NOTES = {
@@ -99,7 +98,7 @@ def client_of(options: Options) -> GeminiClient:
 def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
     return GeminiConfig(
         driver=driver,
-        approval_mode=mode_of(options),
+        approval_mode=MODES[stance_of(options)],
         model=options.model,
         policy=rules(options, asks=driver is NativeDriver.ACP),
         max_session_turns=options.max_turns,
@@ -135,7 +134,7 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 
 
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
-    asking = _Asking(mode_of(options), ask, dictionary)
+    asking = _Asking(stance_of(options), ask, dictionary)
     client = client_of(options)
     config = msgspec.structs.replace(config_of(options, NativeDriver.ACP), can_use_tool=asking.decide)
     first = _with_images(prompt, options)
@@ -153,8 +152,8 @@ async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAc
 class _Asking:
     """Answers the CLI's questions with our caller's decisions."""
 
-    def __init__(self, mode: ApprovalMode, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
-        self._mode = mode
+    def __init__(self, stance: Stance, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
+        self._stance = stance
         self._ask = ask
         self._dictionary = dictionary
         self._interrupting: set[asyncio.Task[None]] = set()
@@ -162,10 +161,10 @@ class _Asking:
         self.session: asyncio.Future[weakref.ref[GeminiAcpSession]] = asyncio.get_running_loop().create_future()
 
     async def decide(self, asked: RequestPermission) -> PermissionAnswer:
-        if self._mode is ApprovalMode.YOLO:
+        if self._stance == "act":
             return "allow_once"  # even then it asks before it edits a build file
         request = self._dictionary.request(asked)
-        decision = Deny(DRY_RUN) if self._mode is ApprovalMode.PLAN else await self._ask(request)
+        decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
         match decision:
             case Allow(updated_input=changed) if changed is not None and changed != request.input:
                 decision = Deny("Gemini CLI cannot run a call with changed input, so it was not run at all")

@@ -1,11 +1,13 @@
 """Our tiers, approval modes and tool lists as Gemini CLI's approval mode and policy rules. Pure.
 
-| tier, approval       | mode        | over ACP                               | over stream-json (nobody to ask)       |
-|----------------------|-------------|----------------------------------------|----------------------------------------|
-| dry-run, readOnly    | `plan`      | what acts is refused                   | the same                               |
-| ask, askDangerous    | `default`   | what acts is asked                     | what acts is refused                   |
-| supervised, autoEdit | `auto_edit` | edits run; the rest that acts is asked | edits run; the rest is refused         |
-| autonomous, autoAll  | `yolo`      | all runs                               | all runs, but for edits of build files |
+| tier, approval       | stance | mode      | over ACP                               | over stream-json (none to ask) |
+|----------------------|--------|-----------|----------------------------------------|--------------------------------|
+| dry-run, readOnly    | read   | `plan`    | what acts is refused                   | the same                       |
+| ask, askDangerous    | ask    | `default` | what acts is asked                     | what acts is refused           |
+| supervised, autoEdit | edit   | `default` | edits run; the rest that acts is asked | edits run; the rest is refused |
+| autonomous, autoAll  | act    | `yolo`    | all runs                               | all, save edits of build files |
+
+The CLI's own mode `auto_edit` is not used: over ACP its edits and ``web_fetch`` pass by every rule, refusals too.
 
 A rule that fits every call would take its tool from the model's list, so that nobody sees what the model tried. One
 with a pattern does not, as long as another rule behind it does not refuse; and only a rule with a pattern makes the
@@ -14,22 +16,22 @@ CLI ask about commands it takes for harmless.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..agents.gemini import ApprovalMode, Decision, PolicyRule
 from ..agents.gemini.policy import TOOLS
 from ..errors import NotSupported
 from ..unified.gemini.tools import MCP, natives_of
 from ..unified.options import Approval, Options, Tier
 
-MODES: dict[Tier, ApprovalMode] = {
-    "dry-run": ApprovalMode.PLAN,
-    "supervised": ApprovalMode.AUTO_EDIT,
-    "autonomous": ApprovalMode.YOLO,
-}
-APPROVALS: dict[Approval, ApprovalMode] = {
+Stance = Literal["read", "ask", "edit", "act"]
+TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edit", "autonomous": "act"}
+APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edit", "autoAll": "act"}
+MODES: dict[Stance, ApprovalMode] = {
+    "read": ApprovalMode.PLAN,
     "ask": ApprovalMode.DEFAULT,
-    "askDangerous": ApprovalMode.DEFAULT,
-    "autoEdit": ApprovalMode.AUTO_EDIT,
-    "autoAll": ApprovalMode.YOLO,
+    "edit": ApprovalMode.DEFAULT,
+    "act": ApprovalMode.YOLO,
 }
 SHELL = ("run_shell_command",)
 EDITS = ("write_file", "replace")
@@ -40,35 +42,35 @@ HARMLESS = ("write_todos", "update_topic")
 
 ANY = "."
 """The pattern every call's arguments fit."""
-REFUSED, ASKED, LISTED = 999, 998, 997
-"""Priorities. Of equals the first rule decides, and ours come before the user's own."""
+REFUSED, ASKED, FREE = 999, 998, 1
+"""Priorities. Of equals the first rule decides, and ours come before the user's own, who may refuse what is free."""
 DRY_RUN = "This is a dry run: nothing may be changed. Say what you would do instead."
 UNATTENDED = "Nobody can be asked for permission in this session."
 
 
-def mode_of(options: Options) -> ApprovalMode:
+def stance_of(options: Options) -> Stance:
     if options.tier == "dry-run" or options.sandbox == "readOnly":
-        return ApprovalMode.PLAN
-    return MODES[options.tier] if options.approval is None else APPROVALS[options.approval]
+        return "read"
+    return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
 
 
 def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
     """``asks``: over this driver somebody can be asked."""
-    mode = mode_of(options)
+    stance = stance_of(options)
     refused = [rule for tool in options.disallowed_tools for rule in _disallowed(tool)]
     if options.allowed_tools is not None:
-        refused += _only(options.allowed_tools, mode)
-    match mode:
-        case ApprovalMode.PLAN:
-            return (*_refuse((*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES), DRY_RUN), *refused, _harmless())
-        case ApprovalMode.YOLO:
+        refused += _only(options.allowed_tools, stance)
+    match stance:
+        case "read":
+            acting = (*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES)
+            return (*_refuse(acting, DRY_RUN), *refused, _free(HARMLESS))
+        case "act":
             return tuple(refused)
-        case ApprovalMode.DEFAULT | ApprovalMode.AUTO_EDIT:
-            edits = EDITS if mode is ApprovalMode.DEFAULT else ()
-            acting = (*SHELL, *NETWORK, *edits)
-            if asks:
-                return (*refused, *_ask(acting), _harmless())
-            return (*refused, *_refuse((*acting, "activate_skill"), UNATTENDED), _harmless())
+        case "ask" | "edit":
+            acting = (*SHELL, *NETWORK, *(EDITS if stance == "ask" else ()))
+            free = (*HARMLESS, *(EDITS if stance == "edit" else ()))
+            limits = _ask(acting) if asks else _refuse((*acting, "activate_skill"), UNATTENDED)
+            return (*refused, *limits, _free(free))
 
 
 def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:
@@ -90,8 +92,8 @@ def _ask(tools: tuple[str, ...]) -> list[PolicyRule]:
     ]
 
 
-def _harmless() -> PolicyRule:
-    return PolicyRule(tool_name=HARMLESS, decision=Decision.ALLOW, priority=LISTED)
+def _free(tools: tuple[str, ...]) -> PolicyRule:
+    return PolicyRule(tool_name=tools, decision=Decision.ALLOW, priority=FREE)
 
 
 def _disallowed(tool: str) -> list[PolicyRule]:
@@ -102,12 +104,12 @@ def _disallowed(tool: str) -> list[PolicyRule]:
     return [_rule(natives, prefix, Decision.DENY, REFUSED)]
 
 
-def _only(allowed: tuple[str, ...], mode: ApprovalMode) -> list[PolicyRule]:
+def _only(allowed: tuple[str, ...], stance: Stance) -> list[PolicyRule]:
     """Only these can be used. Whether they ask is still the mode's to say, save where a rule must name them."""
     named = [_parsed(tool) for tool in allowed]
     whole = {native for name, prefix in named if prefix is None and name != "mcp" for native in _natives(name)}
     parts = [(name, prefix) for name, prefix in named if prefix is not None]
-    decision = Decision.ALLOW if mode is ApprovalMode.YOLO else Decision.ASK_USER
+    decision = Decision.ALLOW if stance == "act" else Decision.ASK_USER
     listed = [_rule(_natives(name), prefix, decision, REFUSED) for name, prefix in parts]
     served = tuple(sorted(native for native in whole if native.startswith(MCP)))
     if served:

@@ -23,6 +23,7 @@ class Driver(StrEnum):
 class ApprovalMode(StrEnum):
     DEFAULT = "default"
     AUTO_EDIT = "auto_edit"
+    """Over ACP, edits and ``web_fetch`` then pass by every policy rule, those that deny included."""
     PLAN = "plan"
     YOLO = "yolo"
 

@@ -40,16 +40,19 @@ from ..events import (
     TurnCompleted,
     Usage,
 )
-from ..tools import target_of
 from .complaints import error_of
 from .endings import ended, is_denied
 from .repeats import MESSAGE, Repeats, once
-from .tools import MCP, TOOLS
+from .tools import MCP, TOOLS, target_of
 
 NativeEvent: TypeAlias = acp_events.Event | ToolDetails | Paused
 Call = TypeVar("Call", bound=ToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=PROFILE)
 _EXPLANATION = re.compile(r"(?:\[[^\]]*\] ?)?\((.+)\)", re.DOTALL)
+_TITLES = {
+    "google_web_search": re.compile(r'Searching the web for: "(?P<query>.*)"', re.DOTALL),
+    "web_fetch": re.compile(r'Fetching content from: (?P<url>.*)|Processing .* prompt: "(?P<prompt>.*)"', re.DOTALL),
+}
 MODE = "[MODE_UPDATE]"
 NO_ANSWER = "the model gave no answer: its stream was empty or broke off, also when asked again"
 
@@ -227,7 +230,7 @@ class GeminiAcpDictionary:
 def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:
     if details is None or details.tool_id != use.tool_use_id:
         return use
-    target = target_of(use.name, details.args) or use.target
+    target = target_of(use.name, use.native_name, details.args) or use.target
     return replace(use, input=details.args or use.input, target=target)
 
 
@@ -249,11 +252,15 @@ def _plain(call: Call) -> Call:
 
 
 def _arguments(call: ToolCall | ToolCallUpdate, explanation: str) -> Any:
-    """What can be known of a call's arguments: a command is its title, an MCP call explains itself as JSON."""
+    """What can be known of a call's arguments: most have a telling title, an MCP call explains itself as JSON."""
     tool = PROFILE.tool_name(call.tool_call_id) or ""
     if tool == "run_shell_command":
         described = _EXPLANATION.fullmatch(explanation)
         return {"command": call.title or "", **({"description": described[1]} if described else {})}
+    if tool in _TITLES and (told := _TITLES[tool].match(call.title or "")):
+        known = {key: value for key, value in told.groupdict().items() if value is not None}
+        address = target_of("web_fetch", tool, known) if tool == "web_fetch" else ""
+        return {**known, "url": address} if address else known
     if tool.startswith(MCP):
         try:
             given: object = msgspec.json.decode(explanation)

@@ -20,6 +20,7 @@ _DENIED = re.compile(
 _DENIALS = ("policy_violation", "stop_execution")
 _MISSING = re.compile(r'Tool "([^"]+)" not found')
 _EXITED = re.compile(r"Command exited with code: (\d+)")
+_WRAPPED = re.compile(r"\A<untrusted_context>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
 _STATUSES: dict[str, Literal["in_progress", "completed"]] = {"in_progress": "in_progress", "completed": "completed"}
 CANCELLED = "Command cancelled by user."
 
@@ -58,7 +59,7 @@ def _detailed(
     told: object = details.response.get("output")
     # What is shown of most tools is a summary ("Found 2 files"); the model got the whole. A command is shown whole.
     if isinstance(told, str) and result.status == "success" and result.name != "shell":
-        result = replace(result, output=told)
+        result = replace(result, output=_WRAPPED.sub(r"\1", told))
     return replace(result, exit_code=details.exit_code), changes
 
 

@@ -30,11 +30,11 @@ from ..events import (
 )
 from ..faults import kind_of
 from ..pieces import Pieces
-from ..tools import operation_of, target_of
+from ..tools import operation_of
 from .complaints import error_of
 from .endings import change_asked, ended, is_denied, plan_of
 from .repeats import MESSAGE, Repeats
-from .tools import TOOLS
+from .tools import TOOLS, target_of
 
 PAUSE = 900
 """Milliseconds; the CLI waits at least a second before it asks again."""
@@ -131,7 +131,7 @@ class StreamDictionary:
                 native_name=native.tool_name,
                 input=native.parameters,
                 operation=operation_of(name),
-                target=target_of(name, native.parameters) or (native.tool_name if name == "mcp" else ""),
+                target=target_of(name, native.tool_name, native.parameters),
                 description=description if isinstance(description, str) else "",
             ),
         ]

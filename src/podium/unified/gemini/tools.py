@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from .. import tools
 from ..events import ToolName
 
 NAMES: dict[str, ToolName] = {
@@ -44,6 +47,8 @@ NAMES: dict[str, ToolName] = {
 MCP = "mcp_"
 """How the name of a server's tool begins: ``mcp_<server>_<tool>``."""
 
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
+
 
 class ToolNames(Mapping[str, ToolName]):
     """:data:`NAMES`, and every tool of an MCP server."""
@@ -59,6 +64,14 @@ class ToolNames(Mapping[str, ToolName]):
 
 
 TOOLS = ToolNames()
+
+
+def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
+    """What a call is about: of a fetch the address in its prompt, of an MCP call at least the tool."""
+    prompt: object = arguments.get("prompt")
+    if name == "web_fetch" and isinstance(prompt, str) and (address := _ADDRESS.search(prompt)):
+        return address[0]
+    return tools.target_of(name, arguments) or (native if name == "mcp" else "")
 
 
 def natives_of(name: str) -> tuple[str, ...]:
