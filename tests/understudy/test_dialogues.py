@@ -47,7 +47,7 @@ def test_text_thoughts_plan_and_usage(understudy: Any) -> None:
         assert Plan([PlanEntry("a", "completed"), PlanEntry("b", "pending")]) in heard.updates
         assert any(isinstance(update, SessionInfoUpdate) for update in heard.updates)
         assert heard.updates[-1] == UsageUpdate(120, 200_000, Cost(0.0, "USD"))
-        usage = Usage(110, 25, 135, thought_tokens=1, cached_read_tokens=52)
+        usage = Usage(58, 25, 135, thought_tokens=1, cached_read_tokens=52)
         assert heard.end == PromptResponse("max_tokens", usage, session_id=dialogue.session.session_id)
 
     understudy.dialogue(main)

@@ -77,7 +77,7 @@ class Spent(msgspec.Struct):
     def members(self) -> dict[str, int]:
         """As a prompt's response states it."""
         return {
-            "inputTokens": self.input,
+            "inputTokens": self.input - self.cached,
             "outputTokens": self.output,
             "totalTokens": self.input + self.output,
             "thoughtTokens": self.reasoning,

@@ -98,7 +98,7 @@ class AcpDictionary:
         self._calls: dict[str, _Call] = {}
         self._agent: responses.InitializeResponse | None = None
         self._cost_before = 0.0
-        self._cost = 0.0
+        self._cost: float | None = None
         self._running = False
 
     def translate(self, native: events.Event) -> list[Event]:
@@ -227,7 +227,7 @@ class AcpDictionary:
         text = call.text or _said(update.raw_output)
         if not failed:
             out += [
-                change_of(diff.path, diff.old_text, diff.new_text, tool_use_id=call.id) for diff in call.diffs.values()
+                change_of(diff.path, diff.old_text, _left(diff), tool_use_id=call.id) for diff in call.diffs.values()
             ]
         return [
             *out,
@@ -314,7 +314,7 @@ class AcpDictionary:
         status = STATUSES.get(native.stop_reason, "error")
         out = self._end()
         usage = _usage(native)
-        if self._cost or self._cost_before:
+        if self._cost is not None:
             spent, self._cost_before = self._cost - self._cost_before, self._cost
             usage = msgspec.structs.replace(usage, cost_usd=spent)
         if usage != Usage():
@@ -359,6 +359,11 @@ def _plan_status(status: str) -> Any:
 
 def _is_new(call: _Call) -> bool:
     return bool(call.diffs) and all(diff.old_text is None for diff in call.diffs.values())
+
+
+def _left(diff: Diff) -> str | None:
+    """The protocol has no word for a deleted file but what agents put beside its empty text."""
+    return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
 
 
 def _said(raw_output: Any) -> str:

@@ -80,6 +80,8 @@ def kind_of(message: str, status: int | None = None) -> ErrorKind:
     for kind in _PLAIN:
         if _PATTERNS[kind].search(message):
             return kind
+    if status is not None and status >= 500 and _PATTERNS["rate_limited"].search(message):
+        return "rate_limited"  # an overload inside a stream has no status of its own
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     for kind, pattern in _PATTERNS.items():

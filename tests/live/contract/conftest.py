@@ -259,9 +259,8 @@ def sums_server() -> podium.McpServer:
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plain yes or no in the capabilities cannot say. ``delete``: why a deleted file is not told as a change."""
+    """What a plain yes or no in the capabilities cannot say."""
 
-    delete: str = ""
     faults: dict[str, tuple[str | None, str]] = {}
     fault_notes: dict[str, str] = {}
     wrong_model: str = "no-such-model"
@@ -286,12 +285,11 @@ FAULTS: dict[str, tuple[str | None, str]] = {
     "context overflow": ("context_overflow", "error"),
     "empty answer": (None, "success"),
 }
-BY_COMMAND = "by the command `rm`, which no agent tells as a change"
 EXPECTED: dict[str, Expected] = {
-    "claude": Expected(delete=BY_COMMAND, signed_out=("ANTHROPIC_API_KEY",)),
+    "claude": Expected(signed_out=("ANTHROPIC_API_KEY",)),
     "codex": Expected(signed_out=("SCRIPTED_API_KEY",)),
-    "gemini": Expected(delete=BY_COMMAND, signed_out=("GEMINI_API_KEY",)),
-    "opencode": Expected(delete=BY_COMMAND, wrong_model="scripted/no-such-model"),
+    "gemini": Expected(signed_out=("GEMINI_API_KEY",)),
+    "opencode": Expected(wrong_model="scripted/no-such-model"),
 }
 
 
