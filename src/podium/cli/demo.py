@@ -17,6 +17,7 @@ from ..unified import events
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
 from .lines import Lines, Style, coloured, plain, summary
+from .tables import table
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
 
@@ -60,13 +61,6 @@ class Tally:
 
 
 HEADINGS = ("agent", "version", "status", "events", "tools", "asked", "first event", "total", "left over")
-
-
-def table(tallies: list[Tally]) -> str:
-    rows = [HEADINGS, *(tally.row() for tally in tallies)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
 
 
 def scratch_repository(folder: Path) -> None:
@@ -114,6 +108,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--real", action="store_true", help="the real CLIs too, on a scripted model, side by side")
     parser.add_argument("--agents", default="", help="with --real: only these, by commas")
+    parser.add_argument("--no-install", action="store_true", help="with --real: only what is installed already")
     parser.add_argument("--yes", action="store_true", help="answer every question with yes, at a terminal too")
     options = parser.parse_args(argv)
     terminal = sys.stdout.isatty()
@@ -129,6 +124,6 @@ def main(argv: list[str]) -> int:
         from .demo_real import perform_real
 
         chosen = [name for name in options.agents.split(",") if name]
-        tallies += asyncio.run(perform_real(chosen, PROMPT))
-    print(f"\n{table(tallies)}")
+        tallies += asyncio.run(perform_real(chosen, fetch=not options.no_install))
+    print(f"\n{table(HEADINGS, [tally.row() for tally in tallies], style)}")
     return 0 if all(tally.status == "success" and not tally.left for tally in tallies) else 1

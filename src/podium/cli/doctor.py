@@ -104,8 +104,9 @@ def _surroundings() -> Iterator[tuple[str, str]]:
 def _findings(one: Presence) -> Iterator[tuple[str, str]]:
     name = one.title or one.agent
     if not one.installed:
-        mend = f"\n{one.fix}" if one.fix else ""
-        yield "note", f"{name} is not installed{': ' + one.problem if one.problem else ''}{mend}"
+        fix = f"\n{one.fix}" if one.fix else ""
+        why = "" if one.fix else f": {one.problem}"
+        yield "note", f"{name} is not installed{why}{fix}"
         return
     where = f" ({one.executable})" if one.executable else ""
     if one.problem:

@@ -45,6 +45,7 @@ class Lines:
         self._mid_line = False
         self._streamed = False
         self._tools: dict[str, events.ToolUse] = {}
+        self._cwd = ""
 
     def show(self, event: Event) -> str:
         match event:
@@ -66,7 +67,7 @@ class Lines:
             case events.Plan(items=items):
                 return self._line("\n".join(f"  {MARKS[item.status]} {one_line(item.text)}" for item in items))
             case events.PermissionRequest():
-                asked = f"? {event.tool_name} {one_line(event.target)} (risk {event.risk})"
+                asked = f"? {event.tool_name} {one_line(self.near(event.target))} (risk {event.risk})"
                 return self._line(self._style("strong", asked))
             case events.PermissionResolved():
                 role, word = ("ok", "allowed") if event.decision == "allow" else ("bad", "denied")
@@ -78,6 +79,9 @@ class Lines:
                 return self._line(self._style("bad", f"error ({event.kind}): {clean(event.message)}"))
             case events.Notice() if event.level != "info":
                 return self._line(self._style("dim", f"{event.level}: {clean(event.message)}"))
+            case events.Init():
+                self._cwd = event.cwd.rstrip("/") + "/" if event.cwd else ""
+                return ""
             case events.Unrecognized():
                 return self._line(self._style("dim", f"not understood: {one_line(event.raw)}"))
             case (
@@ -85,7 +89,6 @@ class Lines:
                 | events.Text()
                 | events.ThinkingDelta()
                 | events.ToolProgress()
-                | events.Init()
                 | events.TurnStarted()
                 | events.UsageReport()
                 | events.Notice()
@@ -98,7 +101,7 @@ class Lines:
 
     def _result(self, event: events.ToolResult) -> str:
         use = self._tools.pop(event.tool_use_id, None)
-        target = one_line(use.target) if use is not None else ""
+        target = one_line(self.near(use.target)) if use is not None else ""
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
         spent = event.duration_ms or 0.0
         took = f" {spent / 1000:.1f}s" if spent >= WORTH_TELLING else ""
@@ -118,6 +121,10 @@ class Lines:
         more = [f"… {len(lines) - DIFF_LINES} more lines"] if len(lines) > DIFF_LINES else []
         shown = [self._style(roles[line[0]], line) if line[:1] in roles else line for line in lines[:DIFF_LINES]]
         return "\n".join(f"    {line}" for line in [*shown, *more])
+
+    def near(self, target: str) -> str:
+        """Paths below the workspace are told from there."""
+        return target.removeprefix(self._cwd) if self._cwd else target
 
     def _line(self, text: str) -> str:
         start, self._mid_line = ("\n" if self._mid_line else ""), False

@@ -61,13 +61,17 @@ def overview(present: Iterable[Presence], style: Style) -> str:
 
 def remedies(present: Iterable[Presence], style: Style) -> str:
     """What is wrong and the command that mends it, one line each."""
-    lines = [
-        f"{style('bad', one.agent)}: {one.problem or 'not installed'}"
-        + (f"\n    {style('strong', one.fix)}" if one.fix else "")
-        for one in present
-        if one.problem or not one.installed
-    ]
-    return "\n".join(lines)
+    wrong = [one for one in present if one.problem or not one.installed]
+    return "\n".join(f"{style('bad', one.agent)}: {complaint(one)}{mend(one, style)}" for one in wrong)
+
+
+def complaint(one: Presence) -> str:
+    """The problem; where it can be mended by one command, without the places we looked in."""
+    return one.problem.partition("; looked in")[0] if one.fix else one.problem or "not installed"
+
+
+def mend(one: Presence, style: Style) -> str:
+    return f"\n    {style('strong', one.fix)}" if one.fix else ""
 
 
 def abilities(one: Presence, style: Style) -> str:

@@ -78,6 +78,7 @@ class Screen:
                 self._cost = event.session.cost_usd if event.session.cost_usd is not None else event.cost_usd
             case events.Init():
                 self._model = clean(event.model)
+                self._lines.show(event)
             case events.Done():
                 self._settle()
                 self._stop_live()
@@ -183,7 +184,7 @@ class Screen:
         for use, since in list(self._running.values())[-ROOM:]:
             line = Text(f"{_frame()} ", style="cyan", no_wrap=True, overflow="ellipsis")
             line.append(use.name, style="cyan")
-            line.append(f" {one_line(use.target)}", style="default")
+            line.append(f" {one_line(self._lines.near(use.target))}", style="default")
             line.append(f" {now - since:.1f}s", style="dim")
             yield line
 

@@ -10,7 +10,7 @@ from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
 from ..driver import Stored
 from .pieces import Json, ended, table, tables, text, used
 
-NAMES: tuple[ToolName, ...] = get_args(ToolName)
+NAMES: dict[str, ToolName] = {name: name for name in get_args(ToolName)}
 
 
 def read(stored: Stored, env: Mapping[str, str]) -> Iterator[Event]:
@@ -32,7 +32,7 @@ def _told(update: Json, at: int) -> Iterator[Event]:
             yield Thinking(text=said, timestamp=at)
         case "tool_call":
             call, native = text(update.get("toolCallId")), text(table(update.get("_meta")).get("toolName"))
-            name: ToolName = next((one for one in NAMES if one == native), "other")
+            name = NAMES.get(native, "other")
             yield used(call, name, native, table(update.get("rawInput")), at)
             code = table(update.get("rawOutput")).get("exitCode")
             output = "".join(text(table(block.get("content")).get("text")) for block in tables(update.get("content")))

@@ -1,0 +1,113 @@
+"""``podium completion``: a script for bash, zsh or fish, made from what the commands say of themselves."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+from importlib import import_module
+
+from . import COMMANDS
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "sessions": ("list", "show", "export", "resume"),
+    "policy": ("explain", "simulate", "check"),
+    "audit": ("verify", "show"),
+    "completion": ("bash", "zsh", "fish"),
+}
+TAKES_AGENT = ("run", "agents", "doctor", "translate")
+_FLAG = re.compile(r"(--[a-z][a-z-]+)(?:[ ,]+\{([^}]+)\})?")
+
+_EXAMPLES = re.compile(r"^(examples?:|bash:|exit codes:)(.|\n)*?(?=^usage:|\Z)", re.MULTILINE)
+
+BASH = """\
+_podium() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=""
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    words="{commands} --help --version"
+  else
+    case "${{COMP_WORDS[1]}} $before" in
+{choices}
+    esac
+    if [ -z "$words" ]; then
+      case "${{COMP_WORDS[1]}}" in
+{flags}
+      esac
+      if [[ "$word" != -* ]]; then
+        words=""
+        if [ "$COMP_CWORD" -eq 2 ]; then
+          case "${{COMP_WORDS[1]}}" in
+{first}
+          esac
+        fi
+        [ -n "$words" ] || return 0
+      fi
+    fi
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _podium podium
+"""
+ZSH = "#compdef podium\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="podium completion",
+        description="Print a completion script.",
+        epilog='bash: eval "$(podium completion bash)"   zsh: eval "$(podium completion zsh)"   '
+        "fish: podium completion fish > ~/.config/fish/completions/podium.fish",
+    )
+    parser.add_argument("shell", choices=VERBS["completion"])
+    shell = parser.parse_args(argv).shell
+    known = {command: flags_of(command) for command in COMMANDS}
+    print(_fish(known) if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(known), end="")
+    return 0
+
+
+def flags_of(command: str) -> dict[str, list[str]]:
+    """Every flag of a command with its choices, read from its help: what is offered is what there is."""
+    told = io.StringIO()
+    module = import_module(f".{COMMANDS[command][0]}", __package__)
+    for verb in ((), *((verb,) for verb in VERBS.get(command, ()) if command != "completion")):
+        with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+            module.main([*verb, "--help"])
+    found: dict[str, list[str]] = {}
+    for flag, choices in _FLAG.findall(_EXAMPLES.sub("", told.getvalue())):
+        found[flag] = found.get(flag) or (choices.split(",") if choices else [])
+    return found
+
+
+def _first(command: str) -> list[str]:
+    from .. import catalog
+
+    return list(catalog.AGENTS) if command in TAKES_AGENT else list(VERBS.get(command, ()))
+
+
+def _bash(known: dict[str, dict[str, list[str]]]) -> str:
+    choices = [
+        f'      "{command} {flag}") words="{" ".join(values)}";;'
+        for command, flags in known.items()
+        for flag, values in flags.items()
+        if values
+    ]
+    return BASH.format(
+        commands=" ".join(COMMANDS),
+        choices="\n".join(choices),
+        flags="\n".join(f'        {command}) words="{" ".join(flags)}";;' for command, flags in known.items()),
+        first="\n".join(f'            {one}) words="{" ".join(_first(one))}";;' for one in COMMANDS if _first(one)),
+    )
+
+
+def _fish(known: dict[str, dict[str, list[str]]]) -> str:
+    lines = ["complete -c podium -n __fish_use_subcommand -f"]
+    for command, (_, about) in COMMANDS.items():
+        here = f"-n '__fish_seen_subcommand_from {command}'"
+        lines.append(f"complete -c podium -n __fish_use_subcommand -a {command} -d '{about.replace(chr(39), '’')}'")
+        if _first(command):
+            lines.append(f"complete -c podium {here} -a '{' '.join(_first(command))}'")
+        for flag, values in known[command].items():
+            offered = f" -x -a '{' '.join(values)}'" if values else ""
+            lines.append(f"complete -c podium {here} -l {flag.removeprefix('--')}{offered}")
+    return "\n".join(lines) + "\n"
