@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr, replace
 from .drivers.driver import Driver, NativeSession
 from .errors import LocalProtocolError, SessionEnded
 from .permissions.questions import Questions
+from .register import Entry, Register
 from .transports.relay import Reader, Relay
 from .unified.decisions import Decision, Deny
 from .unified.events import (
@@ -42,7 +43,7 @@ from .unified.options import Options
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from .permissions.audit import Entry
+    from .permissions.audit import Entry as AuditEntry
 
 INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
@@ -149,7 +150,8 @@ class _Live:
         self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._told: dict[str, FileChange] = {}
-        self._judged: dict[tuple[str, str, bytes], Risk] = {}
+        self._judged: dict[tuple[str, str, str], Risk] = {}
+        self._registered = False
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -307,6 +309,7 @@ class _Live:
                 self.native_id = event.native_session_id or self.native_id
                 resumed = event.resumed or self._options.resume is not None
                 event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed)
+                self._register()
             case _:
                 pass
         if self._options.raw and raw:
@@ -316,9 +319,28 @@ class _Live:
             self._turn_over.set()
         return events
 
+    def _register(self) -> None:
+        """Write the session down under both its ids, once."""
+        if self._registered or not self.native_id:
+            return
+        self._registered = True
+        options = self._options
+        entry = Entry(
+            session_id=self.session_id,
+            native_id=self.native_id,
+            agent=self._agent,
+            driver=self._driver.name,
+            cwd=options.cwd,
+            tier=options.tier,
+            approval=options.approval,
+            sandbox=options.sandbox,
+            started_ms=self._now(),
+        )
+        Register().add(entry)
+
     def _risk(self, call: ToolUse | PermissionRequest) -> Risk:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
-        key = (name, call.operation, msgspec.json.encode(call.input))
+        key = (name, call.operation, repr(call.input))
         known = self._judged.get(key)  # a call is judged when it is made and again when it is asked about
         if known is not None:
             return known
@@ -387,7 +409,7 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes
             yield (pair,)
 
 
-def _audit(path: str | None) -> Callable[[Entry, int], object] | None:
+def _audit(path: str | None) -> Callable[[AuditEntry, int], object] | None:
     if path is None:
         return None
     from .permissions.audit import AuditLog

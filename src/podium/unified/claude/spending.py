@@ -37,7 +37,7 @@ class Spending:
         self._running = _NOTHING
         out: list[UsageReport | Notice] = [_report(self._turn)]
         total = _total_cost(result)
-        if not self._told and cost is not None and total is not None and total > cost:
+        if not self._told and cost is not None and total is not None and total - cost > 1e-9:
             self._told = True
             message = (
                 f"Claude Code counts from the start of its process ({total:.6g} USD by now); usage and cost are told "
