@@ -335,3 +335,31 @@ def test_a_bad_policy_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("rules:\n  - {action: deny, comand: x}\n")
     with pytest.raises(podium.PodiumError, match="line 2"):
         podium.open("understudy", policy=str(tmp_path / "policy.yaml"))
+
+
+def test_always_adds_a_rule_to_the_policy_file(options: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    prompt = script([{"shell": "mkdir folder"}], [{"say": "ok"}])
+    always = lambda request: podium.Allow(remember="always")  # noqa: E731
+    run(prompt, options, can_use_tool=always, policy=str(file))
+    assert "mkdir folder" in file.read_text()
+    (Path(options["cwd"]) / "folder").rmdir()
+    events = run(prompt, options, policy=str(file))
+    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    assert (resolved.decision, resolved.by) == ("allow", "policy")
+
+
+def test_resume_by_podiums_own_id_from_anywhere(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = run(script([{"say": "one"}]), options, tier="dry-run")
+    monkeypatch.chdir(tmp_path)
+    del options["cwd"]
+    again = run(script([{"say": "two"}]), options, resume=events[0].session_id)
+    init = again[0]
+    assert isinstance(init, podium.Init)
+    assert isinstance(events[0], podium.Init)
+    assert (init.resumed, init.native_session_id, init.cwd) == (True, events[0].native_session_id, events[0].cwd)
+    with pytest.raises(podium.ServiceError, match="it cannot be resumed with tier autonomous"):
+        podium.open("understudy", resume=events[0].session_id, tier="autonomous")

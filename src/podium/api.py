@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.driver import Presence, Stored
+from .register import Register, resumed
 from .session import Session
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
 from .unified.options import Options
@@ -45,8 +46,8 @@ def open(agent: str, **options: Any) -> Session:
     >>> async with podium.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
     ...     async for event in session.send("Write the test first"): ...
     """
-    chosen = _options(options)
     found = catalog.agent(agent)
+    chosen = _options(options, found.name)
     return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen))
 
 
@@ -104,13 +105,16 @@ def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str
     return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _options(given: Mapping[str, Any]) -> Options:
+def _options(given: Mapping[str, Any], agent: str) -> Options:
     unknown = set(given) - set(Options.__struct_fields__)
     if unknown:
         raise TypeError(
             f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
         )
-    options = _ruled(Options(**given))
+    options = Options(**given)
+    if options.resume is not None:
+        options = resumed(options, frozenset(given), agent, Register().find(options.resume))
+    options = _ruled(options)
     return replace(
         options,
         cwd=str(Path(options.cwd).resolve()),
@@ -137,4 +141,5 @@ def _ruled(options: Options) -> Options:
         return replace(options, policy=policy)
     given = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
     approval = options.approval if options.tier == "dry-run" else "ask"
-    return replace(options, policy=given.over(policy), approval=approval)
+    file = options.remember_in or (str(options.policy) if isinstance(options.policy, str | Path) else None)
+    return replace(options, policy=given.over(policy), approval=approval, remember_in=file)

@@ -40,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     can_use_tool: CanUseTool | None = None
     policy: Any = None
     """A ``permissions.policy.Policy`` or the path of a policy file: its rules decide before anybody is asked."""
+    remember_in: str | None = None
+    """The policy file that ``remember="always"`` adds its rule to; by default the one given as ``policy``."""
     audit: str | None = None
     """A file that every decision is appended to, hash-chained (``podium audit verify``)."""
     system_prompt: str | None = None

@@ -48,8 +48,11 @@ class _Course:
             self.before = total.since(event.token_usage.last.usage())
         self.total = total
 
+    def used(self) -> Usage | None:
+        return None if self.total is None or self.before is None else self.total.since(self.before)
+
     def finish(self) -> Usage | None:
-        used = None if self.total is None or self.before is None else self.total.since(self.before)
+        used = self.used()
         self.turn, self.before = "", None
         self.files.clear()
         self.calls.clear()
@@ -80,7 +83,7 @@ class Conversations:
         return [thread_id, *(child for child in self._parents if child != thread_id and self._under(child, thread_id))]
 
     def learn(self, event: Notification) -> Notification:
-        """Take an event in; a completed turn comes back with its usage, everything else as it is."""
+        """Take an event in; what counts tokens comes back with the turn's usage, everything else as it is."""
         match event:
             case ThreadStartedNotification(thread):
                 self._meet(thread)
@@ -88,7 +91,10 @@ class Conversations:
                 self._adopt_by_turn(thread_id, turn)
                 self._course(thread_id).start(turn)
             case ThreadTokenUsageUpdatedNotification(thread_id):
-                self._course(thread_id).count(event)
+                course = self._course(thread_id)
+                course.count(event)
+                if course.turn and course.turn == event.turn_id:
+                    return msgspec.structs.replace(event, turn_usage=course.used())
             case TurnCompletedNotification(thread_id):
                 return msgspec.structs.replace(event, turn_usage=self._course(thread_id).finish())
             case ItemStartedNotification() | ItemCompletedNotification():

@@ -49,11 +49,15 @@ class ThreadGoalUpdatedNotification(msgspec.Struct, frozen=True, rename="camel")
 
 
 class ThreadTokenUsageUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
-    """After every model call, and at once after a resume (then ``turn_id`` is an earlier turn)."""
+    """After every model call, and at once after a resume (then ``turn_id`` is an earlier turn).
+
+    ``turn_usage`` is the running turn so far, worked out by the protocol; ``None`` when none runs.
+    """
 
     thread_id: str
     turn_id: str = ""
     token_usage: ThreadTokenUsage = ThreadTokenUsage()
+    turn_usage: Usage | None = None
 
 
 class ThreadChangedNotification(msgspec.Struct, frozen=True, rename="camel"):

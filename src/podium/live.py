@@ -1,0 +1,400 @@
+"""The living middle of a session: reads the native session, puts its words in order, decides, counts, ends.
+
+It is apart from the ``Session`` the caller holds, so that its running reader does not keep that one alive: a session
+that is dropped is collected, and everything under it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from .drivers.driver import Driver, NativeSession
+from .errors import LocalProtocolError, SessionEnded
+from .permissions.questions import Questions
+from .register import Entry, Register
+from .transports.relay import Relay
+from .unified.decisions import Decision, Deny
+from .unified.events import (
+    Error,
+    Event,
+    FileChange,
+    Init,
+    Notice,
+    PermissionRequest,
+    Risk,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUse,
+    TurnCompleted,
+    TurnStarted,
+    Unrecognized,
+    UsageReport,
+    stamp,
+)
+from .unified.grammar import Grammar
+from .unified.options import Options
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from .permissions.audit import Entry as AuditEntry
+    from .permissions.rules import Rule
+
+INTERRUPT_GRACE = 20.0
+OVERTAKEN = 0.5
+JUDGEMENTS = 256
+
+
+def milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Live:
+    def __init__(
+        self,
+        agent: str,
+        session_id: str,
+        options: Options,
+        driver: Driver,
+        now: Callable[[], int],
+        *,
+        attended: bool,
+    ) -> None:
+        self.session_id = session_id
+        self.native_id = ""
+        self.relay: Relay[Event] = Relay()
+        self.questions = Questions(
+            say=self.say,
+            now=now,
+            callback=options.can_use_tool,
+            timeout=options.permission_timeout,
+            attended=attended,
+            policy=options.policy,
+            always=_always(options.remember_in),
+            audit=_audit(options.audit),
+            cwd=options.cwd,
+            editable=driver.capabilities.edit_input,
+        )
+        self.unrecognized = 0
+        self._agent = agent
+        self._options = options
+        self._driver = driver
+        self._dictionary = driver.dictionary()
+        self._now = now
+        self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
+        self._workspace = Workspace(options.cwd) if options.watch_files else None
+        self._told: dict[str, FileChange] = {}
+        self._judged: dict[tuple[str, str, str], Risk] = {}
+        self._registered = False
+        self._seq = 0
+        self._native: NativeSession | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._cut_short: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._errands: set[asyncio.Task[None]] = set()
+        self._expected: dict[str, asyncio.Event] = {}
+        self._turn_over = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def turn(self) -> int:
+        return max(self._grammar.turn, 1)
+
+    async def send(self, prompt: str) -> None:
+        if self._grammar.is_done or self._closing is not None:
+            raise SessionEnded("the session is over; open another one with resume= its id")
+        if self._grammar.in_turn:
+            raise LocalProtocolError("a turn is still running: read it to its end, or interrupt() it, and send again")
+        self._cut_short = None
+        self._turn_over.clear()
+        self._emit(self._grammar.start_turn(prompt, self._now()))
+        self._told.clear()
+        if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
+            message = "the workspace is too large to be compared before and after a turn"
+            self.say(Notice(level="info", code="files_not_watched", message=message))
+            self._workspace = None
+        try:
+            if self._native is None:
+                self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
+                self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
+            else:
+                await self._native.send(prompt)
+        except BaseException:
+            self._emit(self._grammar.end("error", now=self._now()))
+            self.relay.close()
+            raise
+        if self._options.timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._options.timeout, self._time_is_up, self._options.timeout)
+
+    async def interrupt(self) -> None:
+        if self._native is None or not self._grammar.in_turn:
+            return
+        self._cut_short = self._cut_short or "interrupted"
+        self.questions.resolve_all("interrupt")
+        await self._native.interrupt()
+        try:
+            async with asyncio.timeout(INTERRUPT_GRACE):
+                await self._turn_over.wait()
+        except TimeoutError:
+            await self._native.cancel()  # it does not listen: the session ends, and what is open is closed
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._stop_timer()
+        if self._grammar.in_turn:
+            self._cut_short = self._cut_short or "interrupted"
+        self.questions.resolve_all("interrupt")
+        if self._native is not None:
+            await (self._native.cancel() if self._grammar.in_turn else self._native.close())
+        if self._pump is not None:
+            self.relay.release()  # a reader that has gone away must not hold up the last events
+            await asyncio.wait([self._pump])
+        self._end()
+
+    def abandon(self) -> None:
+        """For the finalizer: let go of everything; the native session's own finalizer kills its processes."""
+        self._stop_timer()
+        if self._pump is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                self._pump.cancel()
+        self._native = self._pump = None
+
+    async def _ask(self, request: PermissionRequest) -> Decision:
+        request = replace(request, risk=self._risk(request))
+        await self._heard(request.tool_use_id)
+        self.say(_call_of(request))  # said twice, it is passed over; some agents never announce a call they ask about
+        decision = await self.questions.ask(request)
+        if isinstance(decision, Deny):
+            self._grammar.denied(request.tool_use_id, decision.message)
+        return decision
+
+    async def _heard(self, tool_use_id: str) -> None:
+        """Wait a moment for the call a question is about: questions overtake the stream they belong to."""
+        if not tool_use_id or self._grammar.knows_tool(tool_use_id):
+            return
+        heard = self._expected.setdefault(tool_use_id, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OVERTAKEN):
+                await heard.wait()
+        self._expected.pop(tool_use_id, None)
+
+    async def _read(self, native: NativeSession) -> None:
+        try:
+            async for batch in _batches(native):
+                self.native_id = native.session_id or self.native_id
+                await self._publish(batch)
+        except Exception as fault:  # our own fault must end as an event, not as a hung reader
+            self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
+        finally:
+            self._end()
+
+    async def _publish(self, batch: Iterable[tuple[bytes, Any]]) -> None:
+        """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
+        translate, grammar, tells_raw = self._dictionary.translate, self._grammar, self._options.raw
+        out: list[Event] = []
+        for raw, said in batch:
+            heard = False
+            for event in translate(said):
+                kind = type(event)
+                if (kind is TextDelta or kind is ThinkingDelta) and grammar.in_turn and not tells_raw:
+                    out.append(event)
+                    continue
+                if kind is TurnCompleted and self._workspace is not None:
+                    # Others may speak while we look, and what was said before must come before.
+                    await self.relay.publish(self._stamped(out))
+                    out = await self._untold(self._workspace)
+                ordered = self._ordered(event, raw)
+                heard = heard or bool(ordered)
+                out += ordered
+            if tells_raw and raw and not heard:
+                out += self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
+        if out:
+            await self.relay.publish(self._stamped(out))
+
+    async def _untold(self, workspace: Workspace) -> list[Event]:
+        """The changes of this turn that no tool has told: a shell command's, mostly."""
+        found = await asyncio.to_thread(workspace.changes, list(self._told.values()))
+        return [event for change in found for event in self._grammar.accept(change, self._now())]
+
+    def _ordered(self, event: Event, raw: bytes) -> list[Event]:
+        """``event`` by the rules of the grammar and of this session's limits."""
+        match event:
+            case Unrecognized():
+                self.unrecognized += 1
+            case FileChange():
+                event = _inside(event, self._options.cwd)
+                self._told[event.path] = event
+            case ToolUse():
+                force_setattr(event, "risk", self._risk(event))
+                if (expected := self._expected.get(event.tool_use_id)) is not None:
+                    expected.set()
+            case TurnCompleted():
+                self._stop_timer()
+                if self._cut_short is not None and event.status != "success":
+                    event = replace(event, status=self._cut_short)
+            case UsageReport() if self._over_budget(event):
+                self._cut("max_budget")
+            case Init():
+                self.native_id = event.native_session_id or self.native_id
+                resumed = event.resumed or self._options.resume is not None
+                event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed)
+                self._register()
+            case _:
+                pass
+        if self._options.raw and raw:
+            force_setattr(event, "native", _as_json(raw))
+        events = self._grammar.accept(event, self._now())
+        if not self._grammar.in_turn:
+            self._turn_over.set()
+        return events
+
+    def _register(self) -> None:
+        """Write the session down under both its ids, once."""
+        if self._registered or not self.native_id:
+            return
+        self._registered = True
+        options = self._options
+        entry = Entry(
+            session_id=self.session_id,
+            native_id=self.native_id,
+            agent=self._agent,
+            driver=self._driver.name,
+            cwd=options.cwd,
+            tier=options.tier,
+            approval=options.approval,
+            sandbox=options.sandbox,
+            started_ms=self._now(),
+        )
+        Register().add(entry)
+
+    def _risk(self, call: ToolUse | PermissionRequest) -> Risk:
+        name = call.name if isinstance(call, ToolUse) else call.tool_name
+        key = (name, call.operation, repr(call.input))
+        known = self._judged.get(key)  # a call is judged when it is made and again when it is asked about
+        if known is not None:
+            return known
+        from .permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
+
+        if len(self._judged) >= JUDGEMENTS:
+            self._judged.clear()
+        risk = self._judged[key] = judge(name, call.operation, call.input, cwd=self._options.cwd).risk
+        return risk
+
+    def _over_budget(self, event: UsageReport) -> bool:
+        limit, cost = self._options.max_budget_usd, event.cost_usd
+        return limit is not None and cost is not None and cost > limit and self._cut_short is None
+
+    def _cut(self, status: Status) -> None:
+        self._cut_short = status
+        errand = asyncio.get_running_loop().create_task(self.interrupt())
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    def _time_is_up(self, seconds: float) -> None:
+        message = f"the turn took longer than {seconds:g} s and was interrupted; raise timeout= if it needs more"
+        self.say(Error(kind="timeout", message=message, fatal=True))
+        self._cut("interrupted")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def say(self, event: Event) -> None:
+        """Put in an event that no message of the agent caused."""
+        self._emit(self._grammar.accept(event, self._now()))
+
+    def _end(self) -> None:
+        if not self._grammar.is_done:
+            status = self._cut_short or ("error" if self._grammar.in_turn else None)
+            self.questions.resolve_all("interrupt")
+            self._emit(self._grammar.end(status, now=self._now()))
+        self._turn_over.set()
+        self.relay.close()
+
+    def _emit(self, events: list[Event]) -> None:
+        self.relay.add(self._stamped(events))
+
+    def _stamped(self, events: list[Event]) -> list[Event]:
+        agent, session_id, seq, at = self._agent, self.session_id, self._seq, self._now()
+        turn = self._grammar.turn - sum(type(event) is TurnStarted for event in events)
+        for event in events:
+            seq += 1
+            if type(event) is TurnStarted:
+                turn += 1
+            stamp(event, agent=agent, session_id=session_id, seq=seq, timestamp=at, turn=turn)
+        self._seq = seq
+        return events
+
+
+async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes, Any]]]:
+    """What the agent says, as much at once as there is, where its session can do that."""
+    batches = getattr(native, "batches", None)
+    if batches is not None:
+        async for batch in batches:
+            yield batch
+    else:
+        async for pair in native.received:
+            yield (pair,)
+
+
+def _audit(path: str | None) -> Callable[[AuditEntry, int], object] | None:
+    if path is None:
+        return None
+    from .permissions.audit import AuditLog
+
+    return AuditLog(Path(path)).append
+
+
+def _always(path: str | None) -> Callable[[Rule], None] | None:
+    if path is None:
+        return None
+    from .permissions.write import remember_rule
+
+    return lambda rule: remember_rule(Path(path), rule)
+
+
+def _inside(change: FileChange, cwd: str) -> FileChange:
+    """Paths below the working directory are told from there."""
+    prefix = cwd.rstrip("/") + "/"
+    if not change.path.startswith(prefix):
+        return change
+    near = change.path.removeprefix(prefix)
+    diff = change.diff.replace(f"a{change.path}", f"a/{near}", 1).replace(f"b{change.path}", f"b/{near}", 1)
+    return replace(change, path=near, diff=diff)
+
+
+def _call_of(request: PermissionRequest) -> ToolUse:
+    return ToolUse(
+        tool_use_id=request.tool_use_id or request.request_id,
+        name=request.tool_name,
+        native_name=request.native_name,
+        input=request.input,
+        operation=request.operation,
+        target=request.target,
+        risk=request.risk,
+        description=request.description,
+        parent_tool_use_id=request.parent_tool_use_id,
+    )
+
+
+def _as_json(raw: bytes) -> msgspec.Raw:
+    """The native message as JSON: itself, or a string when it is none."""
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(raw.decode("utf-8", "replace")))
+    return msgspec.Raw(raw)

@@ -1,0 +1,69 @@
+"""A session goes on where and as it was, and never with more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import NotAllowed, SessionNotFound
+from podium.register import NAME, Entry, Register, resumed
+from podium.unified.options import Options
+
+ENTRY = Entry(session_id="ours", native_id="theirs", agent="claude", driver="stream", cwd="/repo", tier="supervised")
+
+
+def test_found_by_either_id_the_latest_first(tmp_path: Path) -> None:
+    register = Register(tmp_path)
+    assert register.find("ours") is None
+    register.add(ENTRY)
+    later = Entry(session_id="other", native_id="theirs", agent="claude", tier="dry-run")
+    register.add(later)
+    with (tmp_path / NAME).open("ab") as file:
+        file.write(b'{"broken": "ours\n')
+    assert register.find("ours") == ENTRY
+    assert register.find("theirs") == later
+    assert register.find("their") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"resume": "theirs", "cwd": "/repo", "driver": "stream", "tier": "supervised"}),
+        ({"cwd": "/elsewhere"}, {"resume": "theirs", "cwd": "/elsewhere", "driver": "stream", "tier": "supervised"}),
+        ({"tier": "dry-run"}, {"resume": "theirs", "cwd": "/repo", "driver": "stream", "tier": "dry-run"}),
+        ({"approval": "ask"}, {"resume": "theirs", "cwd": "/repo", "driver": "stream", "approval": "ask"}),
+    ],
+)
+def test_what_is_not_named_is_as_it_was(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", ENTRY)
+    assert options == Options(**expected)
+
+
+WIDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"tier": "supervised"}, {"tier": "autonomous"}),
+    ({"tier": "dry-run"}, {"tier": "supervised"}),
+    ({"tier": "supervised", "approval": "ask"}, {"approval": "autoEdit"}),
+    ({"tier": "supervised", "approval": "ask"}, {"tier": "supervised"}),
+    ({"tier": "autonomous", "sandbox": "readOnly"}, {"sandbox": "fullAccess"}),
+]
+
+
+@pytest.mark.parametrize(("had", "asked"), WIDER)
+def test_nothing_gets_wider(had: dict[str, Any], asked: dict[str, Any]) -> None:
+    entry = Entry(session_id="ours", native_id="theirs", agent="claude", **had)
+    with pytest.raises(NotAllowed, match="it cannot be resumed with"):
+        resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
+    assert resumed(Options(resume="ours"), frozenset({"resume"}), "claude", entry).tier == had["tier"]
+
+
+def test_another_agents_session() -> None:
+    with pytest.raises(SessionNotFound, match="is one of claude's, not of codex's"):
+        resumed(Options(resume="ours"), frozenset({"resume"}), "codex", ENTRY)
+
+
+def test_an_unwritable_register_does_not_stop_a_session(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    Register(tmp_path / "file").add(ENTRY)
+    assert Register(tmp_path / "file").find("ours") is None
