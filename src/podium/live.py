@@ -335,7 +335,7 @@ class Live:
             seq += 1
             if type(event) is TurnStarted:
                 turn += 1
-            stamp(event, agent=agent, session_id=session_id, seq=seq, timestamp=at, turn=turn)
+            stamp(event, agent, session_id, seq, at, turn)
         self._seq = seq
         return events
 

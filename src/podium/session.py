@@ -54,10 +54,11 @@ class Session:
         reader = self._live.relay.reader()
         await self._live.send(prompt)
         turn = self._live.turn
-        async for event in reader:
-            yield event
-            if isinstance(event, TurnCompleted) and event.turn >= turn:
-                return
+        while await reader.news():
+            for event in reader.ready():
+                yield event
+                if type(event) is TurnCompleted and event.turn >= turn:
+                    return
 
     async def interrupt(self) -> None:
         """End the running turn; the session goes on."""

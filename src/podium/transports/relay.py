@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -137,6 +137,27 @@ class Reader(Generic[Item]):
             if relay._closed or not self._leave.alive:
                 raise StopAsyncIteration
             await relay._news()
+
+    async def news(self) -> bool:
+        """Wait until there is something to take; false at the end."""
+        relay, cursor = self._relay, self._cursor
+        while cursor.at == relay._end:
+            if relay._closed or not self._leave.alive:
+                return False
+            await relay._news()
+        return True
+
+    def ready(self) -> Iterator[Item]:
+        """What there is now, one by one. Whoever stops in the middle has taken what came so far, and no more."""
+        relay, cursor = self._relay, self._cursor
+        at, items = cursor.at - relay._first, relay._items
+        ready = items[at:]
+        try:
+            for item in ready:
+                cursor.at += 1
+                yield item
+        finally:
+            relay._trim()
 
     async def batch(self) -> list[Item]:
         """Everything there is now, at least one item; empty at the end."""

@@ -96,7 +96,7 @@ class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):
     prompt: str = told("")
 
 
-class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta"):
+class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta", gc=False):
     text: str
     message_id: str = ""
 
@@ -108,7 +108,7 @@ class Text(Header, frozen=True, kw_only=True, tag="text"):
     message_id: str = ""
 
 
-class ThinkingDelta(Header, frozen=True, kw_only=True, tag="thinking_delta"):
+class ThinkingDelta(Header, frozen=True, kw_only=True, tag="thinking_delta", gc=False):
     text: str
 
 
@@ -244,7 +244,7 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
-def stamp(event: Event, *, agent: str, session_id: str, seq: int, timestamp: int, turn: int) -> Event:
+def stamp(event: Event, agent: str, session_id: str, seq: int, timestamp: int, turn: int) -> Event:
     """Write the header into an event that nobody else has seen yet."""
     # Frozen for everyone else; here the event is still ours, and a copy per event would cost more than its decoding.
     force_setattr(event, "agent", agent)
