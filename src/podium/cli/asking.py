@@ -10,13 +10,14 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
-from .keyboard import END_OF_INPUT, ESCAPE, Keyboard
+from . import keyboard
+from .keyboard import Keyboard
 from .lines import DIFF_LINES, Style, one_line
 
 COMMAND_KEYS = ("command", "cmd", "script")
@@ -35,13 +36,21 @@ class Asking:
     """A ``can_use_tool`` callback. Several questions may be open; people are asked one at a time, in order."""
 
     def __init__(
-        self, keyboard: Keyboard, stage: Stage, write: Callable[[str], None], style: Style, *, can_edit: bool
+        self,
+        keyboard: Keyboard,
+        stage: Stage,
+        write: Callable[[str], None],
+        style: Style,
+        *,
+        can_edit: bool,
+        remember: Literal["session", "always"] = "session",
     ) -> None:
         self._keyboard = keyboard
         self._stage = stage
         self._write = write
         self._style = style
         self._can_edit = can_edit
+        self._remember: Literal["session", "always"] = remember
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: PermissionRequest) -> Decision:
@@ -57,8 +66,9 @@ class Asking:
         self._write(describe(request, self._style))
         self._keyboard.start()
         self._keyboard.forget()
+        how_long = " in this session" if self._remember == "session" else ""
         while True:
-            self._write(self._style("strong", "  allow?") + " [y]es [n]o [a]lways in this session [e]dit ")
+            self._write(self._style("strong", "  allow?") + " [y]es [n]o [a]lways" + how_long + " [e]dit ")
             key = (await self._keyboard.typed())[:1].lower()
             match key:
                 case "y":
@@ -66,8 +76,8 @@ class Asking:
                     return Allow()
                 case "a":
                     self._write("always\n")
-                    return Allow(remember="session")
-                case "n" | "" | _ if key in ("n", "", ESCAPE, END_OF_INPUT):
+                    return Allow(remember=self._remember)
+                case "n" | "" | keyboard.ESCAPE | keyboard.END_OF_INPUT:
                     self._write("no\n")
                     return Deny("the user said no")
                 case "e":

@@ -116,10 +116,10 @@ def _findings(one: Presence) -> Iterator[tuple[str, str]]:
         mend = f"\n{one.fix}" if one.fix and one.signed_in is False else ""
         yield ("bad" if one.signed_in is False else "ok"), f"{name} {one.version}{where}: {signed[one.signed_in]}{mend}"
     for driver, able in one.drivers.items():
-        from .presence import SHORT
+        from .presence import ASKS, SHORT
 
         can = [word for field, word in SHORT.items() if getattr(able, field)]
-        yield "note", f"  {driver}: asks about {able.permissions} tools; {', '.join(can)}"
+        yield "note", f"  {driver}: asks about {ASKS[able.permissions]}; {', '.join(can)}"
     yield from _not_understood(one.agent)
 
 

@@ -33,6 +33,9 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     rights.add_argument("--tier", choices=get_args(Tier), help="default: supervised")
     rights.add_argument("--approval", choices=get_args(Approval), help="finer than the tier")
     rights.add_argument("--sandbox", choices=get_args(Sandbox))
+    rights.add_argument("--policy", metavar="FILE", help="rules that decide before anybody is asked (YAML or TOML)")
+    rights.add_argument("--remember-in", metavar="FILE", help="the policy file an answer of “always” is written to")
+    rights.add_argument("--audit", metavar="FILE", help="where decisions are recorded (podium audit; - records none)")
     rights.add_argument("--allowed-tools", action="append", metavar="NAMES", help="only these tools, by commas")
     rights.add_argument("--disallowed-tools", action="append", metavar="NAMES", help="never these tools, by commas")
     rights.add_argument(
@@ -55,6 +58,10 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         "--no-inherit-env", dest="inherit_env", action="store_false", default=None, help="give it --env and no more"
     )
     more.add_argument("--extra-arg", dest="extra_args", action="append", metavar="WORD", help="for the agent's program")
+    more.add_argument(
+        "--no-watch-files", dest="watch_files", action="store_false", default=None,
+        help="do not compare the workspace before and after each turn",
+    )  # fmt: skip
     more.add_argument("--raw", action="store_true", default=None, help="the agent's own message beside each event")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
+from .state import with_audit
 
 if TYPE_CHECKING:
     from ..parallel import Tagged
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
         print("podium parallel: give a prompt, at least one agent, and a limit of at least 1", file=sys.stderr)
         return EXIT_USAGE
     try:
-        options = options_from(given)
+        options = with_audit(options_from(given))
         for agent in agents:
             catalog.known(agent.partition(":")[0])
         return asyncio.run(_race(agents, prompt, options, given))

@@ -37,6 +37,8 @@ SHORT: dict[str, str] = {
     "cost": "cost",
 }
 
+ASKS = {"all": "every call that acts", "some": "what the agent wants to ask", "none": "nothing"}
+
 
 async def look(names: Iterable[str]) -> list[Presence]:
     """Every agent, also those whose driver is missing or fails: looking never fails."""
@@ -80,7 +82,7 @@ def abilities(one: Presence, style: Style) -> str:
         return ""
     names = list(one.drivers)
     rows: list[list[Cell]] = [
-        ["asks about", *(able.permissions for able in one.drivers.values())],
+        ["asks about", *(ASKS[able.permissions] for able in one.drivers.values())],
         ["sandbox", *(", ".join(able.sandbox) or "–" for able in one.drivers.values())],
     ]
     rows += [[word, *(_mark(able, field) for able in one.drivers.values())] for field, word in SHORT.items()]

@@ -22,7 +22,6 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("-q", "--quiet", action="store_true", help="the final answer and nothing else")
     shown.add_argument("--plain", action="store_true", help="plain lines, at a terminal too")
     shown.add_argument("--no-thinking", dest="thinking", action="store_false", help="leave the reasoning out")
-    shown.add_argument("--policy", metavar="FILE", help="rules that decide before anybody is asked (YAML or TOML)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,14 +74,14 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
     from ..unified.options import Options
     from .keyboard import find_keyboard
     from .lines import coloured, plain
+    from .state import with_audit
 
     found = catalog.agent(agent)
     chosen = catalog.driver(found, Options(**options))
+    options = with_audit(options)
     keyboard = find_keyboard()
     on_screen = sys.stdout.isatty() and not (given.json or given.quiet or given.plain)
     output = _screen(found.name, thinking=given.thinking) if on_screen else _written(given)
-    policy = _policy(given.policy)
-    asking = None
     if keyboard is not None and chosen.capabilities.permissions != "none":
         from .asking import Asking
 
@@ -93,13 +92,14 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
             where.flush()
 
         style = coloured if where.isatty() else plain
-        asking = Asking(keyboard, output, write, style, can_edit=chosen.capabilities.edit_input)
-    if policy is not None:
-        from .policing import Policing
-
-        options["can_use_tool"] = Policing(policy, options.get("cwd", "."), asking)
-    elif asking is not None:
-        options["can_use_tool"] = asking
+        options["can_use_tool"] = Asking(
+            keyboard,
+            output,
+            write,
+            style,
+            can_edit=chosen.capabilities.edit_input,
+            remember="always" if options.get("policy") or options.get("remember_in") else "session",
+        )
     if keyboard is not None:
         keyboard.start()
     try:
@@ -181,16 +181,6 @@ def _written(given: argparse.Namespace) -> Any:
     if given.quiet:
         return AnswerOutput()
     return PlainOutput(thinking=given.thinking, colour=sys.stdout.isatty())
-
-
-def _policy(file: str | None) -> Any:
-    if file is None:
-        return None
-    from pathlib import Path
-
-    from ..permissions.load import load_policy
-
-    return load_policy(Path(file))
 
 
 def _keep_count(agent: str, version: str, unrecognized: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -40,6 +42,24 @@ def unrecognized_counts() -> dict[str, dict[str, int]]:
 
 def audit_path() -> Path:
     return state_folder() / "audit.jsonl"
+
+
+def with_audit(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the command line's own audit log, unless another is named, or none (``-``) is wanted."""
+    named = options.get("audit")
+    if named == "-":
+        return {**options, "audit": None}
+    path = Path(named).absolute() if named else audit_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as fault:
+        if named:
+            raise
+        print(f"podium: decisions are not recorded, {path} cannot be written: {fault.strerror}", file=sys.stderr)
+        return options
+    return {**options, "audit": str(path)}
 
 
 def _counts_path() -> Path:

@@ -1,0 +1,289 @@
+"""Every other command, run for real."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cli import COMMANDS
+from podium.cli.completion import flags_of
+from podium.cli.state import count_unrecognized, unrecognized_counts
+from podium.unified.options import Options
+
+TALK = '- [{think: "Hm."}, {say: "I write."}, {write_file: {path: n.txt, content: "one\\n"}}]\n- say: Done.\n'
+
+
+# ------------------------------------------------------------------------------------------------ the command itself
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy(podium: Any) -> None:
+    told = podium.run("--help")
+    assert told.returncode == 0
+    assert all(re.search(rf"^  {name} ", told.stdout, re.MULTILINE) for name in COMMANDS)
+    heavy = ("rich", "yaml", "asyncio", "argparse", "msgspec", "ssl", "sqlite3")
+    code = (
+        f"import sys; from podium.cli import main; main(['--help']); print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(podium: Any, command: str) -> None:
+    told = podium.run(command, "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith(f"usage: podium {command}")
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(podium: Any) -> None:
+    told = podium.run("rnu")
+    assert (told.returncode, told.stderr) == (2, "podium: there is no command 'rnu'; did you mean 'run'?\n")
+
+
+def test_every_option_of_a_session_is_a_flag() -> None:
+    said = {"can_use_tool"}  # a command line cannot carry a function
+    other_names = {
+        "images": "image", "extra_args": "extra-arg", "mcp_servers": "mcp-server", "inherit_env": "no-inherit-env",
+        "watch_files": "no-watch-files",
+    }  # fmt: skip
+    wanted = {
+        f"--{other_names.get(name, name.replace('_', '-'))}" for name in Options.__struct_fields__ if name not in said
+    }
+    assert wanted <= set(flags_of("run"))
+
+
+# -------------------------------------------------------------------------------------------------- agents and doctor
+
+
+def test_agents_in_a_table_and_as_json(podium: Any) -> None:
+    told = podium.run("agents")
+    assert told.returncode == 0
+    assert re.search(r"^understudy +\d+\.\d+\.\d+ +yes +acp ", told.stdout, re.MULTILINE)
+    lines = [json.loads(line) for line in podium.run("agents", "--json").stdout.splitlines()]
+    assert [line["agent"] for line in lines][-1] == "understudy"
+    assert lines[-1]["installed"] is True
+
+
+def test_one_agent_with_everything_it_can_do(podium: Any) -> None:
+    told = podium.run("agents", "understudy").stdout
+    assert re.search(r"^streaming +✓", told, re.MULTILINE)
+    assert re.search(r"^edited input +–", told, re.MULTILINE)
+    assert "the protocol has no way to change a call's input" in told
+
+
+def test_a_missing_agent_is_named_with_the_command_that_installs_it(podium: Any) -> None:
+    told = podium.run("doctor", "claude", env={"PATH": "/usr/bin:/bin"})
+    assert told.returncode == 3
+    assert "is not installed" in told.stdout
+    assert "    npm install -g " in told.stdout
+
+
+def test_doctor_is_content_here_and_knows_what_was_not_recognized(podium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = podium.home / "state"
+    monkeypatch.setenv("PODIUM_STATE_HOME", str(state))
+    count_unrecognized("understudy", "9.9.9", 2)
+    count_unrecognized("understudy", "9.9.9", 1)
+    assert unrecognized_counts() == {"understudy": {"9.9.9": 3}}
+    told = podium.run("doctor", "understudy", env={"PODIUM_STATE_HOME": str(state)})
+    assert told.returncode == 0
+    assert "not recognized: 3 messages of version 9.9.9" in told.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------ sessions
+
+
+def test_sessions_are_listed_searched_shown_and_exported(podium: Any) -> None:
+    assert podium.run("sessions").stderr == "no sessions here\n"
+    podium.run("run", "understudy", TALK)
+    podium.run("run", "understudy", "- say: Something else.\n")
+    listed = [json.loads(line) for line in podium.run("sessions", "--json").stdout.splitlines()]
+    assert len(listed) == 2
+    assert [one["agent"] for one in listed] == ["understudy", "understudy"]
+    told = podium.run("sessions").stdout
+    assert all(one["sessionId"] in told for one in listed)
+    assert len(podium.run("sessions", "--search", "ELSE", "--json").stdout.splitlines()) == 1
+    assert len(podium.run("sessions", "--limit", "1", "--json").stdout.splitlines()) == 1
+    assert (
+        podium.run("sessions", "--agent", "understudy", "--search", "nowhere").stderr == "no sessions here that match\n"
+    )
+
+    older = listed[1]["sessionId"]
+    shown = podium.run("sessions", "show", older[:10])
+    assert shown.returncode == 0, shown
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"understudy {older}"
+    assert lines[2].startswith("❯ - [{think")
+    assert lines[-4:] == ["· Hm.", "I write.", "✓ write_file n.txt", "Done."]
+
+    text = podium.run("sessions", "export", older).stdout
+    assert "## Prompt\n\n> - [{think" in text
+    assert "**write_file** (success)\n\n```\nn.txt\n```" in text
+    events = [
+        json.loads(line) for line in podium.run("sessions", "export", older, "--format", "json").stdout.splitlines()
+    ]
+    assert [event["type"] for event in events] == [
+        "init", "turn_started", "thinking", "text", "tool_use", "tool_result", "text",
+    ]  # fmt: skip
+
+
+def test_a_session_is_resumed_by_the_beginning_of_its_id(podium: Any) -> None:
+    podium.run("run", "understudy", "- say: One.\n")
+    done = podium.run("sessions", "resume", "last", "--quiet", "- say: Two.\n")
+    assert (done.stdout, done.returncode) == ("Two.\n", 0)
+    assert len(podium.run("sessions", "--json").stdout.splitlines()) == 1
+
+
+def test_a_session_that_is_not_there_is_said_in_one_line(podium: Any) -> None:
+    told = podium.run("sessions", "show", "abcdef")
+    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
+    assert "no session 'abcdef' in this directory" in told.stderr
+
+
+# ---------------------------------------------------------------------------------------------------- policy and audit
+
+
+def test_policy_explain_says_which_rule_decided(podium: Any) -> None:
+    policy = podium.workspace / "p.yaml"
+    policy.write_text("rules:\n  - {action: deny, name: no pushing, command: git push *}\n")
+    told = podium.run("policy", "explain", "--policy", "p.yaml", "--", "git", "push", "--force")
+    assert told.returncode == 0
+    assert "deny: rule “no pushing” denies `git push --force`" in told.stdout
+    read = json.loads(podium.run("policy", "explain", "--json", "--tier", "dry-run", "--", "rm -rf build").stdout)
+    assert (read["action"], read["command"]) == ("deny", "rm -rf build")
+
+
+def test_policy_simulate_over_stored_and_recorded_sessions(podium: Any) -> None:
+    script = "- shell: touch made\n- shell: ls\n- say: Over.\n"
+    recorded = podium.run("run", "understudy", "--tier", "autonomous", "--json", script).stdout
+    (podium.workspace / "events.jsonl").write_text(recorded)
+    (podium.workspace / "p.yaml").write_text("default: allow\nrules:\n  - {action: deny, command: touch *}\n")
+    for source in ([], ["events.jsonl"]):
+        told = podium.run("policy", "simulate", "--policy", "p.yaml", *source)
+        assert told.returncode == 0, told
+        assert "2 calls of 1 sessions: 1 allowed, 0 asked about, 1 denied; 1 decided otherwise than then" in told.stdout
+        assert re.search(r"^deny +ran +shell +touch made", told.stdout, re.MULTILINE)
+
+
+def test_policy_check_names_the_line(podium: Any) -> None:
+    (podium.workspace / "good.yaml").write_text("rules:\n  - {action: allow, tool: shell}\n")
+    (podium.workspace / "bad.yaml").write_text("rules:\n  - {action: alow}\n")
+    told = podium.run("policy", "check", "good.yaml", "bad.yaml")
+    assert told.returncode == 2
+    assert told.stdout == "good.yaml: 1 rules, fine\n"
+    assert "on line 2" in told.stderr
+
+
+def test_every_decision_is_recorded_and_a_changed_line_is_found(podium: Any) -> None:
+    podium.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
+    log = podium.home / ".local" / "state" / "podium" / "audit.jsonl"
+    assert podium.run("audit", "verify").stdout == f"{log}: 1 decisions, whole\n"
+    told = podium.run("audit", "show", "--decision", "deny").stdout
+    assert re.search(r"understudy +deny +shell +\w+ +rule “unattended” +touch made", told), told
+    log.write_text(log.read_text().replace("touch made", "touch mode"))
+    checked = podium.run("audit", "verify")
+    assert (checked.returncode, checked.stderr) == (1, f"{log}: line 1: the line was changed\n")
+
+
+def test_recording_can_be_switched_off(podium: Any) -> None:
+    podium.run("run", "understudy", "--audit", "-", "--approval", "ask", "- shell: ls\n- say: Over.\n")
+    assert "there is no log yet" in podium.run("audit", "verify").stdout
+
+
+# ------------------------------------------------------------------------------------------------------------ parallel
+
+
+def test_parallel_compares_and_keeps_the_branches(podium: Any) -> None:
+    podium.repository()
+    script = '- write_file: {path: new.txt, content: "one\\ntwo\\n"}\n- say: Done.\n'
+    told = podium.run("parallel", script, "--agents", "understudy,understudy", "--test", "test -f new.txt && echo yes")
+    assert told.returncode == 0, told
+    rows = re.findall(r"^(understudy\S*) +success +1 file \+2 −0 +pass .* (podium/\S+)$", told.stdout, re.MULTILINE)
+    assert [name for name, _ in rows] == ["understudy", "understudy-2"]
+    for _, branch in rows:
+        shown = subprocess.run(
+            ["git", "show", f"{branch}:new.txt"], cwd=podium.workspace, capture_output=True, text=True, check=True
+        )
+        assert shown.stdout == "one\ntwo\n"
+    worktrees = subprocess.run(["git", "worktree", "list"], cwd=podium.workspace, capture_output=True, text=True)
+    assert len(worktrees.stdout.splitlines()) == 1
+    assert not (podium.workspace / "new.txt").exists()
+    assert list((podium.home / ".cache" / "podium" / "worktrees").iterdir()) == []
+
+
+def test_parallel_says_who_failed(podium: Any) -> None:
+    podium.repository()
+    told = podium.run(
+        "parallel", "- http_error: 500\n", "--agents", "understudy", "--test", "echo broken; exit 3", "--json"
+    )
+    assert told.returncode == 1
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert lines[0]["event"]["type"] == "init"
+    [row] = lines[-1]["comparison"]
+    assert (row["status"], row["tests"], row["changes"]) == (
+        "error",
+        "fail (3)",
+        {"files": 0, "insertions": 0, "deletions": 0},
+    )
+
+
+def test_parallel_needs_a_repository(podium: Any) -> None:
+    told = podium.run("parallel", "x", "--agents", "understudy")
+    assert (told.returncode, len(told.stderr.splitlines())) == (1, 1)
+    assert "is not in a git repository; git init and commit first" in told.stderr
+
+
+def test_parallel_at_a_terminal_asks_and_is_interrupted(podium: Any) -> None:
+    podium.repository()
+    script = "- shell: echo new > b.txt\n- shell: sleep 300\n"
+    terminal = podium.terminal("parallel", script, "--agents", "understudy", "--approval", "ask")
+    terminal.until("allow?")
+    assert "understudy asks:" in terminal.text
+    terminal.type("y")
+    asked = len(terminal.text)
+    terminal.until("allow?", after=asked)
+    terminal.type("y")
+    terminal.until("shell sleep 300", after=terminal.text.rindex("allow?"))
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert re.search(r"^understudy +interrupted +1 file \+1 −0 ", terminal.screen, re.MULTILINE), terminal.screen
+    assert terminal.echoes()
+
+
+# ---------------------------------------------------------------------------------------------- completion and demo
+
+
+def test_completion_for_bash(podium: Any, tmp_path: Path) -> None:
+    script = tmp_path / "podium.bash"
+    script.write_text(podium.run("completion", "bash").stdout)
+
+    def complete(*words: str) -> list[str]:
+        quoted = " ".join(f"'{word}'" for word in words)
+        code = f". {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _podium; echo ${{COMPREPLY[*]}}"
+        done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert complete("podium", "do") == ["doctor"]
+    assert complete("podium", "run", "under") == ["understudy"]
+    assert complete("podium", "run", "understudy", "--tier", "") == ["dry-run", "supervised", "autonomous"]
+    assert complete("podium", "run", "understudy", "--max-b") == ["--max-budget-usd"]
+    assert complete("podium", "policy", "s") == ["simulate"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_for_other_shells(podium: Any, shell: str) -> None:
+    told = podium.run("completion", shell)
+    assert told.returncode == 0
+    assert "understudy" in told.stdout
+
+
+def test_the_demo_ends_well(podium: Any) -> None:
+    told = podium.run("demo")
+    assert told.returncode == 0, told
+    assert "Repaired, and the tests pass." in told.stdout
+    assert re.search(r"^understudy .* success .* 0$", told.stdout, re.MULTILINE)
