@@ -111,8 +111,9 @@ async def unified(program: str, clock: Clock) -> None:
     from podium.unified.events import encode
 
     stream = podium.run(
-        "claude", "go", cwd=str(Path(program).parent), executable=program, env=dict(os.environ), inherit_env=False, tier="autonomous"
-    )
+        "claude", "go", cwd=str(Path(program).parent), executable=program, env=dict(os.environ), inherit_env=False,
+        tier="autonomous",
+    )  # fmt: skip
     async for event in stream:
         encode(event)
         clock.tick()
@@ -165,10 +166,12 @@ def measure(way: str, program: str) -> None:
     for module in MODULES[way]:
         import_module(module)
     clock = Clock()
+    start = time.process_time()
     asyncio.run(WAYS[way](program, clock))
     # VmHWM and not ru_maxrss, which a child inherits from whoever started it.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(json.dumps({"events": clock.count, "seconds": clock.seconds, "rss": int(peak.split()[1])}))
+    cpu = time.process_time() - start
+    print(json.dumps({"events": clock.count, "seconds": clock.seconds, "cpu": cpu, "rss": int(peak.split()[1])}))
 
 
 def compare(events: int, runs: int, ways: list[str]) -> dict[str, dict[str, float]]:
@@ -191,6 +194,7 @@ def compare(events: int, runs: int, ways: list[str]) -> dict[str, dict[str, floa
             "per_second": events / statistics.median(run["seconds"] for run in runs_of),
             "rss_mb": statistics.median(run["rss"] for run in runs_of) / 1024,
             "events": runs_of[0]["events"],
+            "cpu": min(run["cpu"] for run in runs_of),
         }
         for way, runs_of in taken.items()
     }
