@@ -161,7 +161,7 @@ class Questions:
         decision = settled.decision
         if not isinstance(decision, Allow) or decision.updated_input is None:
             return settled
-        if not self._editable:
+        if not self._editable and request.tool_name != "question":  # there, the input holds the answer
             # Running the call as it was would be the opposite of what was decided.
             return _Settled(Deny("this agent cannot run a tool with another input than it asked for"), settled.by)
         changed = replace(request, input=decision.updated_input)
