@@ -17,10 +17,10 @@ import msgspec
 
 from . import api
 from .api import Task
-from .errors import NotSignedIn, PodiumError
-from .session import milliseconds
-from .unified.events import Done, Error, ErrorKind, Event, stamp
-from .unified.faults import kind_of
+from .errors import PodiumError
+from .live import milliseconds
+from .unified.events import Done, Event, stamp
+from .unified.faults import error_of
 from .unified.grammar import Grammar
 
 HELD = 64
@@ -129,9 +129,7 @@ async def _stream(lane: _Lane, news: asyncio.Event, options: dict[str, Any]) -> 
 
 def _failure(agent: str, fault: Exception, *, begun: bool, seq: int) -> list[Event]:
     """What a task that could not be run says of itself."""
-    message = str(fault) or type(fault).__name__
-    kind: ErrorKind = "authentication_failed" if isinstance(fault, NotSignedIn) else kind_of(message)
-    made = Grammar().end("error", Error(kind=kind, message=message, fatal=True))
+    made = Grammar().end("error", error_of(fault))
     now = milliseconds()
     kept = made[1:] if begun else made  # the first is init
     return [
