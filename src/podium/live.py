@@ -40,6 +40,7 @@ from .unified.events import (
     UsageReport,
     stamp,
 )
+from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import Options
 from .workspace import Workspace
@@ -127,8 +128,10 @@ class Live:
                 self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
             else:
                 await self._native.send(prompt)
-        except BaseException:
-            self._emit(self._grammar.end("error", now=self._now()))
+        except BaseException as fault:
+            self._emit(
+                self._grammar.end("error", error_of(fault) if isinstance(fault, Exception) else None, self._now())
+            )
             self.relay.close()
             raise
         if self._options.timeout is not None:

@@ -103,13 +103,13 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
     if keyboard is not None:
         keyboard.start()
     try:
-        return await _stream(agent, prompt, options, output)
+        return await _stream(agent, prompt, options, output, as_json=given.json)
     finally:
         if keyboard is not None:
             keyboard.stop()
 
 
-async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any) -> int:
+async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any, *, as_json: bool) -> int:
     from .. import api
     from ..errors import PodiumError
     from ..unified import events
@@ -145,8 +145,9 @@ async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any)
                     async for event in turn:
                         see(event)
             except PodiumError as fault:
-                async for event in session.events:
-                    see(event)
+                if as_json:  # whoever reads events reads them to the end; a person is told once, below
+                    async for event in session.events:
+                        see(event)
                 output.pause()
                 print(f"podium run: {sentence(fault)}", file=sys.stderr)
                 return code_of_error(fault)

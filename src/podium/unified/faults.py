@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .events import ErrorKind
+from ..errors import NotSignedIn, SessionNotFound
+from .events import Error, ErrorKind
 
 _BY_STATUS: dict[int, ErrorKind] = {
     401: "authentication_failed",
@@ -88,3 +89,15 @@ def kind_of(message: str, status: int | None = None) -> ErrorKind:
         if pattern.search(message):
             return kind
     return "unknown"
+
+
+def error_of(fault: BaseException) -> Error:
+    """What the stream says of an exception that ended it."""
+    message = str(fault) or type(fault).__name__
+    match fault:
+        case NotSignedIn():
+            return Error(kind="authentication_failed", message=message, fatal=True)
+        case SessionNotFound():
+            return Error(kind="session_not_found", message=message, fatal=True)
+        case _:
+            return Error(kind=kind_of(message), message=message, fatal=True)
