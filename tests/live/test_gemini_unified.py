@@ -214,7 +214,7 @@ def test_questions(stage: Callable[..., Stage]) -> None:
                 ("write_file", "success"),
             ]
             assert results[2].output == "not that"
-            assert "changed input" in results[3].output
+            assert "input" in results[3].output
             assert {event.by for event in of(events, podium.PermissionResolved)} == {"callback"}
 
             events = await turn(session, "second")
@@ -232,13 +232,18 @@ def test_questions(stage: Callable[..., Stage]) -> None:
 
 
 def test_nobody_to_ask(stage: Callable[..., Stage]) -> None:
-    script = [[shell("touch made"), shell("echo harmless"), write_file("a.txt", "x"), web_fetch("http://127.0.0.1:9/")]]
-    play = stage([*script, *script, forever(say("Done."))])
+    tries = [
+        shell("touch made"),
+        shell("curl -s 127.0.0.1:9"),
+        write_file("a.txt", "x"),
+        web_fetch("http://127.0.0.1:9/"),
+    ]
+    play = stage(routes={driver: [tries, forever(say("Done."))] for driver in DRIVERS})
 
     async def main() -> None:
         for driver in DRIVERS:
             async with play.open(driver=driver) as session:
-                assert [(name, status) for name, status, _ in outcomes(await turn(session, "go"))] == [
+                assert [(name, status) for name, status, _ in outcomes(await turn(session, driver))] == [
                     ("shell", "denied"),
                     ("shell", "denied"),
                     ("write_file", "success"),
@@ -307,13 +312,14 @@ def test_a_dry_run_changes_nothing(stage: Callable[..., Stage], driver: str) -> 
         async with play.open(tier="dry-run", driver=driver, mcp_servers={"house": server}, **more) as session:
             events = await turn(session, "go")
             assert events[-1].status == "success"
-            results = {event.target or event.native_name: event for event in of(events, podium.ToolUse)}
             ended = {event.tool_use_id: event.status for event in of(events, podium.ToolResult)}
-            statuses = {what: ended[use.tool_use_id] for what, use in results.items()}
-            assert [what for what, status in statuses.items() if status == "success" and "plan" not in what] == [
-                next(what for what in statuses if what.endswith("kept.txt") and what != "rm kept.txt")
-            ]
-            assert {"rm kept.txt", "touch late", "echo harmless"} <= {what for what in statuses}
+            statuses = {
+                (event.native_name, Path(event.target).name): ended[event.tool_use_id]
+                for event in of(events, podium.ToolUse)
+            }
+            ran = {call for call, status in statuses.items() if status == "success"}
+            assert {call for call in ran if call[0] != "exit_plan_mode"} == {("read_file", "kept.txt")}
+            assert {("run_shell_command", "touch late"), ("write_file", "late.txt")} <= set(statuses)
             assert of(events, podium.FileChange) == []
 
     asyncio.run(main())

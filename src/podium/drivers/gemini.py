@@ -165,13 +165,8 @@ class _Asking:
             return "allow_once"  # even then it asks before it edits a build file
         request = self._dictionary.request(asked)
         decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
-        match decision:
-            case Allow(updated_input=changed) if changed is not None and changed != request.input:
-                decision = Deny("Gemini CLI cannot run a call with changed input, so it was not run at all")
-            case Allow():
-                return "allow_once"  # "always" would let more through than this one: all edits, or a whole program
-            case Deny():
-                pass
+        if isinstance(decision, Allow):
+            return "allow_once"  # "always" would let more through than this one: all edits, or a whole program
         self._dictionary.refuse(asked.tool_call.tool_call_id, decision.message)
         if decision.interrupt:
             task = asyncio.get_running_loop().create_task(self._interrupt())

@@ -23,7 +23,7 @@ from .commands import literal_over_acp
 from .config import ApprovalMode, GeminiConfig
 from .home import PrivateHome
 from .records import ToolDetails
-from .store import SessionFile, session_files, sweep_stubs
+from .store import SessionFile, locator, sweep_stubs
 
 PROFILE = AcpProfile(
     # "<name>__<name>_<ms>_<n>", or "<name>__<id>" when the model gave its call an id.
@@ -97,7 +97,7 @@ class GeminiAcpSession:
         self._cwd = cwd
         self._folder = folder
         self._home = home
-        self._file = SessionFile(self._conversation_file)
+        self._file = SessionFile(locator(folder, cwd, acp.session_id))
 
     @property
     def events(self) -> AsyncIterator[Event]:
@@ -180,9 +180,6 @@ class GeminiAcpSession:
                 return found
             await asyncio.sleep(pause)
         return self.tool_details(tool_call_id)
-
-    def _conversation_file(self) -> Path | None:
-        return next(iter(session_files(self._folder, self._cwd, self.session_id)), None)
 
     def _clean_up(self) -> None:
         sweep_stubs(self._folder, self._cwd, self.session_id)

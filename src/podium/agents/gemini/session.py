@@ -21,7 +21,7 @@ from .failures import startup_failure
 from .home import PrivateHome
 from .protocol import StreamProtocol
 from .records import ToolDetails
-from .store import DetailedProtocol, SessionFile, session_files, sweep_stubs
+from .store import DetailedProtocol, SessionFile, locator, sweep_stubs
 
 Received = tuple[bytes, Event]
 LAST_READERS = 1.0
@@ -54,7 +54,7 @@ class GeminiSession:
         self._env = env
         self._quiet = quiet
         self._relay: Relay[Received] = Relay()
-        self._file = SessionFile(_locator(folder, cwd, session_id))
+        self._file = SessionFile(locator(folder, cwd, session_id))
         self._protocol = StreamProtocol()
         self._conversation: Conversation[Event] | None = None
         self._alive: list[Conversation[Event]] = []  # the same, for a finalizer that must not hold the session itself
@@ -190,10 +190,6 @@ class EventReader:
 
     async def __anext__(self) -> Event:
         return (await self._reader.__anext__())[1]
-
-
-def _locator(folder: Path, cwd: str, session_id: str) -> Callable[[], Path | None]:
-    return lambda: next(iter(session_files(folder, cwd, session_id)), None)
 
 
 def _abandon(alive: list[Conversation[Event]]) -> None:

@@ -56,6 +56,11 @@ def session_files(folder: Path, cwd: str, session_id: str) -> list[Path]:
     return sorted((path for path in found if session_id_of(path) == session_id), key=lambda path: path.name)
 
 
+def locator(folder: Path, cwd: str, session_id: str) -> Callable[[], Path | None]:
+    """Looks for the conversation's file, which is there a little after the session has begun."""
+    return lambda: next(iter(session_files(folder, cwd, session_id)), None)
+
+
 def sweep_stubs(folder: Path, cwd: str, session_id: str) -> list[Path]:
     """Remove the empty files that resuming this session has left; returns them.
 
