@@ -29,9 +29,8 @@ from ..unified import decisions
 from ..unified.capabilities import Capabilities
 from ..unified.claude import ClaudeDictionary, name_of, natives_of
 from ..unified.claude.rights import (
-    NETWORK,
+    ASKED_IN_A_DRY_RUN,
     NOT_IN_A_DRY_RUN,
-    READING,
     THE_PLAN_IS_ALL,
     Judge,
     Rights,
@@ -116,7 +115,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
     return ClaudeSessionConfig(
         permission_mode=rights.mode,
         can_use_tool=_callback(ask, dictionary, rights) if asks else None,
-        hooks=_hooks(rights, options.cwd, allowed, dictionary),
+        hooks=_hooks(rights, options, allowed, dictionary),
         # The user's own settings must not switch the hook off.
         settings={"disableAllHooks": False} if rights.hook is not None else None,
         model=options.model,
@@ -138,7 +137,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
 
 def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
     async def decide(asked: CanUseTool) -> Decision:
-        if rights.hook == "deny_acts" and asked.tool_name not in (*READING, *NETWORK, "AskUserQuestion"):
+        if rights.hook == "deny_acts" and asked.tool_name not in ASKED_IN_A_DRY_RUN:
             dictionary.refuse(asked.tool_use_id)
             return Deny(THE_PLAN_IS_ALL if asked.tool_name == "ExitPlanMode" else NOT_IN_A_DRY_RUN)
         decision = await ask(dictionary.request(asked))
@@ -153,7 +152,7 @@ def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
 
 
 def _hooks(
-    rights: Rights, cwd: str, allowed: tuple[str, ...], dictionary: ClaudeDictionary
+    rights: Rights, options: Options, allowed: tuple[str, ...], dictionary: ClaudeDictionary
 ) -> dict[str, Sequence[HookMatcher]]:
     if rights.hook is None:
         return {}
@@ -162,9 +161,9 @@ def _hooks(
         from ..permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
 
         name = name_of(tool)
-        return judge(name, operation_of(name), given, cwd=cwd).risk
+        return judge(name, operation_of(name), given, cwd=options.cwd).risk
 
-    rules = Judge(rights.hook, risk, allowed)
+    rules = Judge(rights.hook, risk, allowed, _is_policed(options))
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
         verdict = rules.judge(str(call.input.get("tool_name", "")), call.input.get("tool_input") or {})
@@ -173,6 +172,16 @@ def _hooks(
         return hook_output(verdict, NOT_IN_A_DRY_RUN if verdict == "deny" else "")
 
     return {"PreToolUse": [HookMatcher([before_tool], timeout=HOOK_TIMEOUT)]}
+
+
+def _is_policed(options: Options) -> bool:
+    """Whether the caller has rules of its own, beside those that the tier and the modes mean."""
+    if options.policy is None:
+        return False
+    from ..permissions.modes import built_in
+
+    meant = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
+    return bool(options.policy != meant)
 
 
 def _server(server: McpServer) -> dict[str, Any]:

@@ -38,6 +38,8 @@ from .plan import TodoList
 from .spending import Spending
 from .tools import name_of
 
+SYNTHETIC, NO_CONTENT = "<synthetic>", "(no content)"
+"""What Claude Code puts in the model's mouth when it has said nothing."""
 CHOICES = ("allow_once", "allow_always", "reject_once")
 
 
@@ -64,6 +66,8 @@ class ClaudeDictionary:
         self._todos = TodoList()
         self._calls: dict[str, _Call] = {}
         self._refused: set[str] = set()
+        self._asked: set[str] = set()  # in a recording: what was answered is not to be seen
+        self._told_denied: set[str] = set()
         self._agents: dict[str, str] = {}  # a sub-agent's task → the call that started it
         self._servers: dict[str, str] = {}
         self._in_turn = False
@@ -127,12 +131,11 @@ class ClaudeDictionary:
                 return [Notice(level="warning", code="elicitation_declined", message=words)]
             case requests.RequestUserDialog():
                 return [Notice(level="info", code="dialog_cancelled", message=native.dialog_kind)]
-            case (
-                requests.CanUseTool()  # asked and resolved by the session
-                | requests.HookCallback()
-                | requests.McpMessage()
-                | native_events.ControlCancelRequest()
-            ):
+            case requests.CanUseTool() | requests.HookCallback():
+                if not self.prompted and native.tool_use_id:  # else the session asks, resolves and tells
+                    self._asked.add(native.tool_use_id)
+                return []
+            case requests.McpMessage() | native_events.ControlCancelRequest():
                 return []
             case Stalled():
                 return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
@@ -204,7 +207,7 @@ class ClaudeDictionary:
                 case blocks.Text():
                     out += thread.repetition()
                     thread.whole()
-                    if block.text:
+                    if block.text and (block.text != NO_CONTENT or message.model != SYNTHETIC):
                         self._last_words += len(block.text)
                         out.append(Text(text=block.text, message_id=message.id, parent_tool_use_id=parent))
                 case blocks.Thinking():
@@ -286,7 +289,9 @@ class ClaudeDictionary:
         denied = block.tool_use_id in self._refused
         self._refused.discard(block.tool_use_id)
         self._last_words = 0
-        outcome = outcome_of(call.native_name, block, account, denied=denied)
+        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=block.tool_use_id in self._asked)
+        if outcome.status == "denied":
+            self._told_denied.add(block.tool_use_id)
         out: list[Event] = []
         if outcome.status == "success":
             if call.native_name in EDITORS:
@@ -342,7 +347,14 @@ class ClaudeDictionary:
         self._results += 1
         self._structured = native.structured_output
         self._duration = native.duration_ms if self._results == 1 else None
-        return [*self._main.rest(), *self._spending.result(native)]
+        untold = [
+            Notice(
+                level="info", code="permission_denied", message=f"{denial.tool_name} was refused: {denial.tool_use_id}"
+            )
+            for denial in native.permission_denials
+            if not self.prompted and denial.tool_use_id not in self._told_denied
+        ]
+        return [*self._main.rest(), *untold, *self._spending.result(native)]
 
     def _settled(self, native: TurnSettled) -> list[Event]:
         out = [event for thread in (self._main, *self._threads.values()) for event in thread.rest()]
@@ -364,7 +376,8 @@ class ClaudeDictionary:
         )
         self._threads.clear()
         self._calls.clear()
-        self._refused.clear()
+        for marks in (self._refused, self._asked, self._told_denied):
+            marks.clear()
         self._in_turn = False
         self._fault = self._ending = self._structured = self._duration = None
         self._results = 0

@@ -21,6 +21,17 @@ _DENIED = re.compile(
 """How Claude Code words a refusal that nobody else tells of. A refusal of ours is known by its call."""
 
 
+_SILENT = "(Bash completed with no output)"
+
+
+class _Piece(msgspec.Struct):
+    text: str = ""
+
+
+class _Answer(msgspec.Struct):
+    content: list[_Piece]
+
+
 class Outcome(msgspec.Struct, frozen=True):
     status: ToolStatus
     output: str
@@ -28,16 +39,23 @@ class Outcome(msgspec.Struct, frozen=True):
     duration_ms: float | None = None
 
 
-def outcome_of(tool: str, result: NativeResult, account: Any, *, denied: bool) -> Outcome:
-    """``account``: what the tool itself says of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent."""
+def outcome_of(tool: str, result: NativeResult, account: Any, *, denied: bool, asked: bool = False) -> Outcome:
+    """``account``: what the tool itself says of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent.
+
+    ``denied``: we know that it was refused. ``asked``: somebody was asked whose answer we do not know (a recording),
+    so a failure that no running tool words is the refusal.
+    """
     output = result.content if isinstance(result.content, str) else result.text
     failed = bool(result.is_error)
-    if failed and (wrapped := _WRAPPED.match(output)):
+    wrapped = _WRAPPED.match(output) if failed else None
+    if wrapped is not None:
         output = wrapped[1]
-    if failed and (denied or _DENIED.match(output)):
+    if failed and (denied or _DENIED.match(output) or (asked and wrapped is None and not EXIT_CODE.match(output))):
         return Outcome("denied", output)
     if tool == "Bash":
         return _command(output, account, failed=failed)
+    if tool in ("Agent", "Task") and not failed:
+        output = _report(account) or output
     return Outcome("error" if failed else "success", output, duration_ms=_duration(account))
 
 
@@ -55,7 +73,15 @@ def _command(output: str, account: Any, *, failed: bool) -> Outcome:
         case {"returnCodeInterpretation": str(reading)} if reading:
             return Outcome("success", output)  # not zero, but Claude Code knows that it is no failure
         case _:
-            return Outcome("success", output, 0)
+            return Outcome("success", "" if output == _SILENT else output, 0)
+
+
+def _report(account: Any) -> str:
+    """What a sub-agent answered, without what Claude Code tells the model about it."""
+    try:
+        return "\n".join(piece.text for piece in msgspec.convert(account, _Answer).content if piece.text)
+    except msgspec.ValidationError:
+        return ""
 
 
 def _duration(account: Any) -> float | None:

@@ -14,7 +14,8 @@ readOnly       plan                 as dry-run
 =============  ===================  =================================================================================
 
 Without the hook, Claude Code runs commands it takes for harmless, and ``plan`` writes what somebody allows. Where the
-hook has no opinion, the mode decides: reading and editing outside the working directory are asked about.
+hook has no opinion, the mode decides: reading and editing outside the working directory are asked about. With a policy
+of the caller's (``policed``) reading and starting sub-agents are asked about too: its rules decide.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ Hook = Literal["deny_acts", "ask_acts", "ask_dangerous", "ask_commands"]
 
 READING = frozenset({"Read", "NotebookRead", "Glob", "Grep", "LS", "TaskOutput", "BashOutput", "CronList"})
 PLANNING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "EnterPlanMode", "ExitPlanMode"})
-TALKING = frozenset({"AskUserQuestion", "StructuredOutput", "ReportFindings", "ToolSearch", "Agent", "Task"})
+TALKING = frozenset({"AskUserQuestion", "StructuredOutput", "ReportFindings", "ToolSearch"})
+DELEGATING = frozenset({"Agent", "Task"})
 """A sub-agent is only started; each call of its own is judged again."""
 EDITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 NETWORK = frozenset({"WebFetch", "WebSearch"})
-HARMLESS = READING | PLANNING | TALKING
+HARMLESS = READING | PLANNING | TALKING | DELEGATING
+ASKED_IN_A_DRY_RUN = READING | NETWORK | DELEGATING | {"AskUserQuestion"}
+"""Where the mode or a policy asks, the answer may be yes; for anything else it is no."""
 
 NOT_IN_A_DRY_RUN = "This is a dry run: nothing is written and nothing is run. Say what you would do instead."
 THE_PLAN_IS_ALL = "This is a dry run: the plan is its result. Do not carry it out; end your turn with it."
@@ -80,10 +84,11 @@ class Judge(msgspec.Struct, frozen=True):
     hook: Hook
     risk: Callable[[str, Mapping[str, Any]], Risk]
     allowed: tuple[str, ...] = ()
+    policed: bool = False
 
     def judge(self, tool: str, given: Mapping[str, Any]) -> Verdict | None:
         if tool in HARMLESS:
-            return None
+            return "ask" if self.policed and tool in READING | DELEGATING else None
         if self.hook == "deny_acts":
             return None if tool in NETWORK else "deny"
         if any(rule.split("(", 1)[0] == tool for rule in self.allowed):

@@ -32,8 +32,10 @@ class Spending:
 
     def result(self, result: Result) -> list[UsageReport | Notice]:
         """One run of the model is over; the turn so far, and once per session how the figures were corrected."""
-        tokens, cost = self._tokens(result), self._cost(result)
-        self._turn = self._turn + replace(tokens, cost_usd=cost)
+        tokens, share = self._tokens(result), self._cost(result)
+        turn = self._turn + replace(tokens, cost_usd=share)
+        cost = None if turn.cost_usd is None else round(turn.cost_usd, 10)
+        self._turn = replace(turn, cost_usd=cost)
         self._running = _NOTHING
         out: list[UsageReport | Notice] = [_report(self._turn)]
         total = _total_cost(result)
