@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import catalog
@@ -46,14 +46,14 @@ def _begins(session_id: str, start: str) -> bool:
     return len(start) >= SHORTEST and (session_id.startswith(start) or bare.startswith(start))
 
 
-def events_of(stored: Stored) -> Iterator[Event]:
+def events_of(stored: Stored, env: Mapping[str, str] = os.environ) -> Iterator[Event]:
     """What happened in a stored session, from ``init`` on, as far as the agent keeps it."""
     reader = reader_of(stored.agent)
     if reader is None:
         raise NotSupported(f"what {stored.agent} stores cannot be shown; resume the session instead")
     turn = 0
     first = Init(model=stored.model, cwd=stored.cwd, native_session_id=stored.session_id, timestamp=stored.started_ms)
-    for seq, event in enumerate([first, *reader(stored, os.environ)], 1):
+    for seq, event in enumerate([first, *reader(stored, env)], 1):
         turn += isinstance(event, TurnStarted)
         yield stamp(
             event, agent=stored.agent, session_id=stored.session_id, seq=seq, timestamp=event.timestamp, turn=turn

@@ -1,0 +1,97 @@
+"""The command line with the real CLIs, on the scripted model: the demo, the stored sessions, the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import catalog
+from podium.cli.past import events_of
+from podium.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
+from podium.testing import AGENTS, ScriptedModel, find_cli, say, shell
+from podium.unified import events
+
+pytestmark = pytest.mark.live
+CONFTEST = Path(__file__).parent.parent / "cli" / "conftest.py"
+
+
+def program(agent: str) -> str:
+    found = find_cli(agent)
+    if found is None:
+        pytest.skip(f"{agent} is not installed")
+    try:
+        catalog.agent(agent)
+    except ModuleNotFoundError:
+        pytest.skip(f"there is no driver for {agent} yet")
+    return str(found)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_rehearsal_shows_no_drift_and_its_stored_session_can_be_told(agent: str, tmp_path: Path) -> None:
+    seen = asyncio.run(rehearse(agent, program(agent), tmp_path))
+    assert list(drift(seen)) == []
+    folder, home = tmp_path / agent / "greeting", tmp_path / agent / "home"
+    with ScriptedModel([]) as model:
+        env = model.environment(agent, home=home, cwd=folder).env
+    [stored] = catalog.agent(agent).history(str(folder), env)
+    story = list(events_of(stored, env))
+    assert isinstance(story[0], events.Init)
+    prompts = [event.prompt for event in story if isinstance(event, events.TurnStarted)]
+    assert prompts == [PROMPT]
+    texts = [event.text for event in story if isinstance(event, events.Text)]
+    assert texts[-1] == LAST_WORDS
+    used = [event for event in story if isinstance(event, events.ToolUse)]
+    assert [use.operation for use in used][-2:] == ["write", "execute"]
+    assert "unittest" in used[-1].target
+    ended = {event.tool_use_id: event.status for event in story if isinstance(event, events.ToolResult)}
+    assert ended == {use.tool_use_id: "success" for use in used}
+
+
+def test_an_edited_command_is_what_runs(tmp_path: Path) -> None:
+    """A person at a terminal changes the command of the real Claude Code in an editor."""
+    spec = importlib.util.spec_from_file_location("terminal", CONFTEST)
+    assert spec is not None
+    assert spec.loader is not None
+    terminal: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(terminal)
+    claude = program("claude")
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho 'touch other' > \"$1\"\n")
+    editor.chmod(0o755)
+    with ScriptedModel([shell("touch made"), say("Over.")]) as model:
+        env = {**model.environment("claude", home=tmp_path / "home", cwd=workspace).env, "EDITOR": str(editor)}
+        env.pop("NO_COLOR")
+        path = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
+        words = ["run", "claude", "go", "--executable", claude, "--approval", "ask"]
+        at = terminal.Terminal([*terminal.PODIUM, *words], workspace, {**env, "PATH": path})
+        try:
+            at.until("allow?")
+            assert "$ touch made" in at.text
+            at.type("e")
+            assert at.end() == 0, at.text
+        finally:
+            at.close()
+    assert sorted(file.name for file in workspace.iterdir()) == ["other"]
+    assert "Over." in at.screen
+
+
+def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
+    import subprocess
+
+    claude = program("claude")
+    with ScriptedModel([say("Hello.")]) as model:
+        env = model.environment("claude", home=tmp_path / "home", cwd=tmp_path).env
+        words = [sys.executable, "-m", "podium.cli", "run", "claude", "hi", "--json", "--executable", claude]
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (lines[0]["type"], lines[-1]["type"], lines[-1]["result"]) == ("init", "done", "Hello.")
