@@ -219,6 +219,10 @@ class Live:
                     # Others may speak while we look, and what was said before must come before.
                     await self.relay.publish(self._stamped(out))
                     out = await self._untold(self._workspace)
+                if isinstance(event, FileChange) and not event.diff and event.after is None and self._workspace:
+                    await self.relay.publish(self._stamped(out))
+                    out = []
+                    event = await self._detailed(event, self._workspace)
                 ordered = self._ordered(event, raw)
                 heard = heard or bool(ordered)
                 out += ordered
@@ -226,6 +230,11 @@ class Live:
                 out += self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
         if out:
             await self.relay.publish(self._stamped(out))
+
+    async def _detailed(self, change: FileChange, workspace: Workspace) -> FileChange:
+        """A change of which only the file's name was told."""
+        change = _inside(change, self._options.cwd)
+        return await asyncio.to_thread(workspace.detailed, change, self._told.get(change.path))
 
     async def _untold(self, workspace: Workspace) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""

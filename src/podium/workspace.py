@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from .unified.diffs import change_of
 from .unified.events import FileChange
 
@@ -58,6 +60,23 @@ class Workspace:
             if before != after:
                 found.append(change_of(path, before, after))
         return found
+
+    def detailed(self, change: FileChange, earlier: FileChange | None = None) -> FileChange:
+        """``change`` with what the file held before and holds now, where its agent only told the name.
+
+        ``earlier`` is what was told of the same file in this turn.
+        """
+        if self._before is None or change.diff or change.before is not None or change.after is not None:
+            return change
+        try:
+            before = self._before.content(change.path) if earlier is None else earlier.after
+        except (OSError, subprocess.SubprocessError):
+            return change
+        after = _text(Path(self._cwd) / change.path)
+        if (before is None) != (change.change == "created") or (after is None) != (change.change == "deleted"):
+            return change  # too large to be kept, or changed again meanwhile
+        seen = change_of(change.path, before, after, tool_use_id=change.tool_use_id)
+        return replace(seen, parent_tool_use_id=change.parent_tool_use_id)
 
 
 class _Git:

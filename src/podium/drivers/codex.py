@@ -1,4 +1,4 @@
-"""Codex CLI: ``app-server`` (one process that asks and streams), and ``exec`` (a process per turn, which asks nobody)."""
+"""Codex CLI: ``app-server`` (one process that streams and asks) and ``exec`` (a process per turn that asks nobody)."""
 
 from __future__ import annotations
 

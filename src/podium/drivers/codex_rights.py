@@ -3,14 +3,12 @@
 | tier, approval       | over the app-server                                     | over exec, which asks nobody |
 |----------------------|---------------------------------------------------------|------------------------------|
 | dry-run, readOnly    | `never`, `read-only`                                    | `read-only`                  |
-| ask                  | `untrusted`, `workspace-write`: all that acts is asked  | `read-only`                  |
-| askDangerous         | the same, but we allow what is of low risk              | `read-only`                  |
+| ask, askDangerous    | `untrusted`, `workspace-write`: all that acts is asked  | `read-only`                  |
 | supervised, autoEdit | the same, but we allow patches of the workspace's files | `workspace-write`, no shell  |
 | autonomous, autoAll  | `never`, `danger-full-access`                           | `danger-full-access`         |
 
 A sandbox mode takes the place of the sandbox in the rows that act (`none` and `fullAccess` are both
-`danger-full-access`). MCP tools are asked about, refused or approved like commands. With a policy of the caller's,
-`autonomous` asks too, and we allow what the policy says nothing about.
+`danger-full-access`). MCP tools are asked about, refused or approved like commands.
 
 Codex's own rules (`rules/*.rules` in its home, "always allow") let a command out of every sandbox unasked. ``exec`` can
 ignore them; the app-server cannot, so there a session that may not act has no shell tool when there are any.
@@ -30,10 +28,10 @@ from ..errors import NotSupported
 from ..unified.events import PermissionRequest
 from ..unified.options import Approval, McpServer, Options, Sandbox, Tier
 
-Stance = Literal["read", "ask", "dangerous", "edits", "free"]
+Stance = Literal["read", "ask", "edits", "free"]
 
 TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edits", "autonomous": "free"}
-APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "dangerous", "autoEdit": "edits", "autoAll": "free"}
+APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edits", "autoAll": "free"}
 SANDBOXES: dict[Sandbox, SandboxMode] = {
     "none": SandboxMode.DANGER_FULL_ACCESS,
     "readOnly": SandboxMode.READ_ONLY,
@@ -55,8 +53,7 @@ def stance_of(options: Options) -> Stance:
 
 def asks(options: Options) -> bool:
     """Whether Codex must ask before something happens."""
-    stance = stance_of(options)
-    return stance in ("ask", "dangerous", "edits") or (stance == "free" and options.policy is not None)
+    return stance_of(options) in ("ask", "edits")
 
 
 def environ_of(options: Options) -> dict[str, str]:
@@ -95,15 +92,13 @@ def config_of(options: Options, driver: Driver) -> CodexConfig:
 
 def _policy(options: Options, driver: Driver) -> ApprovalPolicy | None:
     if driver == "exec":
-        if options.policy is not None:
-            raise NotSupported("codex exec asks nobody, so that no policy can decide; use driver='app-server'")
         return None
     return ApprovalPolicy.UNTRUSTED if asks(options) else ApprovalPolicy.NEVER
 
 
 def _sandbox(options: Options, stance: Stance, driver: Driver) -> tuple[SandboxMode, bool]:
     """The sandbox, and whether the network is open in it."""
-    if stance == "read" or (driver == "exec" and stance in ("ask", "dangerous")):
+    if stance == "read" or (driver == "exec" and stance == "ask"):
         return SandboxMode.READ_ONLY, False
     if options.sandbox is not None:
         return SANDBOXES[options.sandbox], False
@@ -126,7 +121,7 @@ def _instructions(options: Options, text: str | None) -> str | None:
 
 
 def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]:
-    mode = "approve" if stance_of(options) == "free" and not asks(options) else "prompt"
+    mode = "approve" if stance_of(options) == "free" else "prompt"
     match server.transport:
         case "stdio":
             stdio = {"command": server.command, "args": list(server.args), "env": dict(server.env)}
@@ -139,34 +134,8 @@ def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]
 
 
 def allowed_unasked(request: PermissionRequest, options: Options) -> bool:
-    """Whether the stance lets this happen without a question. Where the caller's policy speaks, it decides instead."""
-    if _is_ruled(request, options):
-        return False
-    inside = request.operation != "write" or _in_workspace(request, options.cwd)
-    match stance_of(options):
-        case "edits":
-            return request.operation == "write" and inside
-        case "dangerous":
-            from ..permissions.risk import judge  # the shell parser is loaded when there is a call to judge
-
-            verdict = judge(request.tool_name, request.operation, request.input, cwd=options.cwd)
-            return verdict.risk == "low" and inside
-        case "free":
-            return True
-        case "read" | "ask":
-            return False
-
-
-def _is_ruled(request: PermissionRequest, options: Options) -> bool:
-    policy = options.policy
-    if policy is None:
-        return False
-    from ..permissions.policy import Policy
-
-    if not isinstance(policy, Policy) or policy.default is not None:
-        return True
-    ruling = policy.decide(request, options.cwd)
-    return ruling.rule is not None or ruling.action == "deny"
+    """Whether the stance lets this happen without a question."""
+    return stance_of(options) == "edits" and request.operation == "write" and _in_workspace(request, options.cwd)
 
 
 def _in_workspace(request: PermissionRequest, cwd: str) -> bool:

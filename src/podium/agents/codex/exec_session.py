@@ -44,6 +44,7 @@ class CodexExecSession:
         self._leftovers = Leftovers(config, cwd, environment(config, env))
         self._relay: Relay[tuple[bytes, ExecEvent]] = Relay()
         self._turns: list[Conversation[ExecEvent]] = []  # the running one, if any; a list so that a finalizer sees it
+        self._protocol = ExecProtocol()
         self._opening: asyncio.Future[ThreadStarted | Exited] | None = None
         weakref.finalize(self, _abandon, self._turns).atexit = False
 
@@ -76,9 +77,10 @@ class CodexExecSession:
         )
         self._opening = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
+        self._protocol = ExecProtocol(before=before)
         turn = Conversation(
             process,
-            ExecProtocol(before=before),
+            self._protocol,
             self._relay,
             notice=_weakly(self),
             quiet=self._config.stall_after,
@@ -117,7 +119,7 @@ class CodexExecSession:
         """The next turn. ``codex exec`` cannot be spoken to while it runs: wait for the turn's end, or interrupt."""
         if self._relay.closed:
             raise SessionEnded("this session was closed; resume_session() continues it")
-        if self.running:
+        if self.running and not self._protocol.ended:  # one that has said how it ended is only about to go
             raise LocalProtocolError(
                 "a turn is running; wait for its end, interrupt() it, or use the app-server driver"
             )
