@@ -253,6 +253,8 @@ class Live:
                 force_setattr(event, "risk", self._risk(event))
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
+            case Error(fatal=True) if self._cut_short is not None:
+                return []  # it is our doing: how a program dies of it is no news
             case TurnCompleted():
                 self._stop_timer()
                 if self._cut_short is not None and event.status != "success":

@@ -53,6 +53,7 @@ class AppServerDictionary:
         self._in_turn = False
         self._error: Error | None = None
         self._below = Usage()  # what sub-agents have used in this turn
+        self._most = Usage()  # the turn so far; a compaction makes Codex's own count go back
         self._waiting: dict[RequestId, tuple[str, str]] = {}  # questions without an item: their thread and call
         self._refused: dict[RequestId, str] = {}
 
@@ -261,7 +262,7 @@ class AppServerDictionary:
         if status == "success" and answer is None:
             out.append(Notice(level="warning", code="no_answer", message=NO_ANSWER))
         value = structured(answer) if self.wants_structure and answer and status == "success" else None
-        usage = used + self._below
+        usage = self._counted(used)
         return [*stream.broken_off(), *out, *self._end(status, usage, turn.duration_ms, value)]
 
     def _end(
@@ -270,7 +271,7 @@ class AppServerDictionary:
         out = self._stream(self._main).end_turn()
         self._in_turn = False
         self._error = None
-        self._below = Usage()
+        self._below = self._most = Usage()
         self._waiting.clear()
         self._refused.clear()
         return [
@@ -304,7 +305,11 @@ class AppServerDictionary:
     def _used(self, native: said.ThreadTokenUsageUpdatedNotification) -> list[Event]:
         if native.thread_id != self._main or native.turn_usage is None:
             return []
-        return [report_of(usage_of(native.turn_usage) + self._below)]
+        return [report_of(self._counted(usage_of(native.turn_usage)))]
+
+    def _counted(self, used: Usage) -> Usage:
+        self._most = max(self._most, used, key=lambda usage: usage.total_tokens)
+        return self._most + self._below
 
     # -------------------------------------------------------------------------------------------------- questions
 

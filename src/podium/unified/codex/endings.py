@@ -16,7 +16,8 @@ from ..faults import kind_of
 
 _RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?\s*\Z", re.DOTALL)
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
-_BUSY = re.compile("experiencing high demand")
+_WORDS: dict[str, ErrorKind] = {"experiencing high demand": "connection_failed", "at capacity": "rate_limited"}
+"""Sentences that Codex has for an answer 500, and for an overload: ``exec`` says nothing else."""
 _KINDS: dict[str, ErrorKind] = {
     "contextWindowExceeded": "context_overflow",
     "sessionBudgetExceeded": "quota_exceeded",
@@ -66,9 +67,8 @@ def retry_of(message: str, details: str | None = None) -> Retry | None:
 def kind_of_message(message: str, status: int | None = None) -> ErrorKind:
     said = _STATUS.search(message)
     status = status or (int(said[1]) if said else None)
-    if status is None and _BUSY.search(message):
-        status = 500  # the only words that ``exec`` has for it
-    return kind_of(message, status)
+    known = next((kind for words, kind in _WORDS.items() if words in message), None)
+    return known if known is not None and status in (None, 500) else kind_of(message, status)
 
 
 def error_of(details: TurnErrorDetails, *, fatal: bool = True) -> Error:
