@@ -72,4 +72,13 @@ def main(argv: list[str] | None = None) -> int:
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+    except Exception as fault:
+        import os
+
+        if os.environ.get("PODIUM_DEBUG"):
+            raise
+        from .exits import code_of_error, sentence
+
+        print(f"podium {words[0]}: {sentence(fault)} (PODIUM_DEBUG=1 shows where)", file=sys.stderr)
+        return code_of_error(fault)
     return code

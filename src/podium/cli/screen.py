@@ -18,6 +18,7 @@ from .lines import Lines, clean, coloured, one_line, summary
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.1
+LONG = 4000  # characters
 ROOM = 6  # lines of the terminal the unfinished text leaves to everything else
 
 
@@ -29,7 +30,7 @@ class Screen:
         self._agent = agent
         self._lines = Lines(coloured, thinking=thinking)
         self._thinking_shown = thinking
-        self._text = ""
+        self._blocks = Blocks()
         self._streamed = False
         self._thoughts = ""
         self._running: dict[str, tuple[events.ToolUse, float]] = {}
@@ -47,14 +48,13 @@ class Screen:
         match event:
             case events.TextDelta(text=text) if event.parent_tool_use_id is None:
                 self._end_thoughts()
-                self._text += clean(text)
                 self._streamed = True
-                self._print_whole_blocks()
+                self._print_markdown(self._blocks.feed(clean(text)))
             case events.Text(text=text) if event.parent_tool_use_id is None:
                 self._end_thoughts()
-                if not self._streamed:
-                    self._text = clean(text)
                 self._end_text()
+                if not self._streamed:
+                    self._print_markdown(clean(text))
                 self._streamed = False
             case events.ThinkingDelta(text=text):
                 self._thoughts += clean(text)
@@ -113,7 +113,9 @@ class Screen:
         self._end_text()
 
     def _end_text(self) -> None:
-        text, self._text = self._text, ""
+        self._print_markdown(self._blocks.finish())
+
+    def _print_markdown(self, text: str) -> None:
         if text.strip():
             self.console.print(Markdown(text))
 
@@ -121,13 +123,6 @@ class Screen:
         thoughts, self._thoughts = self._thoughts, ""
         if thoughts.strip() and self._thinking_shown:
             self.console.print(Text(f"· {thoughts.strip()}", style="dim italic"))
-
-    def _print_whole_blocks(self) -> None:
-        end = last_whole_block(self._text)
-        if end:
-            whole, self._text = self._text[:end], self._text[end:]
-            if whole.strip():
-                self.console.print(Markdown(whole))
 
     # ------------------------------------------------------------------------------------------- the live region
 
@@ -174,8 +169,11 @@ class Screen:
         parts: list[RenderableType] = []
         if self._thoughts.strip() and self._thinking_shown:
             parts.append(Tail(Text(f"· {self._thoughts.strip()}", style="dim italic"), 3))
-        if self._text.strip():
-            parts.append(Tail(Markdown(self._text), max(3, self.console.height - ROOM)))
+        text = self._blocks.rest
+        if text.strip():
+            # Rendering is done ten times a second: of a long block the end is shown as it is.
+            shown = Markdown(text) if len(text) < LONG else Text(text[-LONG:])
+            parts.append(Tail(shown, max(3, self.console.height - ROOM)))
         parts += list(self._running_tools())
         return Group(*parts, self._status())
 
@@ -211,21 +209,35 @@ class Tail:
             yield Segment.line()
 
 
-def last_whole_block(text: str) -> int:
-    """Where the last finished Markdown block ends: behind a blank line that is not inside a fence. 0: nowhere."""
-    end = at = 0
-    fence = ""
-    for line in text.splitlines(keepends=True):
-        at += len(line)
-        bare = line.strip()
-        if fence:
-            if bare.startswith(fence) and not bare.strip(fence[0]):
-                fence = ""
-        elif bare.startswith(("```", "~~~")):
-            fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
-        elif not bare and line.endswith("\n"):
-            end = at
-    return end
+class Blocks:
+    """Markdown as it streams in: gives out what is whole, keeps what is not. Every line is looked at once."""
+
+    def __init__(self) -> None:
+        self.rest = ""
+        self._seen = 0
+        self._fence = ""
+
+    def feed(self, text: str) -> str:
+        """The blocks that are whole now: up to the last blank line that is not inside a fence."""
+        self.rest += text
+        end = 0
+        while (line_end := self.rest.find("\n", self._seen)) >= 0:
+            line = self.rest[self._seen : line_end].strip()
+            self._seen = line_end + 1
+            if self._fence:
+                if line.startswith(self._fence) and not line.strip(self._fence[0]):
+                    self._fence = ""
+            elif line.startswith(("```", "~~~")):
+                self._fence = line[: len(line) - len(line.lstrip(line[0]))]
+            elif not line:
+                end = self._seen
+        whole, self.rest = self.rest[:end], self.rest[end:]
+        self._seen -= end
+        return whole
+
+    def finish(self) -> str:
+        rest, self.rest, self._seen, self._fence = self.rest, "", 0, ""
+        return rest
 
 
 def _frame() -> str:

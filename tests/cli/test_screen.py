@@ -1,0 +1,146 @@
+"""What a terminal shows, without one: blocks of Markdown, cleaned text, the questions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.cli.asking import describe, visible
+from podium.cli.lines import Lines, clean, plain, summary
+from podium.cli.screen import Blocks
+from podium.cli.tables import ago, table
+from podium.unified.events import (
+    Done,
+    Error,
+    FileChange,
+    Init,
+    PermissionRequest,
+    Text,
+    TextDelta,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+
+WHOLE = {
+    "a paragraph is whole at its blank line": (
+        ["One", " two.\n", "\nThr", "ee"],
+        ["", "", "One two.\n\n", ""],
+        "Three",
+    ),
+    "a list stays together": (["- a\n- b\n", "\n"], ["", "- a\n- b\n\n"], ""),
+    "a fence keeps its blank lines": (["```py\na\n\nb\n", "```\n\nx"], ["", "```py\na\n\nb\n```\n\n"], "x"),
+    "a longer fence holds a shorter one": (["````\n```\n\n````\n\n"], ["````\n```\n\n````\n\n"], ""),
+    "two blocks at once": (["a\n\nb\n\nc"], ["a\n\nb\n\n"], "c"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_blocks_are_given_out_when_they_are_whole(name: str) -> None:
+    pieces, given_out, rest = WHOLE[name]
+    blocks = Blocks()
+    assert [blocks.feed(piece) for piece in pieces] == given_out
+    assert blocks.finish() == rest
+
+
+@given(st.lists(st.text("ab`~\n ", max_size=8)))
+def test_no_character_is_lost_or_moved(pieces: list[str]) -> None:
+    blocks = Blocks()
+    out = [blocks.feed(piece) for piece in pieces]
+    assert "".join(out) + blocks.finish() == "".join(pieces)
+
+
+@given(st.text())
+def test_clean_text_moves_no_cursor(text: str) -> None:
+    assert not set(clean(text)) & {"\x1b", "\r", "\b", "\x9b", "\x00", "\u202e"}
+
+
+CLEANED = {"\x1b[31mred\x1b[0m": "red", "a\r\nb": "a\nb", "over\rwritten": "over\nwritten", "\x1b]0;title\x07x": "x"}
+
+
+@pytest.mark.parametrize("text", CLEANED)
+def test_cleaning(text: str) -> None:
+    assert clean(text) == CLEANED[text]
+
+
+def test_visible_spells_out_what_hides() -> None:
+    assert visible("ls\x1b[2K\u202e\tx\n") == "ls\\x1b[2K\\u202e\tx\n"
+
+
+LINES = [
+    ([TextDelta(text="Hel"), TextDelta(text="lo"), Text(text="Hello")], "Hello\n"),
+    ([Text(text="Whole.")], "Whole.\n"),
+    (
+        [
+            Init(cwd="/w"),
+            ToolUse(tool_use_id="1", name="edit_file", target="/w/a.py", operation="write"),
+            TextDelta(text="mid"),
+            FileChange(path="a.py", change="modified", diff="@@ -1 +1 @@\n-a\n+b\n"),
+            ToolResult(tool_use_id="1", name="edit_file", status="success", duration_ms=1234.0),
+        ],
+        "mid\n    @@ -1 +1 @@\n    -a\n    +b\n✓ edit_file a.py 1.2s\n",
+    ),
+    (
+        [
+            ToolUse(tool_use_id="1", name="shell", target="make", operation="execute"),
+            ToolResult(tool_use_id="1", name="shell", status="error", output="no rule\n", exit_code=2),
+        ],
+        "✗ shell make exit 2\n    no rule\n",
+    ),
+    ([Error(kind="timeout", message="too late", fatal=True)], "error (timeout): too late\n"),
+]
+
+
+@pytest.mark.parametrize(("stream", "shown"), LINES)
+def test_lines(stream: list[object], shown: str) -> None:
+    lines = Lines(plain)
+    assert "".join(lines.show(event) for event in stream) == shown  # type: ignore[arg-type]
+
+
+QUESTIONS = [
+    (
+        PermissionRequest(
+            request_id="1", tool_name="shell", operation="execute", target="ls\nrm x", risk="high",
+            input={"command": "ls\nrm x"}, description="List",
+        ),
+        "? shell · risk high · List\n    $ ls\n    $ rm x\n",
+    ),
+    (
+        PermissionRequest(
+            request_id="1", tool_name="edit_file", operation="write", target="a.py",
+            input={"file_path": "a.py", "old_string": "a", "new_string": "b\nc"},
+        ),
+        "? edit_file · risk medium\n    a.py\n    -a\n    +b\n    +c\n",
+    ),
+    (
+        PermissionRequest(request_id="1", tool_name="mcp", native_name="add", target="add", input={"a": 1}),
+        '? mcp · risk medium\n    add\n    {\n      "a": 1\n    }\n',
+    ),
+    (
+        PermissionRequest(request_id="1", tool_name="web_fetch", operation="network", target="http://x"),
+        "? web_fetch · risk medium\n    http://x\n",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "shown"), QUESTIONS)
+def test_a_question_shows_everything_it_is_about(request_: PermissionRequest, shown: str) -> None:
+    assert describe(request_, plain) == shown
+
+
+def test_summary() -> None:
+    done = Done(status="success", usage=Usage(total_tokens=12345), cost_usd=0.5, duration_ms=61_500.0, tool_uses=2)
+    assert summary(done) == "success · 2 tools · 12,345 tokens · $0.5000 · 61.5s"
+
+
+def test_tables_know_how_wide_characters_are() -> None:
+    assert table(["a", "b"], [["日本", "x"], ["é", "y"]]) == "a     b\n────  ─\n日本  x\né     y"
+
+
+AGES = {0: "", 999_000: "1 s ago", 940_000: "1 min ago", -86_400_000: "1 d ago"}
+
+
+@pytest.mark.parametrize("then", AGES)
+def test_ages(then: int) -> None:
+    assert ago(then, 1_000_000) == AGES[then]
