@@ -165,9 +165,10 @@ class Playback:
         """The script asked for by the newest user message that asks for one, and where that message stands."""
         for at in range(len(entries) - 1, -1, -1):
             if entries[at].role == "user":
-                found = [mark for mark in self._scripts if mark and mark in entries[at].text]
-                if found:
-                    return max(found, key=len), at
+                text = entries[at].text
+                found = [(text.rfind(mark) + len(mark), len(mark), mark) for mark in self._scripts if mark in text]
+                if any(size for _, size, _ in found):  # the one named last: a prompt that was broken off may precede it
+                    return max(one for one in found if one[1])[2], at
         return MAIN, 0
 
 

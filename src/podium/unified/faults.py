@@ -31,14 +31,14 @@ _WORDS: dict[ErrorKind, tuple[str, ...]] = {
         "too many tokens",
         "input token count",
     ),
-    "quota_exceeded": ("quota", r"usage.?limit", "credit balance", "billing", "out of credits"),
+    "quota_exceeded": (r"(?<!check )quota", r"usage.?limit", "credit balance", "billing", "out of credits"),
     "rate_limited": (
         r"rate.?limit",
         "too many requests",
         "overloaded",
         "high demand",
         r"\b(429|529)\b",
-        r"resource.?exhausted",
+        r"resource.{0,10}exhausted",
     ),
     "authentication_failed": (
         r"api.?key",
@@ -74,6 +74,7 @@ _PATTERNS: dict[ErrorKind, re.Pattern[str]] = {
     kind: re.compile("|".join(words), re.IGNORECASE) for kind, words in _WORDS.items()
 }
 _PLAIN: tuple[ErrorKind, ...] = ("context_overflow", "quota_exceeded")
+_TELLING: tuple[ErrorKind, ...] = ("rate_limited", "model_not_found")
 
 
 def kind_of(message: str, status: int | None = None) -> ErrorKind:
@@ -81,8 +82,10 @@ def kind_of(message: str, status: int | None = None) -> ErrorKind:
     for kind in _PLAIN:
         if _PATTERNS[kind].search(message):
             return kind
-    if status is not None and status >= 500 and _PATTERNS["rate_limited"].search(message):
-        return "rate_limited"  # an overload inside a stream has no status of its own
+    if status is not None and status >= 500:  # what is told late, or by another program, has lost its own status
+        for kind in _TELLING:
+            if _PATTERNS[kind].search(message):
+                return kind
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     for kind, pattern in _PATTERNS.items():

@@ -263,9 +263,20 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     faults: dict[str, tuple[str | None, str]] = {}
     fault_notes: dict[str, str] = {}
+    hides_cached_tokens: bool = False
     wrong_model: str = "no-such-model"
     signed_out: tuple[str, ...] | None = None
     """The variables without which the agent is signed out; ``None``: it needs no account."""
+
+    impatience: dict[str, dict[str, Any]] = {}
+    """Settings that make it give up sooner: file in its home → what is set in there."""
+
+    def make_impatient(self, home: Path) -> None:
+        for name, sections in self.impatience.items():
+            settings = json.loads((home / name).read_text())
+            for section, values in sections.items():
+                settings.setdefault(section, {}).update(values)
+            (home / name).write_text(json.dumps(settings))
 
     def fault(self, name: str) -> tuple[str | None, str]:
         """The kind of the error, and the status of the turn."""
@@ -285,10 +296,22 @@ FAULTS: dict[str, tuple[str | None, str]] = {
     "context overflow": ("context_overflow", "error"),
     "empty answer": (None, "success"),
 }
+GEMINI_GIVES_UP = {".gemini/settings.json": {"general": {"maxAttempts": 1}}}
 EXPECTED: dict[str, Expected] = {
     "claude": Expected(signed_out=("ANTHROPIC_API_KEY",)),
     "codex": Expected(signed_out=("SCRIPTED_API_KEY",)),
-    "gemini": Expected(signed_out=("GEMINI_API_KEY",)),
+    "gemini-stream-json": Expected(
+        signed_out=("GEMINI_API_KEY",),
+        impatience=GEMINI_GIVES_UP,
+        faults={"empty answer": ("unknown", "error")},
+    ),
+    "gemini-acp": Expected(
+        signed_out=("GEMINI_API_KEY",),
+        impatience=GEMINI_GIVES_UP,
+        hides_cached_tokens=True,
+        faults={"empty answer": ("unknown", "error"), "error in the stream": ("unknown", "error")},
+        fault_notes={"error in the stream": "over ACP the CLI does not say what went wrong"},
+    ),
     "opencode": Expected(wrong_model="scripted/no-such-model"),
 }
 

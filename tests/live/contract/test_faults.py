@@ -28,18 +28,19 @@ FAULTS: dict[str, Any] = {
 
 
 def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> None:
-    scene = stage(
-        {
-            f"Meet {name}.": [[say("So far "), fault] if name == "cut connection" else fault]
-            for name, fault in FAULTS.items()
-        }
-    )
+    routes = {
+        f"Meet {name}.": [[say("So far "), fault] if name == "cut connection" else fault]
+        for name, fault in FAULTS.items()
+    }
+    scene = stage({"First of all.": [say("Well.")], **routes})
     scene.git("init", "-q")
+    expected.make_impatient(scene.home)
     left = dict(FAULTS)
 
     async def main() -> None:
         while left:
             async with scene.conversation(tier="autonomous") as talk:
+                await talk.turn("First of all.")
                 with contextlib.suppress(podium.SessionEnded):  # by the fault before: another one goes on
                     while left:
                         await meet(talk, next(iter(left)))
@@ -51,6 +52,21 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> N
         with cases(f"fault: {name}", note=expected.fault_notes.get(name, "")):
             assert heard.completed.status == status, heard.describe()
             assert (heard.errors[-1:] or [None]) == [kind], heard.describe()
+
+    play(main)
+    cases.settle()
+
+
+def test_a_failed_first_turn_does_not_end_the_session(rig: Any, stage: Any, cases: Any, play: Any) -> None:
+    scene = stage({"Fail first": [http_error(400)], "Then go on": [say("Here we go.")]})
+    scene.git("init", "-q")
+
+    async def main() -> None:
+        with cases("session goes on after a failure"):
+            async with scene.conversation(tier="autonomous") as talk:
+                assert (await talk.turn("Fail first")).completed.status == "error"
+                heard = await talk.turn("Then go on")
+                assert (heard.text, heard.completed.status) == ("Here we go.", "success"), heard.describe()
 
     play(main)
     cases.settle()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import podium
-from podium.testing import endless, say, shell
+from podium.testing import say, shell
 from podium.transports.guard import descendants
 
 pytestmark = pytest.mark.live
@@ -26,10 +26,10 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, play: Any, nappi
     nap, last_nap = napping(), napping()
     scene = stage(
         {
-            "Talk without end": [endless()],
+            "Talk without end": [say([f"word {n} and " for n in range(10_000)], pause=0.02)],
             "Sleep": [shell(f"({nap.marker}; true) & {nap.marker}"), say("Awake.")],
             "Still there": [say("Still here.")],
-            "Sleep on": [shell(last_nap.marker), say("Awake.")],
+            "Sleep on": [shell(f"({last_nap.marker}; true) & {last_nap.marker}"), say("Awake.")],
         }
     )
     scene.git("init", "-q")
