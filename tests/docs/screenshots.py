@@ -1,0 +1,206 @@
+"""Terminal pictures for the docs, from real output: ``python tests/docs/screenshots.py [NAME …]`` writes docs/images.
+
+Each command runs at a pseudo-terminal in a scratch folder; what stands on its screen at the end is drawn by rich.
+Times, versions of Python and scratch paths are replaced, so that the same behaviour gives the same picture.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from podium.cli.demo import scratch_repository
+from podium.testing.clis import find_cli
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+WIDTH, HEIGHT, BOUND = 112, 60, 120.0
+AGENTS = ("claude", "codex", "gemini", "opencode")
+PIECES = re.compile(r"\x1b\[([0-9;?]*)([@-~])|\x1b[@-_]|([\r\n])|([^\x1b\r\n]+)")
+
+RUN_SCRIPT = """
+- - think: "A greeting that does not work, and a test for it."
+  - say: "## Plan\\n\\n1. Read `greeting.py`\\n2. Repair it\\n3. Run the tests\\n"
+  - read_file: greeting.py
+- - say: "`nam` is not defined; the parameter is called **name**.\\n"
+  - edit_file: {path: greeting.py, old: '{nam}', new: '{name}'}
+- shell: python3 -B -m unittest -q 2>&1 | tail -1
+- say: "Repaired, and the tests pass."
+"""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """``words`` are typed as they are ``shown``; ``answers`` are the keys for the questions, in their order."""
+
+    words: tuple[str, ...]
+    shown: str
+    answers: str = ""
+    question: str = "allow?"
+    needs_clis: bool = False
+
+
+SHOTS: dict[str, Shot] = {
+    "demo": Shot(("demo", "--yes"), "podium demo"),
+    "run": Shot(
+        ("run", "understudy", "--approval", "ask", RUN_SCRIPT), 'podium run AGENT "Repair the greeting"', "yyy"
+    ),
+    "agents": Shot(("agents",), "podium agents", needs_clis=True),
+    "doctor": Shot(("doctor",), "podium doctor", needs_clis=True),
+}
+
+
+def picture(name: str) -> str:
+    """The SVG of one shot, taken now."""
+    shot = SHOTS[name]
+    with tempfile.TemporaryDirectory(prefix="podium-shot-") as scratch:
+        folder = Path(scratch) / "greeting"
+        folder.mkdir()
+        scratch_repository(folder)
+        raw = _played(shot, folder, _environment(Path(scratch)))
+        lines = [_steady(line, Path(scratch)) for line in screen(raw)]
+    console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text.from_ansi(f"\x1b[2m$\x1b[0m \x1b[1m{shot.shown}\x1b[0m"))
+    for line in lines:
+        console.print(Text.from_ansi(line), overflow="fold")
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=shot.shown), flags=re.DOTALL)  # no network
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+def words_in(svg: str) -> str:
+    """The text of a picture, without its drawing."""
+    text = re.sub(r"<[^>]+>", "\n", svg.partition("</defs>")[2].partition("</style>")[0] or svg)
+    return "\n".join(line.replace("&#160;", " ").rstrip() for line in text.splitlines() if line.strip())
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    home = scratch / "home"
+    home.mkdir()
+    folders = [str(found.parent) for found in map(find_cli, AGENTS) if found]
+    return {
+        "PATH": os.pathsep.join(dict.fromkeys([*folders, *os.environ["PATH"].split(os.pathsep)])),
+        "HOME": str(home),
+        "PODIUM_UNDERSTUDY_HOME": str(home / "understudy"),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(scratch),
+    }
+
+
+def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
+    descriptor, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "podium.cli", *shot.words],
+        cwd=folder,
+        env=env,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+    )
+    os.close(inside)
+    raw, keys, end = "", list(shot.answers), time.monotonic() + BOUND
+    try:
+        while time.monotonic() < end:
+            ready, _, _ = select.select([descriptor], [], [], 1.0)
+            if not ready:
+                continue
+            try:
+                chunk = os.read(descriptor, 65536)
+            except OSError:  # Linux says so when the last one inside has gone
+                break
+            if not chunk:
+                break
+            raw += chunk.decode("utf-8", "replace")
+            asked = raw.count(shot.question)
+            while keys and asked > len(shot.answers) - len(keys):
+                os.write(descriptor, keys.pop(0).encode())
+    finally:
+        if process.poll() is None and time.monotonic() >= end:
+            process.kill()
+        process.wait()
+        os.close(descriptor)
+    return raw
+
+
+def screen(raw: str) -> list[str]:
+    """The lines that stand on the terminal at the end, with their colours: what was painted over is gone."""
+    rows: list[list[tuple[str, str]]] = [[]]
+    row = column = 0
+    style = ""
+    for count, verb, control, text in PIECES.findall(raw):
+        if text:
+            line = rows[row]
+            line += [("", " ")] * (column - len(line))
+            line[column : column + len(text)] = [(style, char) for char in text]
+            column += len(text)
+        elif control == "\n":
+            row += 1
+            rows += [[] for _ in range(row + 1 - len(rows))]
+        elif control == "\r":
+            column = 0
+        elif verb == "A":
+            row = max(0, row - int(count or 1))
+        elif verb == "K":
+            rows[row] = rows[row][:column] if count in ("", "0") else []
+        elif verb == "m":
+            style = "" if count in ("", "0") else f"{style}\x1b[{count}m"
+    lines = ["".join(_painted(line)).rstrip() for line in rows]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _painted(line: list[tuple[str, str]]) -> list[str]:
+    made, before = [], ""
+    for style, char in line:
+        if style != before:
+            made.append(f"\x1b[0m{style}")
+            before = style
+        made.append(char)
+    return [*made, "\x1b[0m" if before else ""]
+
+
+def _steady(line: str, scratch: Path) -> str:
+    """The line with everything replaced that differs from run to run and machine to machine."""
+    rules: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+        (re.escape(str(Path(sys.executable))), "python3"),
+        (r"/\S+/node_modules/\S+/bin/", "~/.local/bin/"),
+        *((re.escape(str(found.parent)), "~/.local/bin") for found in map(find_cli, AGENTS) if found),
+        (re.escape(str(scratch / "home")), "~"),
+        (re.escape(str(scratch)), "~"),
+        (r"\x1b\[2m \d+\.\ds", "\x1b[2m"),  # a tool's time is told only when it was long
+        (r"\b\d+\.(\d+)s\b", lambda found: f"0.{'1'.ljust(len(found[1]), '0')}s"),
+        (r"Python 3\.\d+\.\d+", "Python 3.11"),
+    ]
+    for pattern, instead in rules:
+        line = re.sub(pattern, instead, line)
+    return line
+
+
+def main(names: list[str]) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    for name in names or SHOTS:
+        (IMAGES / f"{name}.svg").write_text(picture(name), encoding="utf-8")
+        print(f"docs/images/{name}.svg")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

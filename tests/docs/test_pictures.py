@@ -1,0 +1,78 @@
+"""The pictures of the docs show what the commands print today. ``python tests/docs/screenshots.py`` draws them anew."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from podium.testing.clis import find_cli
+
+
+def _loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("podium_screenshots", Path(__file__).with_name("screenshots.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+screenshots = _loaded()
+ALONE = [name for name, shot in screenshots.SHOTS.items() if not shot.needs_clis]
+WITH_CLIS = [name for name, shot in screenshots.SHOTS.items() if shot.needs_clis]
+
+
+def words(svg: str) -> str:
+    """What is compared: the words, whatever the counts and versions are."""
+    text: str = screenshots.words_in(svg)
+    return re.sub(r"[─ ]+", " ", re.sub(r"\d+", "0", text))
+
+
+def stored(name: str) -> str:
+    path: Path = screenshots.IMAGES / f"{name}.svg"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_picture_is_of_today(name: str) -> None:
+    assert words(stored(name)) == words(screenshots.picture(name))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", WITH_CLIS)
+def test_a_picture_of_the_clis_is_of_today(name: str) -> None:
+    missing = [agent for agent in screenshots.AGENTS if find_cli(agent) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: run `make clis`")
+    assert words(stored(name)) == words(screenshots.picture(name))
+
+
+def test_the_pictures_hold_nothing_of_this_machine_and_load_nothing() -> None:
+    for name in screenshots.SHOTS:
+        svg = stored(name)
+        assert not re.search(r"/(root|work|home|tmp|usr)/|@font-face|url\((?!#)", svg), name
+        assert set(re.findall(r"https?://[^\"' )]+", svg)) <= {
+            "http://www.w3.org/2000/svg",
+            "https://www.textualize.io",
+        }
+
+
+SCREENS = {
+    "plain": ("one\r\ntwo\r\n", ["one", "two"]),
+    "painted over": ("working\r\x1b[2Kdone\r\n", ["done"]),
+    "a live region that went": ("kept\r\nstatus\r\x1b[2K\x1b[1A\x1b[2Knew", ["new"]),
+    "colours stay": ("\x1b[32mok\x1b[0m fine", ["\x1b[0m\x1b[32mok\x1b[0m fine"]),
+    "the cursor is hidden and shown": ("\x1b[?25lx\x1b[?25h", ["x"]),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screen(name: str) -> None:
+    raw, lines = SCREENS[name]
+    assert screenshots.screen(raw) == lines
