@@ -21,10 +21,10 @@ def main(argv: list[str]) -> int:
     from .. import catalog
     from ..errors import NotSupported
     from .exits import report
-    from .lines import coloured, plain
+    from .lines import style_for
     from .presence import abilities, look, overview, remedies
 
-    style = coloured if sys.stdout.isatty() else plain
+    style = style_for(sys.stdout)
     try:
         names = [catalog.known(name) for name in given.agent] or list(catalog.AGENTS)
     except NotSupported as fault:

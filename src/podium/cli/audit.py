@@ -54,7 +54,7 @@ def _show(path: Path, given: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.audit import Record, read_log
-    from .lines import coloured, one_line, plain
+    from .lines import one_line, style_for
     from .tables import Cell, table
 
     def wanted(record: Record) -> bool:
@@ -74,6 +74,6 @@ def _show(path: Path, given: argparse.Namespace) -> int:
         by = entry.by + (f" “{entry.rule}”" if entry.rule else "")
         mark = ("ok" if entry.decision == "allow" else "bad", entry.decision)
         rows.append([when, entry.agent, mark, entry.tool, entry.risk, by, one_line(entry.target, 80)])
-    style = coloured if sys.stdout.isatty() else plain
+    style = style_for(sys.stdout)
     print(table(["when", "agent", "decision", "tool", "risk", "by", "target"], rows, style))
     return EXIT_SUCCESS

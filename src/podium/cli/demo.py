@@ -16,7 +16,7 @@ from ..transports.guard import descendants
 from ..unified import events
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
-from .lines import Lines, Style, coloured, plain, summary
+from .lines import Lines, Style, style_for, summary
 from .tables import table
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
@@ -112,7 +112,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="answer every question with yes, at a terminal too")
     options = parser.parse_args(argv)
     terminal = sys.stdout.isatty()
-    style = coloured if terminal else plain
+    style = style_for(sys.stdout)
     print(f"{style('strong', 'podium demo')}: {PROMPT}\n")
     with tempfile.TemporaryDirectory(prefix="podium-demo-") as scratch:
         folder, home = Path(scratch) / "greeting", Path(scratch) / "home"

@@ -12,7 +12,7 @@ from ..testing import AGENTS, find_cli
 from ..testing.cli_install import InstallFailed, install, main_executable
 from ..unified.events import Event, TextDelta
 from .demo import Tally
-from .lines import Lines, Style, coloured, plain
+from .lines import Lines, Style, style_for
 from .rehearsal import Rehearsal, drift, rehearse
 from .state import state_folder
 
@@ -21,7 +21,7 @@ AT_ONCE = 2
 
 async def perform_real(chosen: Sequence[str], *, fetch: bool = True) -> list[Tally]:
     """Run the chosen CLIs (all without a choice); the tallies for the closing table."""
-    style = coloured if sys.stdout.isatty() else plain
+    style = style_for(sys.stdout)
     names = [name for name in AGENTS if not chosen or name in chosen]
     places = asyncio.Semaphore(AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="podium-demo-", ignore_cleanup_errors=True) as scratch:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from typing import assert_never
+from typing import TextIO, assert_never
 
 from ..unified import events
 from ..unified.events import Event
@@ -34,6 +35,11 @@ def coloured(role: str, text: str) -> str:
         "tool": "36", "ok": "32", "bad": "31", "dim": "2", "strong": "1", "add": "32", "del": "31", "hunk": "35",
     }[role]  # fmt: skip
     return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def style_for(stream: TextIO) -> Style:
+    """Colour for a terminal, unless its user wants none (https://no-color.org)."""
+    return coloured if stream.isatty() and not os.environ.get("NO_COLOR") else plain
 
 
 class Lines:

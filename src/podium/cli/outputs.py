@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..unified import events
 from ..unified.events import Event
-from .lines import Lines, clean, coloured, plain, summary
+from .lines import Lines, clean, style_for, summary
 
 
 class Output(Protocol):
@@ -39,8 +39,8 @@ class _Written:
 class PlainOutput(_Written):
     """Lines on stdout; the closing line on stderr, so that a pipe carries the work and nothing else."""
 
-    def __init__(self, *, thinking: bool = True, colour: bool = False) -> None:
-        self._lines = Lines(coloured if colour else plain, thinking=thinking)
+    def __init__(self, *, thinking: bool = True) -> None:
+        self._lines = Lines(style_for(sys.stdout), thinking=thinking)
 
     def show(self, event: Event) -> None:
         text = self._lines.show(event)

@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: argparse.Namespace) -> int:
     from ..worktrees import is_clean, repository_of
-    from .lines import coloured, plain
+    from .lines import style_for
     from .race import comparison, enter
     from .views import EventLines, LiveTable, PlainLog
 
@@ -81,7 +81,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
     if isinstance(view, EventLines):
         view.compare(entries)
     else:
-        style = coloured if terminal else plain
+        style = style_for(sys.stdout)
         print(f"\n{comparison(entries, style)}")
         _closing_words(entries, given, style)
     if interrupted:

@@ -84,7 +84,7 @@ def _simulate(given: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.explain import simulate
-    from .lines import coloured, one_line, plain
+    from .lines import one_line, style_for
     from .tables import Cell, table
 
     events = list(_recorded(given.files) if given.files else _stored(given))
@@ -106,7 +106,7 @@ def _simulate(given: argparse.Namespace) -> int:
         for call in shown
     ]
     if rows:
-        style = coloured if sys.stdout.isatty() else plain
+        style = style_for(sys.stdout)
         print(table(["now", "then", "tool", "target", "rule"], rows, style))
     sessions = len({event.session_id for event in events})
     would = ", ".join(f"{sum(c.ruling.action == a for c in calls)} {w}" for a, w in

@@ -73,7 +73,7 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
     from .. import catalog
     from ..unified.options import Options
     from .keyboard import find_keyboard
-    from .lines import coloured, plain
+    from .lines import style_for
     from .state import with_audit
 
     found = catalog.agent(agent)
@@ -91,7 +91,7 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
             where.write(text)
             where.flush()
 
-        style = coloured if where.isatty() else plain
+        style = style_for(where)
         options["can_use_tool"] = Asking(
             keyboard,
             output,
@@ -181,7 +181,7 @@ def _written(given: argparse.Namespace) -> Any:
         return JsonOutput(given.dialect or "podium")
     if given.quiet:
         return AnswerOutput()
-    return PlainOutput(thinking=given.thinking, colour=sys.stdout.isatty())
+    return PlainOutput(thinking=given.thinking)
 
 
 def _keep_count(agent: str, version: str, unrecognized: int) -> None:

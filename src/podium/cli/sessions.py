@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
 def _list(given: argparse.Namespace) -> int:
     import msgspec
 
-    from .lines import coloured, one_line, plain
+    from .lines import one_line, style_for
     from .past import stored_sessions
     from .tables import Cell, ago, table
 
@@ -92,7 +92,7 @@ def _list(given: argparse.Namespace) -> int:
     ]
     headings = ["agent", "session", "updated", "messages", "tokens", "cost", "branch", "title"]
     kept = [n for n, _ in enumerate(headings) if any(row[n] for row in rows)]
-    style = coloured if sys.stdout.isatty() else plain
+    style = style_for(sys.stdout)
     print(table([headings[n] for n in kept], [[row[n] for n in kept] for row in rows], style))
     return EXIT_SUCCESS
 
@@ -105,10 +105,10 @@ def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
 
 def _show(given: argparse.Namespace) -> int:
     from ..unified.events import TurnStarted
-    from .lines import Lines, clean, coloured, plain
+    from .lines import Lines, clean, style_for
     from .past import events_of, find
 
-    style = coloured if sys.stdout.isatty() else plain
+    style = style_for(sys.stdout)
     stored, lines = find(given.session, given.cwd), Lines(style)
     print(style("dim", f"{stored.agent} {stored.session_id} {stored.model}".rstrip()))
     for event in events_of(stored):

@@ -19,7 +19,7 @@ from ..unified.decisions import Decision
 from ..unified.events import PermissionRequest
 from .asking import Asking
 from .keyboard import find_keyboard
-from .lines import Lines, coloured, plain
+from .lines import Lines, plain, style_for
 from .race import Entry
 
 if TYPE_CHECKING:
@@ -100,18 +100,19 @@ class LiveTable:
         self._entries = entries
         self._console = Console(highlight=False)
         self._live: Any = None
+        self._style = style_for(sys.stdout)
         self._keyboard = find_keyboard()
         self._turn = asyncio.Lock()
 
     def with_questions(self, entry: Entry) -> Task:
         if self._keyboard is None:
             return entry.task
-        asking = Asking(self._keyboard, self, self._write, coloured, can_edit=False)
+        asking = Asking(self._keyboard, self, self._write, self._style, can_edit=False)
 
         async def ask(request: PermissionRequest) -> Decision:
             async with self._turn:
                 self.pause()
-                self._write(f"\n{coloured('tool', entry.name)} asks:\n")
+                self._write(f"\n{self._style('tool', entry.name)} asks:\n")
                 return await asking(request)
 
         return replace(entry.task, options={**entry.task.options, "can_use_tool": ask})
