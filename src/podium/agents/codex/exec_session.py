@@ -107,6 +107,11 @@ class CodexExecSession:
         return self._received()
 
     @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, ExecEvent]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return self._batches()
+
+    @property
     def running(self) -> bool:
         """Whether a turn is under way."""
         return bool(self._turns) and self._turns[0].process.code is None
@@ -166,6 +171,11 @@ class CodexExecSession:
     async def _events(self) -> AsyncIterator[ExecEvent]:
         async for _, event in self._relay.reader():
             yield event
+
+    async def _batches(self) -> AsyncIterator[list[tuple[bytes, ExecEvent]]]:
+        reader = self._relay.reader()
+        while batch := await reader.batch():
+            yield batch
 
     async def _received(self) -> AsyncIterator[tuple[bytes, ExecEvent]]:
         async for pair in self._relay.reader():

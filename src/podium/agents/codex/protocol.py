@@ -64,8 +64,9 @@ class ExecProtocol:
                 self.thread_id = thread_id
             case TurnCompleted(usage):
                 self.ended = True
-                if usage is not None and self._before is not None:
-                    return [TurnCompleted(usage, usage.since(self._before))]
+                before, self._before = self._before, usage or self._before  # a recording may hold the next turn, too
+                if usage is not None and before is not None:
+                    return [TurnCompleted(usage, usage.since(before))]
             case TurnFailed():
                 self.ended = True
             case _:

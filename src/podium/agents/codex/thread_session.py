@@ -66,6 +66,11 @@ class CodexThread:
         return self._received()
 
     @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, AppEvent]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return self._batches()
+
+    @property
     def running(self) -> bool:
         """Whether a turn is under way, here or in a sub-agent."""
         return self.server.exited is None and self.server.protocol.busy(self.session_id)
@@ -158,6 +163,11 @@ class CodexThread:
     async def _events(self) -> AsyncIterator[AppEvent]:
         async for _, event in self._relay.reader():
             yield event
+
+    async def _batches(self) -> AsyncIterator[list[tuple[bytes, AppEvent]]]:
+        reader = self._relay.reader()
+        while batch := await reader.batch():
+            yield batch
 
     async def _received(self) -> AsyncIterator[tuple[bytes, AppEvent]]:
         async for pair in self._relay.reader():

@@ -54,6 +54,7 @@ class AppServerDictionary:
         self._error: Error | None = None
         self._below = Usage()  # what sub-agents have used in this turn
         self._most = Usage()  # the turn so far; a compaction makes Codex's own count go back
+        self._reported = Usage()
         self._waiting: dict[RequestId, tuple[str, str]] = {}  # questions without an item: their thread and call
         self._refused: dict[RequestId, str] = {}
 
@@ -271,7 +272,7 @@ class AppServerDictionary:
         out = self._stream(self._main).end_turn()
         self._in_turn = False
         self._error = None
-        self._below = self._most = Usage()
+        self._below = self._most = self._reported = Usage()
         self._waiting.clear()
         self._refused.clear()
         return [
@@ -305,7 +306,9 @@ class AppServerDictionary:
     def _used(self, native: said.ThreadTokenUsageUpdatedNotification) -> list[Event]:
         if native.thread_id != self._main or native.turn_usage is None:
             return []
-        return [report_of(self._counted(usage_of(native.turn_usage)))]
+        before, usage = self._reported, self._counted(usage_of(native.turn_usage))
+        self._reported = usage
+        return [report_of(usage)] if usage != before else []
 
     def _counted(self, used: Usage) -> Usage:
         self._most = max(self._most, used, key=lambda usage: usage.total_tokens)

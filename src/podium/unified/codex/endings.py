@@ -67,7 +67,7 @@ def retry_of(message: str, details: str | None = None) -> Retry | None:
 def kind_of_message(message: str, status: int | None = None) -> ErrorKind:
     said = _STATUS.search(message)
     status = status or (int(said[1]) if said else None)
-    known = next((kind for words, kind in _WORDS.items() if words in message), None)
+    known: ErrorKind | None = next((kind for words, kind in _WORDS.items() if words in message), None)
     return known if known is not None and status in (None, 500) else kind_of(message, status)
 
 

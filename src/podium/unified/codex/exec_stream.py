@@ -49,7 +49,7 @@ class ExecDictionary:
         self._process = 0
         self._in_turn = False
         self._open: dict[str, ToolUse] = {}
-        self._plan: Plan | None = None
+        self._plan: list[PlanItem] = []
         self._last_text: str | None = None
         self._complaint = ""
 
@@ -141,11 +141,11 @@ class ExecDictionary:
         return [*out, result]
 
     def _planned(self, item: items.TodoList) -> list[Event]:
-        plan = Plan(items=[PlanItem(todo.text, "completed" if todo.completed else "pending") for todo in item.items])
-        if plan == self._plan:
+        steps = [PlanItem(todo.text, "completed" if todo.completed else "pending") for todo in item.items]
+        if steps == self._plan:
             return []  # it is said again at the end of the turn
-        self._plan = plan
-        return [plan]
+        self._plan = steps
+        return [Plan(items=steps)]
 
     def _id(self, item_id: str) -> str:
         """Codex counts from zero in every process."""
@@ -201,7 +201,7 @@ class ExecDictionary:
     def _rest(self) -> None:
         self._in_turn = False
         self._open.clear()
-        self._plan = None
+        self._plan = []
         self._last_text = None
         self._complaint = ""
 
