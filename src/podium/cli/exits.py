@@ -15,6 +15,8 @@ from . import (
     EXIT_USAGE,
 )
 
+EXTRAS = {"h11": "testing", "httpx": "http", "websockets": "websocket", "mcp": "mcp"}
+
 
 def code_of_status(status: str, error_kinds: Iterable[str] = ()) -> int:
     """The exit code of ``done``, given the kinds of the fatal errors that came before it."""
@@ -45,6 +47,8 @@ def code_of_error(error: BaseException) -> int:
 def sentence(error: BaseException) -> str:
     """What is said of an error: never a traceback, never empty."""
     if isinstance(error, ModuleNotFoundError):
+        if error.name in EXTRAS:
+            return f"{error.name} is not installed; run: pip install 'podium[{EXTRAS[error.name]}]'"
         return f"{error.name} is not part of this installation; reinstall Podium, or choose another agent"
     return str(error).strip() or type(error).__name__
 

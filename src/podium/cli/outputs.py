@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from ..unified import events
 from ..unified.events import Event
 from .lines import Lines, clean, style_for, summary
 
+Show = Callable[[Event], None]
+
 
 class Output(Protocol):
-    """Shows one stream. The last four are for questions and interrupts, which need the terminal for themselves."""
+    """Shows one stream, and makes room for questions, which need the terminal for themselves."""
 
-    def show(self, event: Event) -> None: ...
+    @property
+    def show(self) -> Show: ...
     def note(self, text: str) -> None: ...
     async def shown(self, request_id: str) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
+    async def ticking(self) -> None: ...
 
 
-class _Written:
-    """What outputs that only write have in common with a screen: nothing to make room for."""
+class Written:
+    """An output that only writes: there is nothing to make room for, and nothing that moves."""
+
+    def __init__(self, show: Show) -> None:
+        self.show = show
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -35,48 +43,46 @@ class _Written:
     def resume(self) -> None:
         return
 
+    async def ticking(self) -> None:
+        return
 
-class PlainOutput(_Written):
+
+def plain_lines(*, thinking: bool = True) -> Show:
     """Lines on stdout; the closing line on stderr, so that a pipe carries the work and nothing else."""
+    lines = Lines(style_for(sys.stdout), thinking=thinking)
 
-    def __init__(self, *, thinking: bool = True) -> None:
-        self._lines = Lines(style_for(sys.stdout), thinking=thinking)
-
-    def show(self, event: Event) -> None:
-        text = self._lines.show(event)
+    def show(event: Event) -> None:
+        text = lines.show(event)
         if text:
             sys.stdout.write(text)
             sys.stdout.flush()
         if isinstance(event, events.Done):
-            sys.stdout.flush()
             print(summary(event), file=sys.stderr)
 
+    return show
 
-class AnswerOutput(_Written):
+
+def answer_alone(event: Event) -> None:
     """The final answer and nothing else: for ``$(podium run …)``."""
-
-    def show(self, event: Event) -> None:
-        match event:
-            case events.Done(status="success", result=result):
-                print(clean(result))
-            case events.Error(fatal=True):
-                print(f"{event.kind}: {clean(event.message)}", file=sys.stderr)
-            case _:
-                return
+    match event:
+        case events.Done(status="success", result=result):
+            print(clean(result))
+        case events.Error(fatal=True):
+            print(f"{event.kind}: {clean(event.message)}", file=sys.stderr)
+        case _:
+            return
 
 
-class JsonOutput(_Written):
+def json_lines(dialect: str) -> Show:
     """One JSON object per line, flushed as it comes."""
+    from ..dialects import DIALECTS, encode
 
-    def __init__(self, dialect: str) -> None:
-        from ..dialects import DIALECTS, encode
+    projection, out = DIALECTS[dialect](), sys.stdout.buffer
 
-        self._projection = DIALECTS[dialect]()
-        self._encode = encode
-
-    def show(self, event: Event) -> None:
-        out = sys.stdout.buffer
-        lines = self._encode(self._projection, event)
+    def show(event: Event) -> None:
+        lines = encode(projection, event)
         if lines:
             out.write(b"".join(line + b"\n" for line in lines))
             out.flush()
+
+    return show

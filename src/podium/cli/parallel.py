@@ -19,6 +19,7 @@ from .state import with_audit
 if TYPE_CHECKING:
     from ..parallel import Tagged
     from .race import Entry
+    from .views import View
 
 
 def main(argv: list[str]) -> int:
@@ -61,7 +62,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
     from ..worktrees import is_clean, repository_of
     from .lines import style_for
     from .race import comparison, enter
-    from .views import EventLines, LiveTable, PlainLog
+    from .views import LiveTable, Printed, print_comparison, print_event, print_lines
 
     cwd = await asyncio.to_thread(Path(options.pop("cwd", ".")).resolve)
     root = await repository_of(cwd)
@@ -69,7 +70,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
         print("note: uncommitted changes here are not seen by the agents: they start from HEAD", file=sys.stderr)
     entries = await enter(agents, prompt, cwd, options, _folder())
     terminal = sys.stdout.isatty() and not given.json
-    view = EventLines() if given.json else LiveTable(entries) if terminal else PlainLog(entries)
+    view: View = LiveTable(entries) if terminal else Printed(print_event if given.json else print_lines(entries))
     interrupted = False
     try:
         interrupted = await _run(entries, view, prompt, given)
@@ -78,8 +79,8 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
         if not given.keep_worktrees:
             for entry in entries:
                 await entry.worktree.remove()
-    if isinstance(view, EventLines):
-        view.compare(entries)
+    if given.json:
+        print_comparison(entries)
     else:
         style = style_for(sys.stdout)
         print(f"\n{comparison(entries, style)}")
@@ -90,7 +91,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
     return EXIT_SUCCESS if good else EXIT_FAILED
 
 
-async def _run(entries: list[Entry], view: Any, prompt: str, given: argparse.Namespace) -> bool:
+async def _run(entries: list[Entry], view: View, prompt: str, given: argparse.Namespace) -> bool:
     """Whether somebody interrupted it."""
     from ..parallel import run_parallel
 
@@ -131,7 +132,7 @@ async def _run(entries: list[Entry], view: Any, prompt: str, given: argparse.Nam
     return presses > 0
 
 
-def _see(one: Tagged, entries: list[Entry], view: Any) -> None:
+def _see(one: Tagged, entries: list[Entry], view: View) -> None:
     entries[one.number].see(one.event)
     view.show(entries[one.number], one)
 

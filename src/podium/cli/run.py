@@ -6,11 +6,19 @@ import argparse
 import asyncio
 import sys
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from .exits import code_of_error, code_of_status, report, sentence
 from .flags import BadFlag, add_option_flags, options_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..drivers.driver import Agent
+    from ..session import Session
+    from .keyboard import Keyboard
+    from .outputs import Output
 
 DIALECTS = ("podium", "ues", "lifecycle", "board", "notify", "chat")
 
@@ -70,47 +78,66 @@ def perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Na
 
 
 async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Namespace) -> int:
-    from .. import catalog
-    from ..unified.options import Options
+    from .. import api, catalog
     from .keyboard import find_keyboard
-    from .lines import style_for
     from .state import with_audit
 
     found = catalog.agent(agent)
-    chosen = catalog.driver(found, Options(**options))
-    options = with_audit(options)
     keyboard = find_keyboard()
     on_screen = sys.stdout.isatty() and not (given.json or given.quiet or given.plain)
     output = _screen(found.name, thinking=given.thinking) if on_screen else _written(given)
-    if keyboard is not None and chosen.capabilities.permissions != "none":
-        from .asking import Asking
+    if keyboard is not None and _wants_answers(options):
+        options = with_questions(found, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
 
-        where = sys.stdout if on_screen else sys.stderr
-
-        def write(text: str) -> None:
-            where.write(text)
-            where.flush()
-
-        style = style_for(where)
-        options["can_use_tool"] = Asking(
-            keyboard,
-            output,
-            write,
-            style,
-            can_edit=chosen.capabilities.edit_input,
-            remember="always" if options.get("policy") or options.get("remember_in") else "session",
-        )
-    if keyboard is not None:
-        keyboard.start()
-    try:
-        return await _stream(agent, prompt, options, output, as_json=given.json)
-    finally:
+    def restore() -> None:
         if keyboard is not None:
             keyboard.stop()
 
+    session = api.open(agent, **with_audit(options))
+    if keyboard is not None:
+        keyboard.start()
+    try:
+        return await _stream(session, prompt, output, restore, as_json=given.json)
+    finally:
+        restore()
 
-async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any, *, as_json: bool) -> int:
-    from .. import api
+
+def _wants_answers(options: dict[str, Any]) -> bool:
+    """Whether anything can be asked at all: without it the agent may be run in a simpler way."""
+    approval = options.get("approval") or ("autoAll" if options.get("tier") == "autonomous" else "ask")
+    return approval != "autoAll" or "policy" in options
+
+
+def with_questions(
+    agent: Agent, options: dict[str, Any], keyboard: Keyboard, output: Output, where: TextIO
+) -> dict[str, Any]:
+    """The options with a person to ask, where the agent has a driver that can."""
+    from .. import catalog
+    from ..errors import NotSupported
+    from ..unified.options import Options
+    from .asking import Asking
+    from .lines import style_for
+
+    def write(text: str) -> None:
+        where.write(text)
+        where.flush()
+
+    def asking(*, can_edit: bool) -> dict[str, Any]:
+        kept = "policy" in options or "remember_in" in options
+        remember: Literal["session", "always"] = "always" if kept else "session"
+        return {
+            **options,
+            "can_use_tool": Asking(keyboard, output, write, style_for(where), can_edit=can_edit, remember=remember),
+        }
+
+    try:
+        chosen = catalog.driver(agent, Options(**asking(can_edit=False)))
+    except NotSupported:
+        return options  # whatever else is wrong is said when the session is opened
+    return asking(can_edit=chosen.capabilities.edit_input)
+
+
+async def _stream(session: Session, prompt: str, output: Output, restore: Callable[[], None], *, as_json: bool) -> int:
     from ..errors import PodiumError
     from ..unified import events
     from .stopping import Stopping
@@ -133,9 +160,8 @@ async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any,
             case _:
                 return
 
-    session = api.open(agent, **options)
-    ticking = asyncio.ensure_future(output.ticking()) if hasattr(output, "ticking") else None
-    stopping = Stopping(session, output.note)
+    ticking = asyncio.ensure_future(output.ticking())
+    stopping = Stopping(session, output.note, restore)
     stopping.start()
     output.resume()
     try:
@@ -157,8 +183,7 @@ async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any,
                 see(event)
     finally:
         stopping.stop()
-        if ticking is not None:
-            ticking.cancel()
+        ticking.cancel()
         output.pause()
         _keep_count(session.agent, version, session.unrecognized)
     if done is None:
@@ -166,7 +191,7 @@ async def _stream(agent: str, prompt: str, options: dict[str, Any], output: Any,
     return EXIT_INTERRUPTED if stopping.pressed and done.status != "success" else code_of_status(done.status, kinds)
 
 
-def _screen(agent: str, *, thinking: bool) -> Any:
+def _screen(agent: str, *, thinking: bool) -> Output:
     from rich.console import Console
 
     from .screen import Screen
@@ -174,14 +199,12 @@ def _screen(agent: str, *, thinking: bool) -> Any:
     return Screen(Console(highlight=False), agent=agent, thinking=thinking)
 
 
-def _written(given: argparse.Namespace) -> Any:
-    from .outputs import AnswerOutput, JsonOutput, PlainOutput
+def _written(given: argparse.Namespace) -> Output:
+    from .outputs import Written, answer_alone, json_lines, plain_lines
 
     if given.json:
-        return JsonOutput(given.dialect or "podium")
-    if given.quiet:
-        return AnswerOutput()
-    return PlainOutput(thinking=given.thinking)
+        return Written(json_lines(given.dialect or "podium"))
+    return Written(answer_alone if given.quiet else plain_lines(thinking=given.thinking))
 
 
 def _keep_count(agent: str, version: str, unrecognized: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -28,8 +28,21 @@ if TYPE_CHECKING:
 TICK = 0.125
 
 
-class _Quiet:
-    """A view nobody can be asked through."""
+class View(Protocol):
+    """What a race is shown through."""
+
+    @property
+    def show(self) -> Callable[[Entry, Tagged], None]: ...
+    def with_questions(self, entry: Entry) -> Task: ...
+    def living(self) -> AbstractAsyncContextManager[None]: ...
+    def close(self) -> None: ...
+
+
+class Printed:
+    """A view that only prints, through which nobody can be asked."""
+
+    def __init__(self, show: Callable[[Entry, Tagged], None]) -> None:
+        self.show = show
 
     @asynccontextmanager
     async def living(self) -> AsyncGenerator[None]:
@@ -42,53 +55,51 @@ class _Quiet:
         return
 
 
-class EventLines(_Quiet):
+def print_event(entry: Entry, one: Tagged) -> None:
     """One JSON object per line."""
-
-    def show(self, entry: Entry, one: Tagged) -> None:
-        self._print({"number": one.number, "task": entry.name, "event": one.event})
-
-    def compare(self, entries: Sequence[Entry]) -> None:
-        rows = [
-            {
-                "task": entry.name,
-                "agent": entry.task.agent,
-                "status": entry.status,
-                "error": entry.why,
-                "branch": entry.worktree.branch,
-                "base": entry.worktree.base,
-                "changes": entry.changes,
-                "tests": entry.tests or None,
-                "toolUses": entry.tools,
-                "totalTokens": entry.tokens,
-                "costUsd": entry.cost,
-                "durationMs": round(entry.seconds * 1000),
-            }
-            for entry in entries
-        ]
-        self._print({"comparison": rows})
-
-    def _print(self, line: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-        sys.stdout.buffer.flush()
+    _print({"number": one.number, "task": entry.name, "event": one.event})
 
 
-class PlainLog(_Quiet):
+def print_comparison(entries: Sequence[Entry]) -> None:
+    rows = [
+        {
+            "task": entry.name,
+            "agent": entry.task.agent,
+            "status": entry.status,
+            "error": entry.why,
+            "branch": entry.worktree.branch,
+            "base": entry.worktree.base,
+            "changes": entry.changes,
+            "tests": entry.tests or None,
+            "toolUses": entry.tools,
+            "totalTokens": entry.tokens,
+            "costUsd": entry.cost,
+            "durationMs": round(entry.seconds * 1000),
+        }
+        for entry in entries
+    ]
+    _print({"comparison": rows})
+
+
+def _print(line: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_lines(entries: Sequence[Entry]) -> Callable[[Entry, Tagged], None]:
     """A line for each thing that happened, with the agent's name before it."""
+    lines = {entry.name: Lines(plain, thinking=False) for entry in entries}
+    width = max(len(entry.name) for entry in entries)
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._lines = {entry.name: Lines(plain, thinking=False) for entry in entries}
-        self._width = max(len(entry.name) for entry in entries)
-
-    def show(self, entry: Entry, one: Tagged) -> None:
+    def show(entry: Entry, one: Tagged) -> None:
         event = one.event
         if isinstance(event, events.TextDelta | events.FileChange):
             return  # whole texts are enough, and diffs can be had from the branch
-        text = self._lines[entry.name].show(event).strip("\n")
-        if isinstance(event, events.Done):
-            text = event.status
+        text = event.status if isinstance(event, events.Done) else lines[entry.name].show(event).strip("\n")
         for line in text.splitlines():
-            print(f"{entry.name:{self._width}} │ {line}", flush=True)
+            print(f"{entry.name:{width}} │ {line}", flush=True)
+
+    return show
 
 
 class LiveTable:
