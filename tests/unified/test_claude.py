@@ -1,0 +1,658 @@
+"""Claude Code's recordings through protocol, dictionary and grammar: what they mean, and that each is well-formed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from podium.agents.claude import CanUseTool, ClaudePermissionMode, ClaudeProtocol, HookCallback
+from podium.agents.claude.events import Event as NativeEvent
+from podium.agents.claude.events import Result, TurnSettled
+from podium.drivers import claude as driver
+from podium.errors import LocalProtocolError, NotSupported
+from podium.permissions.modes import built_in
+from podium.permissions.policy import Policy
+from podium.permissions.rules import Rule
+from podium.transports.launch import Exited, Stalled
+from podium.unified import decisions
+from podium.unified.capabilities import require
+from podium.unified.claude import ClaudeDictionary, name_of, natives_of
+from podium.unified.claude.rights import NOT_IN_A_DRY_RUN, Judge
+from podium.unified.events import (
+    Done,
+    Error,
+    Event,
+    FileChange,
+    Init,
+    Notice,
+    PermissionRequest,
+    Plan,
+    PlanItem,
+    Retry,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    TurnStarted,
+    Unrecognized,
+    Usage,
+    UsageReport,
+)
+from podium.unified.grammar import Grammar
+from podium.unified.options import McpServer, Options
+from podium.wire.jsonl import LineBuffer
+
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "claude-2.1.197"
+NOT_STREAMS = ("sessionfile", "list")
+CASES = sorted(path for path in TRANSCRIPTS.glob("*.jsonl") if not any(word in path.name for word in NOT_STREAMS))
+SMALL = [path for path in CASES if path.stat().st_size < 60_000]
+
+
+def heard(path: Path) -> list[bytes]:
+    """What Claude Code said: the lines of a raw capture, or the ``out`` side of a two-way log."""
+    lines, out = LineBuffer(), list[bytes]()
+    for line in [*lines.feed(path.read_bytes()), *lines.finish()]:
+        assert isinstance(line, bytes)
+        both: Any = json.loads(line) if line.startswith(b'{"dir"') else {"dir": "out", "line": line}
+        if both["dir"] == "out":
+            out.append(both["line"] if isinstance(both["line"], bytes) else both["line"].encode())
+    return out
+
+
+def play(lines: Iterable[bytes], *more: NativeEvent) -> list[Event]:
+    protocol, dictionary, grammar = ClaudeProtocol(), ClaudeDictionary(), Grammar()
+    natives = [native for line in lines for native in protocol.receive(line)] + protocol.receive_eof() + list(more)
+    out = [event for native in natives for said in dictionary.translate(native) for event in grammar.accept(said)]
+    return out + grammar.end("error" if grammar.in_turn else None)
+
+
+def replay(name: str) -> list[Event]:
+    [path] = TRANSCRIPTS.glob(f"{name}-*.jsonl")
+    return play(heard(path))
+
+
+def without_figures(events: list[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, Init | UsageReport)]
+
+
+def check(events: list[Event]) -> None:
+    """The grammar's promises, and those of this dictionary: wholes after deltas, figures that add up."""
+    assert isinstance(events[0], Init)
+    assert isinstance(events[-1], Done)
+    in_turn, tools, total, piece = False, set[str](), Usage(), ""
+    for event in events:
+        match event:
+            case TurnStarted():
+                assert not in_turn
+                in_turn = True
+            case TurnCompleted():
+                assert in_turn
+                assert not tools
+                assert not piece
+                in_turn, total = False, total + event.usage
+                if event.status == "error":
+                    assert event.result
+            case ToolUse():
+                assert event.tool_use_id not in tools
+                assert event.native_name
+                tools.add(event.tool_use_id)
+            case ToolResult():
+                tools.remove(event.tool_use_id)
+            case TextDelta() | ThinkingDelta():
+                piece += event.text
+            case Text() | Thinking():
+                assert piece in ("", event.text)
+                piece = ""
+            case _:
+                pass
+    assert events[-1].usage == total
+    assert not in_turn
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_recording_is_well_formed(path: Path) -> None:
+    check(play(heard(path)))
+
+
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
+def test_every_prefix_can_be_closed(path: Path) -> None:
+    lines = heard(path)
+    for count in range(0, len(lines), max(1, len(lines) // 25)):
+        check(play(lines[:count]))
+
+
+def usage(times: int = 1, cost: float = 0.001025) -> Usage:
+    """What the recorded model claims for one answer."""
+    return Usage(
+        input_tokens=150 * times,
+        output_tokens=20 * times,
+        cached_tokens=50 * times,
+        total_tokens=170 * times,
+        cost_usd=round(cost * times, 10),
+    )
+
+
+def report(used: Usage) -> UsageReport:
+    fields = {name: getattr(used, name) for name in Usage.__struct_fields__}
+    return UsageReport(**fields, session=used)
+
+
+# --------------------------------------------------------------------------------------------------- whole streams
+
+
+def test_deltas_thinking_a_command_and_usage() -> None:
+    running = msgspec.structs.replace(usage(1), cost_usd=None)
+    both = msgspec.structs.replace(usage(2), cost_usd=None)
+    init, *events = replay("07")
+    assert isinstance(init, Init)
+    assert (init.model, init.cwd, init.agent_version, init.resumed) == (
+        "claude-opus-4-8[1m]",
+        "/repo",
+        "2.1.197",
+        False,
+    )
+    assert "Bash" in init.tools
+    assert len(init.native_session_id) == 36
+    command = {"command": "echo t", "description": "t"}
+    call = "toolu_fake00000041"
+    assert events == [
+        TurnStarted(),
+        ThinkingDelta(text="I should run"),
+        ThinkingDelta(text=" a command."),
+        Thinking(text="I should run a command."),
+        ToolUse(
+            tool_use_id=call, name="shell", native_name="Bash", input=command, operation="execute", target="echo t",
+            description="t",
+        ),
+        report(running),
+        ToolResult(tool_use_id=call, name="shell", status="success", output="t", exit_code=0),
+        ThinkingDelta(text="It worked."),
+        Thinking(text="It worked."),
+        TextDelta(text="Done.", message_id="msg_fake00000042"),
+        Text(text="Done.", message_id="msg_fake00000042"),
+        report(both),
+        report(usage(2)),
+        TurnCompleted(status="success", usage=usage(2), cost_usd=0.00205, duration_ms=329.0, result="Done."),
+        Done(status="success", result="Done.", usage=usage(2), cost_usd=0.00205, tool_uses=1),
+    ]  # fmt: skip
+
+
+def test_a_sub_agent_carries_its_parent_and_counts() -> None:
+    parent = "toolu_fake00000058"
+    prompt = "Do the sub job. [[scenario:bash]]"
+    command = {"command": "echo hi-from-bash", "description": "Say hi"}
+    assert without_figures(replay("10"))[2:-2] == [
+        ToolUse(
+            tool_use_id=parent, name="task", native_name="Agent", target="Sub job", description="Sub job",
+            input={"description": "Sub job", "subagent_type": "general-purpose", "prompt": prompt},
+        ),
+        ToolUse(
+            tool_use_id="toolu_fake00000061", name="shell", native_name="Bash", input=command, operation="execute",
+            target="echo hi-from-bash", description="Say hi", parent_tool_use_id=parent,
+        ),
+        ToolResult(
+            tool_use_id="toolu_fake00000061", name="shell", status="success", output="hi-from-bash", exit_code=0,
+            parent_tool_use_id=parent,
+        ),
+        ToolResult(
+            tool_use_id=parent, name="task", status="success", output="The command printed hi-from-bash.",
+            duration_ms=290.0,
+        ),
+        Text(text="The sub-agent reported back.", message_id="msg_fake00000064"),
+    ]  # fmt: skip
+    [completed] = [event for event in replay("10") if isinstance(event, TurnCompleted)]
+    assert completed.usage == usage(4)  # the result's own figure leaves the sub-agent's two answers out
+
+
+def test_todos_become_plans() -> None:
+    plans = [event.items for event in replay("11") if isinstance(event, Plan)]
+    assert plans == [
+        [PlanItem("First")],
+        [PlanItem("First"), PlanItem("Second")],
+        [PlanItem("First", "in_progress"), PlanItem("Second")],
+        [PlanItem("First", "completed"), PlanItem("Second")],
+    ]
+
+
+def test_turns_are_charged_for_themselves_only() -> None:
+    events = replay("20")
+    turns = [event.usage for event in events if isinstance(event, TurnCompleted)]
+    assert turns == [usage(1), usage(2), usage(1), usage(1), usage(1)]
+    assert [event.code for event in events if isinstance(event, Notice)] == ["cumulative_usage"]
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert done.usage.total_tokens == 6 * 170
+
+
+def test_a_background_task_keeps_its_turn_open() -> None:
+    events = replay("170")
+    [completed] = [event for event in events if isinstance(event, TurnCompleted)]
+    assert (completed.status, completed.usage) == ("success", usage(3))
+    [notice] = [event for event in events if isinstance(event, Notice)]
+    assert (notice.level, notice.code) == ("info", "background_task")
+    [result] = [event for event in events if isinstance(event, ToolResult)]
+    assert (result.status, result.exit_code) == ("success", None)
+
+
+def test_files_are_told_with_their_diffs() -> None:
+    [written] = [event for event in replay("31") if isinstance(event, FileChange)]
+    assert written == FileChange(
+        path="/repo/w1.txt",
+        change="created",
+        diff="--- /dev/null\n+++ b/repo/w1.txt\n@@ -0,0 +1 @@\n+hello\n",
+        after="hello\n",
+        tool_use_id="toolu_fake00000180",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- endings
+
+ENDINGS = {
+    "01": [("success", None)],
+    "70": [("max_turns", None)],
+    "73": [("error", "authentication_failed")],
+    "74": [("error", "authentication_failed")],
+    "77": [("error", "context_overflow")],
+    "80": [("error", "rate_limited")],
+    "81": [("error", "connection_failed")],
+    "82": [("error", "unknown")],
+    "85": [("error", "rate_limited")],
+    "86": [("error", "connection_failed")],
+    "87": [("error", "rate_limited")],
+    "91": [("error", "protocol_error")],
+    "92": [("error", "unknown")],
+    "116": [("error", "session_not_found")],
+    "150": [("error", "authentication_failed")],
+    "60": [("interrupted", None)],
+    "66": [("interrupted", None)],
+    "63": [("error", "connection_failed")],
+    "64": [("error", "connection_failed")],
+    "198": [("error", "unknown"), ("success", None)],
+    "199": [("success", None), ("error", "unknown")],
+    "197": [("success", None), ("success", None), ("max_turns", None), ("success", None)],
+}
+
+
+@pytest.mark.parametrize(("name", "endings"), ENDINGS.items(), ids=ENDINGS)
+def test_endings_are_judged_by_what_happened(name: str, endings: list[tuple[str, str | None]]) -> None:
+    found: list[tuple[str, str | None]] = []
+    error: Error | None = None
+    for event in replay(name):
+        if isinstance(event, Error):
+            assert event.fatal
+            error = event
+        elif isinstance(event, TurnCompleted):
+            found.append((event.status, error.kind if error else None))
+            if error is not None:
+                assert event.result in (error.message, "Hello from the fake model.")
+            error = None
+    assert found == endings
+
+
+def test_a_success_that_is_an_error_is_corrected_aloud() -> None:
+    message = "Invalid API key · Fix external API key"
+    turn = [event for event in without_figures(replay("73")) if not isinstance(event, Retry)]
+    assert turn[1:3] == [
+        Notice(level="info", code="success_was_error", message=f"Claude Code calls it a success: {message}"),
+        Error(kind="authentication_failed", message=message, fatal=True),
+    ]
+
+
+def test_retries_and_another_model_are_told() -> None:
+    events = replay("193")
+    assert [event for event in events if isinstance(event, Retry)] == [
+        Retry(attempt=1, max_attempts=10, delay_ms=531.1144143693242, reason="overloaded (HTTP 529)"),
+        Retry(attempt=2, max_attempts=10, delay_ms=1181.5815959955316, reason="overloaded (HTTP 529)"),
+    ]
+    words = "Switched to Haiku 4.5 due to high demand for Opus 4.8 (1M context)"
+    assert [event for event in events if isinstance(event, Notice)] == [
+        Notice(level="warning", code="model_fallback", message=words)
+    ]
+
+
+STATUSES = {
+    "02": ["denied", "error", "error"],
+    "09": [("success", 0), ("error", 3), ("success", None)],
+    "31": ["success", "success", "denied", "denied", "denied", "denied", "denied", "success"],
+    "160": ["success", "success", "denied"],
+    "191": ["success", "denied"],
+    "194": ["denied"],
+}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_results_say_what_became_of_the_call(name: str) -> None:
+    found = [event for event in replay(name) if isinstance(event, ToolResult)]
+    told = [(one.status, one.exit_code) if isinstance(STATUSES[name][0], tuple) else one.status for one in found]
+    assert told == STATUSES[name]
+
+
+def test_a_refusal_nobody_saw_is_at_least_told() -> None:
+    """Refused over an MCP server: the stream of the CLI does not say so before the result does."""
+    [notice] = [event for event in replay("102") if isinstance(event, Notice)]
+    assert notice.code == "permission_denied"
+    assert notice.message.startswith("Bash was refused: toolu_")
+
+
+# -------------------------------------------------------------------------------------------------------- by hand
+
+
+def stream_event(event: dict[str, Any]) -> bytes:
+    return json.dumps({"type": "stream_event", "event": event, "parent_tool_use_id": None}).encode()
+
+
+def begin(message_id: str) -> bytes:
+    return stream_event({"type": "message_start", "message": {"id": message_id, "usage": {"input_tokens": 3}}})
+
+
+def delta(text: str) -> bytes:
+    return stream_event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def assistant(*content: dict[str, Any], message_id: str = "m", **fields: Any) -> bytes:
+    return line(type="assistant", message={"id": message_id, "content": list(content)}, **fields)
+
+
+INIT = line(type="system", subtype="init", model="m", cwd="/repo", session_id="s")
+RETRY = line(type="system", subtype="api_retry", attempt=1, max_retries=2, retry_delay_ms=5.0, error="overloaded")
+RESULT = line(type="result", subtype="success", result="fin", num_turns=1)
+AGAIN = Notice(
+    level="warning",
+    code="text_repeated",
+    message="the answer broke off after 8 characters and is given anew: what follows may repeat them",
+)
+RETRIED = Retry(attempt=1, max_attempts=2, delay_ms=5.0, reason="overloaded")
+BROKEN = "Claude Code ended before it had finished the turn; resume the session to go on"
+
+BY_HAND: dict[str, tuple[list[bytes], list[Event]]] = {
+    "a retry after deltas": (
+        [begin("a"), delta("Half "), delta("an "), RETRY, begin("b"), delta("Half an answer."), RESULT],
+        [
+            TextDelta(text="Half ", message_id="a"),
+            TextDelta(text="an ", message_id="a"),
+            Text(text="Half an ", message_id="a"),
+            RETRIED,
+            AGAIN,
+            TextDelta(text="Half an answer.", message_id="b"),
+            Text(text="Half an answer.", message_id="b"),
+        ],
+    ),
+    "an answer begun anew without a word": (
+        [begin("a"), delta("Half an "), begin("b"), delta("Half an answer."), RESULT],
+        [
+            TextDelta(text="Half an ", message_id="a"),
+            Text(text="Half an ", message_id="a"),
+            AGAIN,
+            TextDelta(text="Half an answer.", message_id="b"),
+            Text(text="Half an answer.", message_id="b"),
+        ],
+    ),
+    "a retry after a whole block": (
+        [
+            assistant({"type": "text", "text": "Half an "}),
+            RETRY,
+            assistant({"type": "text", "text": "Half an answer."}),
+            RESULT,
+        ],
+        [Text(text="Half an ", message_id="m"), RETRIED, AGAIN, Text(text="Half an answer.", message_id="m")],
+    ),
+    "a new kind of block hides no neighbour": (
+        [assistant({"type": "hologram", "n": 1}, {"type": "text", "text": "hi"}), RESULT],
+        [
+            Unrecognized(raw='{"type": "hologram", "n": 1}', why="unknown type 'hologram'"),
+            Text(text="hi", message_id="m"),
+        ],
+    ),
+    "a new kind of delta": (
+        [stream_event({"type": "content_block_delta", "index": 0, "delta": {"type": "smell", "x": 1}}), RESULT],
+        [
+            Unrecognized(
+                raw='{"type": "content_block_delta", "index": 0, "delta": {"type": "smell", "x": 1}}',
+                why="unknown delta 'smell'",
+            )
+        ],
+    ),
+    "an MCP server that is down": (
+        [line(type="system", subtype="init", mcp_servers=[{"name": "x", "status": "failed"}]), RESULT],
+        [Notice(level="warning", code="mcp_server", message="the MCP server x is failed; its tools are missing")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_by_hand(name: str) -> None:
+    lines, expected = BY_HAND[name]
+    said = without_figures(play([INIT, *lines]))
+    kept = [event for event in said if not isinstance(event, TurnStarted | TurnCompleted | Done)]
+    assert kept == expected
+
+
+def test_an_edit_in_a_sub_agent_is_told_from_its_input() -> None:
+    given = {"file_path": "/repo/a.txt", "old_string": "one\n", "new_string": "1\n"}
+    call = {"type": "tool_use", "id": "t", "name": "Edit", "input": given}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "The file /repo/a.txt has been updated."}
+    done = line(type="user", message={"role": "user", "content": [result]}, parent_tool_use_id="p")
+    [change] = [
+        event
+        for event in play([INIT, assistant(call, parent_tool_use_id="p"), done, RESULT])
+        if isinstance(event, FileChange)
+    ]
+    assert change == FileChange(
+        path="/repo/a.txt",
+        change="modified",
+        diff="--- a/repo/a.txt\n+++ b/repo/a.txt\n@@ -1 +1 @@\n-one\n+1\n",
+        tool_use_id="t",
+        parent_tool_use_id="p",
+    )
+
+
+def test_the_end_of_the_program_and_its_silence() -> None:
+    events = play([INIT, delta("Half an ")], Stalled(30.0), Exited(137, "out of memory\n"))
+    assert without_figures(events) == [
+        TurnStarted(),
+        TextDelta(text="Half an "),
+        Text(text="Half an "),
+        Error(kind="connection_failed", message=BROKEN, fatal=True),
+        TurnCompleted(status="error", result=BROKEN),
+        Notice(level="warning", code="stalled", message="no sign of life for 30 s"),
+        Notice(level="warning", code="exited", message="Claude Code ended with code 137: out of memory"),
+        Done(status="error", result=BROKEN),
+    ]
+
+
+def test_a_result_for_the_older_ones_among_us() -> None:
+    """Before there was ``modelUsage``: the turn's own figures count, and the cost under its older name."""
+    native = Result(subtype="success", result="x", cost_usd=0.5, num_turns=1)
+    dictionary = ClaudeDictionary(prompted=True)
+    assert dictionary.translate(native) == [UsageReport(cost_usd=0.5)]
+    assert dictionary.translate(TurnSettled(result=native)) == [
+        TurnCompleted(status="success", usage=Usage(cost_usd=0.5), result="x", duration_ms=0.0)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- names and rights
+
+
+def test_names_in_both_directions() -> None:
+    for ours in ("shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "task"):
+        assert {name_of(native) for native in natives_of(ours)} == {ours}
+    assert (name_of("mcp__github__search"), name_of("CronCreate")) == ("mcp", "other")
+    assert natives_of("Bash(git status:*)") == ("Bash(git status:*)",)
+
+
+def test_a_question_in_our_words() -> None:
+    dictionary = ClaudeDictionary(prompted=True)
+    started = line(type="system", subtype="task_started", task_id="agent7", tool_use_id="parent")
+    for native in ClaudeProtocol().receive(started):
+        dictionary.translate(native)
+    asked = CanUseTool("Bash", {"command": "make"}, "r1", "t1", description="Build", agent_id="agent7")
+    assert dictionary.request(asked) == PermissionRequest(
+        request_id="r1",
+        tool_use_id="t1",
+        tool_name="shell",
+        native_name="Bash",
+        operation="execute",
+        target="make",
+        input={"command": "make"},
+        description="Build",
+        choices=["allow_once", "allow_always", "reject_once"],
+        parent_tool_use_id="parent",
+    )
+
+
+async def nobody(request: PermissionRequest) -> decisions.Decision:
+    return decisions.Deny("nobody")
+
+
+def config(**options: Any) -> Any:
+    return driver.config(Options(cwd="/repo", **options), nobody, ClaudeDictionary())
+
+
+MODES: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "dry-run": ({"tier": "dry-run"}, "plan", True),
+    "a dry run gives way to nothing": ({"tier": "dry-run", "approval": "autoAll"}, "plan", True),
+    "readOnly": ({"sandbox": "readOnly", "tier": "autonomous"}, "plan", True),
+    "supervised": ({"tier": "supervised"}, "acceptEdits", True),
+    "autonomous": ({"tier": "autonomous"}, "bypassPermissions", False),
+    "ask": ({"approval": "ask"}, "default", True),
+    "askDangerous": ({"approval": "askDangerous"}, "default", True),
+    "autoEdit": ({"approval": "autoEdit"}, "acceptEdits", True),
+    "autoAll": ({"approval": "autoAll"}, "bypassPermissions", False),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_tiers_and_modes(name: str) -> None:
+    options, mode, hooked = MODES[name]
+    made = config(**options)
+    assert made.permission_mode is ClaudePermissionMode(mode)
+    assert bool(made.hooks) is hooked
+    assert (made.can_use_tool is not None) is hooked
+
+
+VERDICTS: list[tuple[str, str, dict[str, Any], str | None]] = [
+    ("deny_acts", "Read", {}, None),
+    ("deny_acts", "TaskCreate", {}, None),
+    ("deny_acts", "Agent", {}, None),
+    ("deny_acts", "WebFetch", {}, None),
+    ("deny_acts", "Bash", {"command": "ls"}, "deny"),
+    ("deny_acts", "Write", {}, "deny"),
+    ("deny_acts", "mcp__x__y", {}, "deny"),
+    ("deny_acts", "SomethingNew", {}, "deny"),
+    ("deny_acts", "", {}, "deny"),
+    ("ask_commands", "Edit", {}, None),
+    ("ask_commands", "Bash", {"command": "ls"}, "ask"),
+    ("ask_commands", "WebFetch", {}, "ask"),
+    ("ask_commands", "mcp__x__y", {}, "ask"),
+    ("ask_acts", "Edit", {}, "ask"),
+    ("ask_acts", "Bash", {"command": "ls"}, "ask"),
+    ("ask_acts", "Grep", {}, None),
+    ("ask_dangerous", "Bash", {"command": "ls"}, "allow"),
+    ("ask_dangerous", "Bash", {"command": "rm -rf /"}, "ask"),
+]
+
+
+@pytest.mark.parametrize(("hook", "tool", "given", "verdict"), VERDICTS)
+def test_the_hook(hook: Any, tool: str, given: dict[str, Any], verdict: str | None) -> None:
+    judge = Judge(hook, lambda _, words: "high" if "rm" in words.get("command", "") else "low")
+    assert judge.judge(tool, given) == verdict
+
+
+def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
+    judge = Judge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch"))
+    assert [judge.judge(tool, {}) for tool in ("Bash", "WebFetch", "Write")] == [None, None, "ask"]
+    dry = Judge("deny_acts", lambda *_: "low", ("Bash", "Write"))
+    assert [dry.judge(tool, {}) for tool in ("Bash", "Write")] == ["deny", "deny"]
+
+
+def test_a_policy_of_the_callers_sees_reading_too() -> None:
+    judge = Judge("ask_acts", lambda *_: "low", policed=True)
+    assert [judge.judge(tool, {}) for tool in ("Read", "Agent", "TaskCreate", "Bash")] == ["ask", "ask", None, "ask"]
+
+
+def hook_says(made: Any, tool: str, **given: Any) -> Any:
+    hook = made.hooks["PreToolUse"][0].hooks[0]
+    call = HookCallback("cb", {"tool_name": tool, "tool_input": given, "tool_use_id": "t"}, "t")
+    answer = asyncio.run(hook(call)).get("hookSpecificOutput", {})
+    return answer.get("permissionDecision")
+
+
+def test_the_hook_of_a_config() -> None:
+    dry = config(tier="dry-run", policy=built_in(tier="dry-run"))
+    assert (hook_says(dry, "Bash", command="ls"), hook_says(dry, "Read", file_path="/repo/x")) == ("deny", None)
+    own = Policy(rules=(Rule(action="deny", name="secrets", tool=("read_file",)),)).over(built_in(tier="supervised"))
+    ruled = config(tier="supervised", approval="ask", policy=own)
+    assert hook_says(ruled, "Read", file_path="/repo/.env") == "ask"
+
+
+def test_a_dry_run_says_no_even_without_its_hook() -> None:
+    """The user's own settings may switch hooks off: plan mode asks, and the answer is no."""
+    made = config(tier="dry-run")
+    for tool, words in (("Write", NOT_IN_A_DRY_RUN), ("Bash", NOT_IN_A_DRY_RUN)):
+        answer = asyncio.run(made.can_use_tool(CanUseTool(tool, {}, "r", "t")))
+        assert answer.message == words
+    assert "plan is its result" in asyncio.run(made.can_use_tool(CanUseTool("ExitPlanMode", {}, "r", "t"))).message
+    assert asyncio.run(made.can_use_tool(CanUseTool("Read", {}, "r", "t"))).message == "nobody"
+
+
+# ------------------------------------------------------------------------------------------------------- options
+
+
+def test_every_option_has_its_place() -> None:
+    servers = {
+        "local": McpServer(command="serve", args=("-x",), env={"A": "1"}),
+        "far": McpServer(url="http://127.0.0.1:9/mcp", headers={"K": "v"}, transport="http"),
+    }
+    made = config(
+        model="m", max_turns=3, max_budget_usd=0.5, system_prompt="s", append_system_prompt="a", fork=True,
+        output_schema={"type": "object"}, allowed_tools=("shell", "Bash(ls:*)"), disallowed_tools=("web_fetch",),
+        mcp_servers=servers, env={"E": "1"}, extra_args=("--bare",), stall_after=7.0,
+    )  # fmt: skip
+    assert (made.model, made.max_turns, made.max_budget_usd, made.system_prompt) == ("m", 3, 0.5, "s")
+    assert (made.append_system_prompt, made.fork_session, made.json_schema) == ("a", True, {"type": "object"})
+    assert (made.allowed_tools, made.disallowed_tools) == (("Bash", "Bash(ls:*)"), ("WebFetch",))
+    assert made.mcp_servers == {
+        "local": {"type": "stdio", "command": "serve", "args": ["-x"], "env": {"A": "1"}},
+        "far": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"K": "v"}},
+    }
+    assert (made.env, made.extra_args, made.stall_after) == ({"E": "1"}, ("--bare",), 7.0)
+    assert config(env={"E": "1"}, inherit_env=False).env == {}
+    assert config(tier="dry-run", allowed_tools=("shell",)).allowed_tools == ()
+
+
+def test_pictures(tmp_path: Path) -> None:
+    picture = tmp_path / "dot.png"
+    picture.write_bytes(b"\x89PNG")
+    encoded = base64.b64encode(b"\x89PNG").decode()
+    source = {"type": "base64", "media_type": "image/png", "data": encoded}
+    block = {"type": "image", "source": source}
+    assert driver.content_of("look", ()) == "look"
+    assert driver.content_of("look", (str(picture), f"data:image/png;base64,{encoded}")) == [
+        block,
+        block,
+        {"type": "text", "text": "look"},
+    ]
+    with pytest.raises(LocalProtocolError, match="no picture by its name"):
+        driver.content_of("look", ("a.txt",))
+    with pytest.raises(LocalProtocolError, match="cannot be read"):
+        driver.content_of("look", (str(tmp_path / "none.png"),))
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    for sandbox in ("workspaceWrite", "fullAccess"):
+        with pytest.raises(NotSupported, match="sandbox"):
+            require(Options(sandbox=sandbox), driver.CAPABILITIES, agent="claude", driver="stream")
