@@ -66,8 +66,9 @@ class AppServerDictionary:
         return None if use is None else request_of(question, use, self._parent(question.thread_id))
 
     def refuse(self, question: Question, message: str) -> None:
-        """It was denied, which Codex will not say of a question that has no item."""
+        """It was denied; why, Codex will not say, and of a question that has no item not even that."""
         self._refused[question.request_id] = message
+        self._stream(question.thread_id).refused[question.item_id] = message
 
     # ------------------------------------------------------------------------------------------------ what is heard
 
@@ -290,10 +291,12 @@ class AppServerDictionary:
 
     def _failing(self, native: said.ErrorNotification, stream: ThreadStream) -> list[Event]:
         details, main = native.error, native.thread_id == self._main
-        retry = retry_of(details.message, details.additional_details) if native.will_retry else None
+        retry = (
+            retry_of(details.message, details.additional_details, earlier=stream.retries) if native.will_retry else None
+        )
         if retry is not None:
             spoken = stream.broken_off() or stream.answer
-            stream.answer = None
+            stream.answer, stream.retries = None, retry.attempt
             notice = [Notice(level="warning", code="text_repeated", message=REPEATED)] if spoken else []
             return [*(spoken if isinstance(spoken, list) else []), *notice, retry]
         if native.will_retry:

@@ -16,8 +16,11 @@ from ..faults import kind_of
 
 _RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?\s*\Z", re.DOTALL)
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
-_WORDS: dict[str, ErrorKind] = {"experiencing high demand": "connection_failed", "at capacity": "rate_limited"}
-"""Sentences that Codex has for an answer 500, and for an overload: ``exec`` says nothing else."""
+_WORDS: dict[str, ErrorKind] = {
+    "experiencing high demand": "connection_failed",  # what ``exec`` makes of an answer 500
+    "at capacity": "rate_limited",
+    "Missing environment variable": "authentication_failed",  # the one that holds the provider's key
+}
 _KINDS: dict[str, ErrorKind] = {
     "contextWindowExceeded": "context_overflow",
     "sessionBudgetExceeded": "quota_exceeded",
@@ -51,14 +54,14 @@ def report_of(usage: Usage) -> UsageReport:
     )
 
 
-def retry_of(message: str, details: str | None = None) -> Retry | None:
-    """``Reconnecting... 2/5 (reason)``; ``None`` when the words say something else."""
+def retry_of(message: str, details: str | None = None, *, earlier: int = 0) -> Retry | None:
+    """``Reconnecting... 2/5 (reason)``; ``None`` when the words say something else. ``earlier``: retries before it."""
     found = _RECONNECTING.match(message)
     if found is None:
         return None
     attempt, most, reason = found.groups()
     return Retry(
-        attempt=int(attempt) if attempt else 1,
+        attempt=int(attempt) if attempt else earlier + 1,
         max_attempts=int(most) if most else None,
         reason=details or reason or ("" if attempt else "waiting for network"),
     )

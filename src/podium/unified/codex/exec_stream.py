@@ -52,6 +52,7 @@ class ExecDictionary:
         self._plan: list[PlanItem] = []
         self._last_text: str | None = None
         self._complaint = ""
+        self._retries = 0
 
     def translate(self, native: ExecEvent) -> list[Event]:
         match native:
@@ -154,12 +155,12 @@ class ExecDictionary:
     # ------------------------------------------------------------------------------------------------------- turns
 
     def _complained(self, message: str) -> list[Event]:
-        retry = retry_of(message)
+        out = self._forgiven()
+        retry = retry_of(message, earlier=self._retries)
         if retry is None:
-            out = self._forgiven()
             self._complaint = message  # fatal if the turn ends with it
             return out
-        out = self._forgiven()
+        self._retries = retry.attempt
         if self._last_text is not None:
             self._last_text = None
             out.append(Notice(level="warning", code="text_repeated", message=REPEATED))
@@ -204,6 +205,7 @@ class ExecDictionary:
         self._plan = []
         self._last_text = None
         self._complaint = ""
+        self._retries = 0
 
 
 def _use(

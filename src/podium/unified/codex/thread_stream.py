@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from ...agents.codex import thread_items as native_items
 from ...agents.codex.thread_items import FileUpdateChange, ThreadItem
 from ...wire import shapes
@@ -37,10 +39,13 @@ CallItem = (
 class ThreadStream:
     def __init__(self) -> None:
         self._open: dict[str, ToolUse] = {}
+        self._left: dict[str, ToolUse] = {}  # still running when their turn ended; some are heard of later
         self._texts: dict[str, list[str]] = {}  # messages under way, by item
         self._thoughts: dict[str, list[str]] = {}
         self._patches: dict[str, list[FileUpdateChange]] = {}
         self._compacted = False
+        self.refused: dict[str, str] = {}
+        self.retries = 0
         self.answer: str | None = None
         """The last message since the turn began or a tool was called."""
 
@@ -80,9 +85,12 @@ class ThreadStream:
 
     def end_turn(self) -> list[Event]:
         out = self.broken_off()
+        self._left.update(self._open)
         self._open.clear()
         self._patches.clear()
         self._compacted = False
+        self.refused.clear()
+        self.retries = 0
         self.answer = None
         return out
 
@@ -173,8 +181,14 @@ class ThreadStream:
         return [Thinking(text=words)] if words else []
 
     def _finished(self, item: CallItem) -> list[Event]:
+        late = self._left.pop(item.id, None)
+        if late is not None:
+            return [_result(late, item)]
         out = self.announce(self.use(item))
         result = _result(self._open.pop(item.id), item)
+        refusal = self.refused.pop(item.id, "")
+        if result.status == "denied" and not result.output:
+            result = replace(result, output=refusal)
         if isinstance(item, native_items.FileChangeThreadItem):
             changes = item.changes or self._patches.pop(item.id, [])
             out += changes_of(changes, item.id) if result.status == "success" else []

@@ -1,0 +1,635 @@
+"""Codex CLI's recordings through protocol, dictionary and grammar: what they mean, and that each is well-formed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import catalog, replay
+from podium.agents.codex import (
+    Accept,
+    AcceptForSession,
+    Answers,
+    ApprovalPolicy,
+    AppServerProtocol,
+    CodexConfig,
+    Decline,
+    ExecProtocol,
+    Question,
+    SandboxMode,
+)
+from podium.agents.codex.config import Driver
+from podium.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
+from podium.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
+from podium.errors import NotSupported
+from podium.transports.launch import Exited, Stalled
+from podium.unified.codex import AppServerDictionary, ExecDictionary
+from podium.unified.codex.tools import plain_command
+from podium.unified.decisions import Allow
+from podium.unified.events import (
+    Done,
+    Error,
+    Event,
+    FileChange,
+    Init,
+    Notice,
+    PermissionRequest,
+    Plan,
+    PlanItem,
+    Retry,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    TurnStarted,
+    Unrecognized,
+    Usage,
+    UsageReport,
+)
+from podium.unified.options import McpServer, Options
+from podium.wire import shapes
+
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "codex-0.166.0"
+CASES = sorted(TRANSCRIPTS.glob("*.jsonl"))
+SMALL = [path for path in CASES if path.stat().st_size < 6_000]
+
+
+def driver_of(path: Path) -> str:
+    return "app-server" if "-app-" in path.name else "exec"
+
+
+def translated(path: Path, lines: Iterable[bytes] | None = None) -> list[Event]:
+    driver = catalog.agent("codex").drivers[driver_of(path)]
+    return list(replay.translate("codex", driver, path.read_bytes().splitlines() if lines is None else lines))
+
+
+def of(number: str) -> list[Event]:
+    [path] = TRANSCRIPTS.glob(f"{number}-*.jsonl")
+    return translated(path)
+
+
+def bare(events: Iterable[Event]) -> list[Event]:
+    """Without header and without deltas, advice and counts: what was said and done."""
+    passed_over = (Init, TextDelta, ThinkingDelta, UsageReport, TurnStarted, TurnCompleted, Done)
+    kept = [
+        event
+        for event in events
+        if not isinstance(event, passed_over)
+        and not (isinstance(event, Notice) and event.code in ("config_warning", "model_fallback"))
+    ]
+    return [_without_header(event) for event in kept]
+
+
+def _without_header(event: Event) -> Event:
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    for name in ("agent", "session_id", "seq", "timestamp", "turn", "native"):
+        fields.pop(name)
+    return type(event)(**fields)
+
+
+def well_formed(events: Sequence[Event]) -> None:
+    kinds = [type(event) for event in events]
+    assert kinds[0] is Init
+    assert kinds[-1] is Done
+    assert kinds.count(Init) == kinds.count(Done) == 1
+    assert kinds.count(TurnStarted) == kinds.count(TurnCompleted)
+    uses = [event.tool_use_id for event in events if isinstance(event, ToolUse)]
+    results = [event.tool_use_id for event in events if isinstance(event, ToolResult)]
+    assert len(uses) == len(set(uses))
+    assert sorted(uses) == sorted(results)
+    told = {event.message_id for event in events if isinstance(event, Text)}
+    assert {event.message_id for event in events if isinstance(event, TextDelta)} <= told
+    for event in events:
+        if isinstance(event, Text):
+            deltas = [e.text for e in events if isinstance(e, TextDelta) and e.message_id == event.message_id]
+            assert "".join(deltas) in ("", event.text)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_recording_is_well_formed_and_known(path: Path) -> None:
+    events = translated(path)
+    well_formed(events)
+    assert [event for event in events if isinstance(event, Unrecognized)] == []
+
+
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
+def test_every_prefix_is_well_formed(path: Path) -> None:
+    lines = path.read_bytes().splitlines()
+    for length in range(len(lines)):
+        events = translated(path, lines[:length])
+        well_formed_so_far = [event for event in events if not isinstance(event, TextDelta)]
+        well_formed(well_formed_so_far)
+
+
+SHELL: dict[str, Any] = {"name": "shell", "native_name": "exec_command", "operation": "execute"}
+USAGE = Usage(input_tokens=10576, output_tokens=84, cached_tokens=5287, reasoning_tokens=14, total_tokens=10660)
+
+
+def shell_use(tool_use_id: str, command: str, **more: Any) -> ToolUse:
+    return ToolUse(tool_use_id=tool_use_id, input={"command": command} | more, target=command, **SHELL)
+
+
+MEANINGS: dict[str, list[Event]] = {
+    "04": [
+        shell_use("1.item_1", "echo before; ls /definitely/missing; exit 3"),
+        ToolResult(
+            tool_use_id="1.item_1",
+            name="shell",
+            status="error",
+            output="before\nls: cannot access '/definitely/missing': No such file or directory\n",
+            exit_code=3,
+        ),
+        Text(text="The command failed.", message_id="1.item_2"),
+    ],
+    "06": [
+        ToolUse(
+            tool_use_id="1.item_0",
+            name="edit_file",
+            native_name="apply_patch",
+            input={"paths": ["/repo/new.txt"], "changes": [{"path": "/repo/new.txt", "kind": "update"}]},
+            operation="write",
+            target="/repo/new.txt",
+        ),
+        FileChange(path="/repo/new.txt", change="modified", tool_use_id="1.item_0"),
+        ToolResult(tool_use_id="1.item_0", name="edit_file", status="success"),
+        Text(text="Updated.", message_id="1.item_1"),
+    ],
+    "12": [
+        shell_use("1.item_0", "echo two; sleep 1"),
+        shell_use("1.item_1", "echo one; sleep 1"),
+        ToolResult(tool_use_id="1.item_0", name="shell", status="success", output="two\n", exit_code=0),
+        ToolResult(tool_use_id="1.item_1", name="shell", status="success", output="one\n", exit_code=0),
+        Text(text="All done.", message_id="1.item_2"),
+    ],
+    "22": [Notice(level="warning", code="no_answer", message="the model ended its turn without a word")],
+    "82": [
+        shell_use("call_fake00000500", "touch /home/user/outside/dec.txt && echo touched", cwd="/repo"),
+        ToolResult(tool_use_id="call_fake00000500", name="shell", status="denied"),
+        Text(
+            text='Result: exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
+            message_id="msg_fake00000504",
+        ),
+    ],
+    "94": [
+        ToolUse(
+            tool_use_id="call_fake00000633",
+            name="mcp",
+            native_name="mcp__probe__add",
+            input={"a": 2, "b": 3},
+            target="probe.add",
+        ),
+        ToolResult(tool_use_id="call_fake00000633", name="mcp", status="success", output="5", duration_ms=1.0),
+        Text(text='Tool said: Wall time: 0.0107 seconds\nOutput:\n{"sum":5}', message_id="msg_fake00000637"),
+    ],
+    "109": [
+        shell_use("call_fake00000928", "echo x", cwd="/repo"),
+        ToolResult(
+            tool_use_id="call_fake00000928", name="shell", status="error", output="ended with the turn (interrupted)"
+        ),
+    ],
+    "126": [
+        Retry(attempt=attempt, reason="Connection failed: error sending request") for attempt in (1, 2, 3)
+    ],
+    "127": [
+        Error(
+            kind="connection_failed",
+            message="We’re currently experiencing high demand, which may cause temporary errors.",
+            fatal=True,
+        )
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", MEANINGS)
+def test_meaning(number: str) -> None:
+    assert bare(of(number)) == MEANINGS[number]
+
+
+PATCH = "call_fake00000916"
+
+
+def test_a_patch_tells_each_file_with_its_diff() -> None:
+    changes = [event for event in bare(of("108")) if isinstance(event, FileChange)]
+    assert changes == [
+        FileChange(
+            path="/repo/a.txt",
+            change="created",
+            diff="--- /dev/null\n+++ b/repo/a.txt\n@@ -0,0 +1 @@\n+alpha\n",
+            after="alpha\n",
+            tool_use_id=PATCH,
+        ),
+        FileChange(
+            path="/repo/gone.txt",
+            change="deleted",
+            diff="--- a/repo/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n",
+            before="gone\n",
+            tool_use_id=PATCH,
+        ),
+        FileChange(
+            path="/repo/moved.txt",
+            change="moved",
+            diff="--- a/repo/keep.txt\n+++ b/repo/moved.txt\n@@ -1 +1 @@\n-keep\n+kept\n",
+            tool_use_id=PATCH,
+        ),
+    ]
+
+
+def test_turns_are_counted_one_by_one() -> None:
+    completed = [event.usage.total_tokens for event in of("108") if isinstance(event, TurnCompleted)]
+    done = of("108")[-1]
+    assert completed == [15750, 8026]
+    assert isinstance(done, Done)
+    assert done.usage.total_tokens == 15750 + 8026
+
+
+def test_exec_counts_the_thread_and_we_the_turn() -> None:
+    before = ExecProtocol(before=None)
+    lines = (TRANSCRIPTS / "65-resume-base.jsonl").read_bytes().splitlines()
+    dictionary = ExecDictionary()
+    events = [event for line in lines for native in before.receive(line) for event in dictionary.translate(native)]
+    [completed] = [event for event in events if isinstance(event, TurnCompleted)]
+    assert completed.usage == Usage()
+    assert [event.code for event in events if isinstance(event, Notice)][-1] == "usage_unknown"
+    [counted] = [event.usage for event in of("04") if isinstance(event, TurnCompleted)]
+    assert counted == USAGE
+
+
+def test_a_sub_agent_speaks_under_the_call_that_started_it() -> None:
+    events = of("107")
+    [spawn] = [event.tool_use_id for event in events if isinstance(event, ToolUse) and event.name == "task"]
+    below = [event for event in events if event.parent_tool_use_id is not None]
+    assert {event.parent_tool_use_id for event in below} == {spawn}
+    assert [event.text for event in below if isinstance(event, Text)] == ["I am the child."]
+    [completed] = [event for event in events if isinstance(event, TurnCompleted)]
+    assert completed.result.startswith("Child finished")
+    assert completed.usage.total_tokens == 26223 + 6352  # its own, and the sub-agent's
+
+
+def test_thinking_is_told_in_pieces_and_whole() -> None:
+    events = of("80")
+    [thought] = [event.text for event in events if isinstance(event, Thinking)]
+    assert thought == "**Looking at the task**\n\nThe user wants a greeting.\n**Second part**\n\nKeep it short."
+    assert "".join(event.text for event in events if isinstance(event, ThinkingDelta)) == thought
+
+
+def test_a_plan_is_told_when_it_changes() -> None:
+    plans = [event.items for event in of("08") if isinstance(event, Plan)]
+    words = ("Look around", "Change the code", "Run the tests")
+    assert plans == [
+        [PlanItem(word, "completed" if place < done else "pending") for place, word in enumerate(words)]
+        for done in range(4)
+    ]
+
+
+def test_errors_of_the_app_server_have_their_kinds() -> None:
+    kinds = [event.kind for event in of("103") if isinstance(event, Error)]
+    assert kinds == ["unknown", "model_not_found", "context_overflow", "quota_exceeded", "authentication_failed"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        ("110", "authentication_failed"),
+        ("111", "unknown"),
+        ("113", "model_not_found"),
+        ("115", "quota_exceeded"),
+        ("116", "context_overflow"),
+        ("120", "connection_failed"),
+        ("122", "rate_limited"),
+        ("128", "authentication_failed"),
+        ("133", "timeout"),
+        ("151", "connection_failed"),
+    ],
+)
+def test_errors_of_exec_have_their_kinds(number: str, kind: str) -> None:
+    events = of(number)
+    assert [event.kind for event in events if isinstance(event, Error)] == [kind]
+    assert [event.status for event in events if isinstance(event, TurnCompleted)] == ["error"]
+
+
+def test_an_answer_that_is_asked_for_again_counts_once() -> None:
+    events = of("119")
+    assert [event.code for event in events if isinstance(event, Notice)] == ["text_repeated"] * 2
+    assert [(event.attempt, event.max_attempts) for event in events if isinstance(event, Retry)] == [(1, 5), (2, 5)]
+    [completed] = [event for event in events if isinstance(event, TurnCompleted)]
+    assert (completed.status, completed.result) == ("success", "Recovered.")
+
+
+@pytest.mark.parametrize("number", ["140", "109e"])
+@pytest.mark.parametrize(
+    ("exited", "message"),
+    [
+        (Exited(1, ""), "Codex ended with code 1 before the turn was over"),
+        (Exited(-9, "Error: gone\n"), "Codex ended with code -9 before the turn was over: Error: gone"),
+    ],
+)
+def test_the_end_of_the_program_ends_the_turn(number: str, exited: Exited, message: str) -> None:
+    [path] = TRANSCRIPTS.glob(f"{number}-*.jsonl")
+    of_exec = driver_of(path) == "exec"
+    protocol = ExecProtocol() if of_exec else AppServerProtocol()
+    dictionary: Any = ExecDictionary(prompted=True) if of_exec else AppServerDictionary(prompted=True)
+    for line in path.read_bytes().splitlines():
+        side, message_of_line = replay._side(line)  # pyright: ignore[reportPrivateUsage]
+        if side == "out" and isinstance(message_of_line, bytes):
+            for native in protocol.receive(message_of_line):
+                dictionary.translate(native)
+    assert dictionary.translate(exited) == [
+        Error(kind="connection_failed", message=message, fatal=True),
+        TurnCompleted(status="error"),
+    ]
+    assert [type(event) for event in dictionary.translate(exited)] == ([] if of_exec else [Notice])
+
+
+@pytest.mark.parametrize("make", [ExecDictionary, AppServerDictionary])
+def test_what_no_line_says(make: type[Any]) -> None:
+    dictionary = make()
+    assert dictionary.translate(Stalled(30.0)) == [
+        Notice(level="warning", code="stalled", message="no sign of life for 30 s")
+    ]
+    assert dictionary.translate(shapes.Unrecognized(b"\xffhm", "why")) == [Unrecognized(raw="�hm", why="why")]
+    assert dictionary.translate(Exited(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "plain"),
+    [
+        ("/bin/bash -lc 'echo hi'", "echo hi"),
+        ("/bin/bash -lc ls", "ls"),
+        ('bash -c "echo \'it\' \\"costs\\" \\$5 \\`x\\`"', "echo 'it' \"costs\" $5 `x`"),
+        ("/bin/zsh -lc 'a\nb'", "a\nb"),
+        ("/bin/bash -lc 'it'\"'\"'s'", "it's"),
+        ("/bin/bash -lc 'echo' more words", "/bin/bash -lc 'echo' more words"),
+        ("/bin/bash -lc 'no end", "/bin/bash -lc 'no end"),
+        ("git status", "git status"),
+    ],
+)
+def test_the_shell_around_a_command_is_taken_away(wrapped: str, plain: str) -> None:
+    assert plain_command(wrapped) == plain
+
+
+# ---------------------------------------------------------------------------------------------------------- questions
+
+
+def asked(number: str) -> tuple[Question, PermissionRequest]:
+    """The first question of a recording, natively and in our words."""
+    [path] = TRANSCRIPTS.glob(f"{number}-*.jsonl")
+    protocol, dictionary = AppServerProtocol(), AppServerDictionary()
+    for line in path.read_bytes().splitlines():
+        both = replay._side(line)  # pyright: ignore[reportPrivateUsage]
+        if both[0] == "out" and isinstance(both[1], bytes):
+            for native in protocol.receive(both[1]):
+                if isinstance(native, Question):
+                    request = dictionary.request(native)
+                    assert request is not None
+                    return native, request
+                dictionary.translate(native)
+    raise AssertionError("nothing was asked")
+
+
+CHOICES = ["allow_once", "allow_session", "reject_once", "reject_and_stop"]
+REQUESTS: dict[str, dict[str, Any]] = {
+    "81": {
+        "tool_name": "shell",
+        "native_name": "exec_command",
+        "operation": "execute",
+        "target": "touch /home/user/outside/acc.txt && echo touched",
+        "input": {"command": "touch /home/user/outside/acc.txt && echo touched", "cwd": "/repo"},
+        "description": "May I write outside the workspace?",
+    },
+    "85": {
+        "tool_name": "write_file",
+        "native_name": "apply_patch",
+        "operation": "write",
+        "target": "/home/user/outside/f-accept.txt",
+        "input": {
+            "paths": ["/home/user/outside/f-accept.txt"],
+            "changes": [
+                {
+                    "path": "/home/user/outside/f-accept.txt",
+                    "kind": "add",
+                    "diff": "--- /dev/null\n+++ b/home/user/outside/f-accept.txt\n@@ -0,0 +1,2 @@\n"
+                    "+line one\n+line two\n",
+                }
+            ],
+        },
+    },
+    "94": {
+        "tool_name": "mcp",
+        "native_name": "mcp__probe__add",
+        "target": "probe.add",
+        "input": {"a": 2, "b": 3},
+        "description": 'Allow the probe MCP server to run tool "add"?',
+    },
+    "109f": {
+        "tool_name": "question",
+        "native_name": "request_user_input",
+        "target": "Which color?",
+        "description": "Which color?",
+        "input": {
+            "questions": [
+                {
+                    "id": "q1",
+                    "header": "Color",
+                    "question": "Which color?",
+                    "options": [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}],
+                }
+            ]
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("number", REQUESTS)
+def test_questions_in_our_words(number: str) -> None:
+    question, request = asked(number)
+    assert request == PermissionRequest(
+        request_id=f"{question.thread_id}:{question.request_id}",
+        tool_use_id=question.item_id,
+        choices=CHOICES,
+        **REQUESTS[number],
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "decision", "answer"),
+    [
+        ("81", Allow(), Accept()),
+        ("81", Allow(remember="session"), AcceptForSession()),
+        ("81", Allow(remember="always"), AcceptForSession()),
+        ("81", Allow(updated_input={"command": "ls"}), Decline),
+        ("94", Allow(updated_input={"a": 1}), Decline),
+        ("109f", Allow(), Decline),
+        ("109f", Allow(updated_input={"answers": {"q1": "Blue"}}), Answers({"q1": ["Blue"]})),
+        ("109f", Allow(updated_input={"answers": {"Which color?": ["Red", "Blue"]}}), Answers({"q1": ["Red", "Blue"]})),
+        ("109f", Allow(updated_input={"answers": "Blue"}), Decline),
+    ],
+)
+def test_answers_in_codex_words(number: str, decision: Allow, answer: Any) -> None:
+    given = _answer(asked(number)[0], decision)
+    assert isinstance(given, Decline) if answer is Decline else given == answer
+
+
+def test_a_refusal_is_told_with_its_reason() -> None:
+    question, _ = asked("109f")
+    dictionary = AppServerDictionary()
+    dictionary.translate(question)
+    dictionary.refuse(question, "not now")
+    [path] = TRANSCRIPTS.glob("109f-*.jsonl")
+    resolved = next(line for line in path.read_bytes().splitlines() if b"serverRequest/resolved" in line)
+    _, message = replay._side(resolved)  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(message, bytes)
+    [native] = AppServerProtocol().receive(message)
+    assert [_without_header(event) for event in dictionary.translate(native)] == [
+        ToolResult(tool_use_id=question.item_id, name="question", status="denied", output="not now")
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- rights
+
+READ, WRITE, FULL = SandboxMode.READ_ONLY, SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS
+NEVER, ALL = ApprovalPolicy.NEVER, ApprovalPolicy.UNTRUSTED
+RIGHTS: list[tuple[dict[str, Any], Driver, SandboxMode, ApprovalPolicy | None, bool, tuple[str, ...]]] = [
+    ({"tier": "dry-run"}, "app-server", READ, NEVER, False, ()),
+    ({"tier": "dry-run", "approval": "autoAll", "sandbox": "fullAccess"}, "app-server", READ, NEVER, False, ()),
+    ({"tier": "autonomous", "sandbox": "readOnly"}, "app-server", READ, NEVER, False, ()),
+    ({}, "app-server", WRITE, ALL, True, ()),
+    ({"approval": "ask"}, "app-server", WRITE, ALL, True, ()),
+    ({"approval": "askDangerous", "sandbox": "workspaceWrite"}, "app-server", WRITE, ALL, False, ()),
+    ({"approval": "autoEdit", "sandbox": "none"}, "app-server", FULL, ALL, False, ()),
+    ({"tier": "autonomous"}, "app-server", FULL, NEVER, False, ()),
+    ({"tier": "autonomous", "sandbox": "workspaceWrite"}, "app-server", WRITE, NEVER, False, ()),
+    ({"tier": "autonomous", "approval": "ask"}, "app-server", WRITE, ALL, True, ()),
+    ({"tier": "dry-run"}, "exec", READ, None, False, ()),
+    ({"approval": "ask", "sandbox": "fullAccess"}, "exec", READ, None, False, ()),
+    ({}, "exec", WRITE, None, False, SHELL_TOOLS),
+    ({"approval": "autoAll"}, "exec", FULL, None, False, ()),
+    ({"tier": "autonomous", "sandbox": "workspaceWrite"}, "exec", WRITE, None, False, ()),
+]
+
+
+@pytest.mark.parametrize(("given", "driver", "sandbox", "policy", "network", "disabled"), RIGHTS)
+def test_rights(
+    given: dict[str, Any],
+    driver: Driver,
+    sandbox: SandboxMode,
+    policy: ApprovalPolicy | None,
+    network: bool,
+    disabled: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    options = Options(cwd=str(tmp_path), env={"HOME": str(tmp_path)}, inherit_env=False, **given)
+    config = config_of(options, driver)
+    assert (config.sandbox, config.approval_policy, config.network_access, config.disable) == (
+        sandbox,
+        policy,
+        network,
+        disabled,
+    )
+    assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in given))
+
+
+def test_rules_of_the_user_cost_a_dry_run_its_shell(tmp_path: Path) -> None:
+    rules = tmp_path / ".codex" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+    options = Options(cwd=str(tmp_path), tier="dry-run", env={"HOME": str(tmp_path)}, inherit_env=False)
+    assert config_of(options, "app-server").disable == SHELL_TOOLS
+    assert config_of(options, "exec").ignore_rules
+    assert catalog.agent("codex").choose(options) == "exec"
+    free = Options(cwd=str(tmp_path), tier="autonomous", env={"HOME": str(tmp_path)}, inherit_env=False)
+    assert catalog.agent("codex").choose(free) == "app-server"
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["a.txt"], True),
+        (["{cwd}/deep/a.txt", "b.txt"], True),
+        (["../a.txt"], False),
+        (["/etc/hosts"], False),
+        (["a.txt", "/etc/hosts"], False),
+        (["link/a.txt"], False),
+        ([".git/hooks/pre-commit"], False),
+        (["deep/.codex/config.toml"], False),
+        (["."], False),
+        ([], False),
+    ],
+)
+def test_patches_of_the_workspace_are_not_asked_about(paths: list[str], expected: bool, tmp_path: Path) -> None:
+    cwd, outside = tmp_path / "workspace", tmp_path / "outside"
+    cwd.mkdir()
+    outside.mkdir()
+    (cwd / "link").symlink_to(outside)
+    request = PermissionRequest(
+        request_id="1",
+        tool_name="edit_file",
+        operation="write",
+        input={"paths": [path.format(cwd=cwd) for path in paths]},
+    )
+    assert allowed_unasked(request, Options(cwd=str(cwd))) == expected
+    assert not allowed_unasked(request, Options(cwd=str(cwd), approval="ask"))
+
+
+def test_options_in_codex_words(tmp_path: Path) -> None:
+    options = Options(
+        cwd=str(tmp_path),
+        model="gpt-5.5",
+        tier="autonomous",
+        system_prompt="whole",
+        append_system_prompt="more",
+        output_schema={"type": "object"},
+        mcp_servers={
+            "a": McpServer(command="python", args=("-c", "pass"), env={"X": "1"}),
+            "b": McpServer(url="http://127.0.0.1:1/mcp", headers={"Y": "2"}, transport="http"),
+        },
+        images=("p.png",),
+        env={"Z": "3"},
+        extra_args=("-c", "x=1"),
+        stall_after=5.0,
+    )
+    assert config_of(options, "app-server") == CodexConfig(
+        driver="app-server",
+        model="gpt-5.5",
+        approval_policy=NEVER,
+        sandbox=FULL,
+        base_instructions="whole",
+        developer_instructions="more",
+        mcp_servers={
+            "a": {
+                "command": "python",
+                "args": ["-c", "pass"],
+                "env": {"X": "1"},
+                "default_tools_approval_mode": "approve",
+            },
+            "b": {
+                "url": "http://127.0.0.1:1/mcp",
+                "http_headers": {"Y": "2"},
+                "default_tools_approval_mode": "approve",
+            },
+        },
+        output_schema={"type": "object"},
+        images=("p.png",),
+        plan_tool=True,
+        env={"Z": "3"},
+        extra_args=("-c", "x=1"),
+        stall_after=5.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mcp_servers": {"a": McpServer(url="http://127.0.0.1:1/sse", transport="sse")}},
+        {"resume": "x", "append_system_prompt": "more"},
+        {"resume": "x", "system_prompt": "whole"},
+    ],
+)
+def test_what_codex_cannot_do_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(NotSupported):
+        config_of(Options(**given), "app-server")
