@@ -320,7 +320,7 @@ def test_retries_and_another_model_are_told() -> None:
     ]
 
 
-STATUSES = {
+STATUSES: dict[str, list[Any]] = {
     "02": ["denied", "error", "error"],
     "09": [("success", 0), ("error", 3), ("success", None)],
     "31": ["success", "success", "denied", "denied", "denied", "denied", "denied", "success"],
