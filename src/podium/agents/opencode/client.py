@@ -104,7 +104,7 @@ class OpenCodeClient:
 
     async def check_version(self) -> tuple[int, int, int]:
         """The installed version. Raises ``NotInstalled`` or ``UnsupportedVersion``."""
-        found = await read_version(self._find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
+        found = await read_version(self.find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
         require_version("OpenCode", found, LEAST_VERSION, INSTALL)
         return found
 
@@ -116,7 +116,8 @@ class OpenCodeClient:
     def _inherited(self) -> str:
         return self._environ.get("OPENCODE_CONFIG_CONTENT", "")
 
-    def _find(self) -> str:
+    def find(self) -> str:
+        """The program. Raises ``NotInstalled``."""
         return find_executable("opencode", executable=self._executable, env=self._env, install=INSTALL, hints=HINTS)
 
     def _check_cwd(self, cwd: str) -> None:
@@ -126,7 +127,7 @@ class OpenCodeClient:
     async def _run(
         self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None
     ) -> OpenCodeRunSession:
-        session = OpenCodeRunSession(config, cwd=cwd, executable=self._find(), env=self._env)
+        session = OpenCodeRunSession(config, cwd=cwd, executable=self.find(), env=self._env)
         await session.start(prompt or "", resume=resume)
         return session
 
@@ -134,7 +135,7 @@ class OpenCodeClient:
         plan = launch(
             config,
             cwd=cwd,
-            executable=self._find(),
+            executable=self.find(),
             port=free_port(),
             password=secrets.token_urlsafe(24),
             inherited=self._inherited,
@@ -163,7 +164,7 @@ class OpenCodeClient:
         return session
 
     async def _server(self, config: OpenCodeConfig, cwd: str) -> Server:
-        executable = self._find()
+        executable = self.find()
         for attempt in range(1, PORT_TRIES + 1):
             password = secrets.token_urlsafe(24)
             plan = launch(

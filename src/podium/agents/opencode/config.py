@@ -73,7 +73,9 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     longer than ``permission_timeout`` seconds, the answer is no. Without it a question is rejected, unless
     ``leave_open`` is true: then the caller answers through the session.
     ``verify_model`` refuses a model that OpenCode does not offer before it sticks to the session (serve only).
-    ``steps`` bounds the model requests of a turn. ``most_empty_steps`` ends a turn that repeats itself without end.
+    ``steps`` is OpenCode's own bound on the model requests of a turn: it tells the model to come to an end.
+    ``most_steps`` ends the turn after so many (serve and run). ``most_empty_steps`` ends a turn that repeats itself
+    without end.
     """
 
     driver: Driver = Driver.SERVE
@@ -106,4 +108,5 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
     fork: bool = False
     stall_after: float | None = None
+    most_steps: int | None = None
     most_empty_steps: int | None = MOST_EMPTY_STEPS

@@ -304,7 +304,14 @@ class Runaway(msgspec.Struct, frozen=True):
     why: str = "the model's answers end without a reason, and OpenCode repeats the request without limit"
 
 
-RunEvent: TypeAlias = KnownRunEvent | Runaway | Unrecognized | Exited | Stalled
+class StepsExhausted(msgspec.Struct, frozen=True):
+    """The model was asked as often as ``most_steps`` allows and wants to go on; the turn is ended."""
+
+    session_id: str
+    steps: int
+
+
+RunEvent: TypeAlias = KnownRunEvent | Runaway | StepsExhausted | Unrecognized | Exited | Stalled
 ServerEvent: TypeAlias = (
     KnownServerEvent
     | ServerNotice
@@ -314,6 +321,7 @@ ServerEvent: TypeAlias = (
     | Refused
     | TurnEnded
     | Runaway
+    | StepsExhausted
     | Unrecognized
     | Exited
     | Stalled

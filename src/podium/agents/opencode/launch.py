@@ -151,6 +151,8 @@ def _check(config: OpenCodeConfig) -> None:
             raise NotSupported(f"{field} needs OpenCode's {able} driver, not {config.driver.value}")
     if config.steps is not None and config.steps < 1:
         raise LocalProtocolError("steps must be at least 1")
+    if config.most_steps is not None and config.most_steps < 1:
+        raise LocalProtocolError("most_steps must be at least 1, or None for no bound")
     if config.most_empty_steps is not None and config.most_empty_steps < 1:
         raise LocalProtocolError("most_empty_steps must be at least 1, or None for no bound")
     if config.permission is not None:
@@ -168,6 +170,7 @@ _ONLY: dict[str, tuple[Driver, ...]] = {
     "answer_question": (Driver.SERVE,),
     "leave_open": (Driver.SERVE,),
     "can_use_tool": (Driver.SERVE, Driver.ACP),
+    "most_steps": (Driver.RUN, Driver.SERVE),
     "title": (Driver.RUN, Driver.SERVE),
     "variant": (Driver.RUN, Driver.SERVE),
 }

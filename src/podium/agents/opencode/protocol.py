@@ -48,11 +48,12 @@ from .events import (
     SessionStatus,
     Status,
     StepFinish,
+    StepsExhausted,
     StepStart,
     TurnEnded,
 )
 from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
-from .runaway import MOST_EMPTY_STEPS, RunawayWatch
+from .runaway import MOST_EMPTY_STEPS, RunawayWatch, StepLimit
 from .turn import Turn
 
 LISTENING = b"opencode server listening on "
@@ -61,10 +62,11 @@ LISTENING = b"opencode server listening on "
 class RunProtocol:
     """``opencode run --format json``: one process is one turn, and nothing can be said to it."""
 
-    def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS) -> None:
+    def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS, most_steps: int | None = None) -> None:
         self.session_id = ""
         self.runaway = False
         self._watch = RunawayWatch(most_empty_steps)
+        self._limit = StepLimit(most_steps)
 
     def receive(self, message: bytes) -> list[RunEvent]:
         event = RUN_EVENTS.decode(message)
@@ -73,6 +75,8 @@ class RunProtocol:
         self.session_id = self.session_id or event.session_id
         if isinstance(event, StepFinish):
             self._watch.step_finished(event.part.reason)
+            if self._limit.step_finished(event.part.reason):
+                return [event, StepsExhausted(event.session_id, self._limit.steps)]
         elif isinstance(event, StepStart) and self._watch.step_began():
             self.runaway = True
             return [event, Runaway(event.session_id, self._watch.steps)]
@@ -109,13 +113,20 @@ class ServeProtocol:
     ``outgoing`` gives HTTP requests; what comes back goes into ``receive_answer``.
     """
 
-    def __init__(self, *, directory: str = "", most_empty_steps: int | None = MOST_EMPTY_STEPS) -> None:
+    def __init__(
+        self,
+        *,
+        directory: str = "",
+        most_empty_steps: int | None = MOST_EMPTY_STEPS,
+        most_steps: int | None = None,
+    ) -> None:
         self.session_id = ""
         self.record: SessionRecord | None = None
         self.permissions: dict[str, PermissionAsked] = {}
         self.questions: dict[str, QuestionAsked] = {}
         self._directory = directory
         self._most_empty_steps = most_empty_steps
+        self._most_steps = most_steps
         self._turns: dict[str, Turn] = {}
         self._children: set[str] = set()
         self._connected = False
@@ -301,7 +312,9 @@ class ServeProtocol:
         if self._listening and busy and not turn.running and session_id not in self._children:
             turn.begin(session_id)
         consequences = turn.sees(event)
-        if any(isinstance(one, Runaway) for one in consequences) or (self._abort_once_busy and turn.began):
+        if any(isinstance(one, (Runaway, StepsExhausted)) for one in consequences) or (
+            self._abort_once_busy and turn.began
+        ):
             self._abort_once_busy = False
             self._abort()
         if any(isinstance(one, TurnEnded) for one in consequences) and not self._listening:
@@ -311,8 +324,12 @@ class ServeProtocol:
     def _turn(self, session_id: str) -> Turn:
         turn = self._turns.get(session_id)
         if turn is None:
-            turn = self._turns[session_id] = Turn(RunawayWatch(self._most_empty_steps))
+            turn = self._turns[session_id] = Turn(RunawayWatch(self._most_empty_steps), self._limit_of(session_id))
         return turn
+
+    def _limit_of(self, session_id: str) -> StepLimit:
+        """Only the session's own steps are counted, not those of its sub-agents."""
+        return StepLimit(None if session_id in self._children else self._most_steps)
 
 
 def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | Unrecognized:

@@ -16,7 +16,7 @@ from podium.transports.process import ChildProcess
 from podium.transports.relay import Relay
 
 from .config import OpenCodeConfig
-from .events import Runaway, RunEvent
+from .events import Runaway, RunEvent, StepsExhausted
 from .failures import startup_failure
 from .launch import launch
 from .protocol import RunProtocol
@@ -52,7 +52,7 @@ class OpenCodeRunSession:
             resume=resume,
             inherited=environ.get("OPENCODE_CONFIG_CONTENT", ""),
         )
-        self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps)
+        self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps, most_steps=self._config.most_steps)
         self._begun = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
         turn = Conversation(process, self._protocol, self._relay, notice=_weakly(self), quiet=self._config.stall_after)
@@ -128,7 +128,7 @@ class OpenCodeRunSession:
                 self._begun.set_result(event)
             elif self._protocol.session_id:
                 self._begun.set_result(None)
-        if isinstance(event, Runaway):
+        if isinstance(event, (Runaway, StepsExhausted)):
             self._ending = asyncio.get_running_loop().create_task(self.interrupt())
 
 

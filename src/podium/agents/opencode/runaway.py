@@ -1,4 +1,4 @@
-"""Notices when OpenCode repeats a request that never comes to an end. Pure."""
+"""Notices when a turn goes on too long: a request repeated without end, or more steps than were allowed. Pure."""
 
 from __future__ import annotations
 
@@ -28,3 +28,19 @@ class RunawayWatch:
 
     def turn_began(self) -> None:
         self.steps, self._reported = 0, False
+
+
+class StepLimit:
+    """Counts the steps of a turn after which the model wants to go on."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self.steps = 0
+
+    def step_finished(self, reason: str) -> bool:
+        """True, once, when the last step that was allowed is not the end."""
+        self.steps += 1
+        return reason == "tool-calls" and self.steps == self._most
+
+    def turn_began(self) -> None:
+        self.steps = 0

@@ -46,7 +46,9 @@ class Server:
     def __init__(self, process: ChildProcess, config: OpenCodeConfig, directory: str) -> None:
         loop = asyncio.get_running_loop()
         self.process = process
-        self.protocol = ServeProtocol(directory=directory, most_empty_steps=config.most_empty_steps)
+        self.protocol = ServeProtocol(
+            directory=directory, most_empty_steps=config.most_empty_steps, most_steps=config.most_steps
+        )
         self.relay: Relay[Pair] = Relay()
         self.turn: asyncio.Future[TurnEnded] | None = None
         self._config = config

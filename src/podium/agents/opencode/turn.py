@@ -18,18 +18,20 @@ from .events import (
     SessionError,
     SessionIdle,
     SessionStatus,
+    StepsExhausted,
     TurnEnded,
 )
 from .parts import Failure, StepFinishPart, StepStartPart, Tokens
-from .runaway import RunawayWatch
+from .runaway import RunawayWatch, StepLimit
 
 ABORTED = "MessageAbortedError"
 
 
 class Turn:
-    def __init__(self, watch: RunawayWatch) -> None:
+    def __init__(self, watch: RunawayWatch, limit: StepLimit | None = None) -> None:
         self.running = False
         self._watch = watch
+        self._limit = limit or StepLimit(None)
         self._session_id = ""
         self._messages: dict[str, Message] = {}
         self._older: set[str] = set()
@@ -43,8 +45,9 @@ class Turn:
         self._messages = {}
         self._failure = None
         self._watch.turn_began()
+        self._limit.turn_began()
 
-    def sees(self, event: KnownServerEvent) -> list[TurnEnded | Runaway]:
+    def sees(self, event: KnownServerEvent) -> list[TurnEnded | Runaway | StepsExhausted]:
         if not self.running or getattr(event, "session_id", None) != self._session_id:
             return []
         match event:
@@ -85,10 +88,12 @@ class Turn:
         )
         return [self._end()]
 
-    def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway]:
+    def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway | StepsExhausted]:
         match event.typed():
             case StepFinishPart(reason=reason):
                 self._watch.step_finished(reason)
+                if self._limit.step_finished(reason):
+                    return [StepsExhausted(self._session_id, self._limit.steps)]
             case StepStartPart() if self._watch.step_began():
                 return [Runaway(self._session_id, self._watch.steps)]
             case _:

@@ -1,0 +1,139 @@
+"""``opencode run --format json``: finished parts, one a line, and no word about the end; that is judged here.
+
+The exit code says little: it is 0 after a refused permission, and 1 after a full context that was summarized and
+answered.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from ...agents.opencode import events
+from ...agents.opencode.parts import Failure
+from ...transports.launch import Exited, Stalled
+from ...wire import shapes
+from ..events import (
+    Error,
+    Event,
+    Init,
+    Notice,
+    Status,
+    Text,
+    Thinking,
+    TurnCompleted,
+    Unrecognized,
+)
+from ..faults import kind_of
+from .calls import Calls
+from .failures import REASONS, error_of
+from .spending import Spending
+
+OVERFLOW = "ContextOverflowError"
+REFUSED = "a permission was refused, and OpenCode did not go on; use driver='serve' to be asked"
+
+
+class RunDictionary:
+    def __init__(self) -> None:
+        self._session_id = ""
+        self._calls = Calls()
+        self._spending = Spending()
+        self._in_turn = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._reason = ""  # why the last step ended; empty while one is running
+        self._failure: Failure | None = None
+        self._compacting = False
+        self._runaway = ""
+        self._exhausted = False
+
+    def translate(self, native: events.RunEvent) -> list[Event]:
+        match native:
+            case (
+                events.StepStart()
+                | events.Text()
+                | events.Reasoning()
+                | events.ToolUse()
+                | events.StepFinish()
+                | events.Error()
+            ):
+                self._in_turn = True
+                return [*self._init(native.session_id), *self._said(native)]
+            case events.Runaway():
+                self._runaway = f"{native.why}; ended after {native.steps} empty steps"
+                return []
+            case events.StepsExhausted():
+                self._exhausted = True
+                return []
+            case Exited():
+                return self._over(native)
+            case Stalled():
+                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+            case shapes.Unrecognized():
+                return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
+            case _:
+                assert_never(native)
+
+    def _init(self, session_id: str) -> list[Event]:
+        if self._session_id or not session_id:
+            return []
+        self._session_id = session_id
+        return [Init(native_session_id=session_id)]
+
+    def _said(self, native: events.KnownRunEvent) -> list[Event]:
+        match native:
+            case events.StepStart():
+                self._reason = ""
+                return []
+            case events.Text(part=part):
+                if part.synthetic or part.ignored:
+                    self._compacting = False
+                    return []
+                if self._compacting:  # a summary for the model itself
+                    return [Notice(level="info", code="compacted", message=part.text)]
+                return [Text(text=part.text, message_id=part.message_id)] if part.text else []
+            case events.Reasoning(part=part):
+                return [Thinking(text=part.text)] if part.text and not self._compacting else []
+            case events.ToolUse(part=part):
+                return self._calls.update(part)
+            case events.StepFinish(part=part):
+                self._reason = part.reason
+                if self._failure is not None and not self._compacting and part.reason == "stop":
+                    self._failure = None  # it was mended
+                return [*self._spending.step(part)]
+            case events.Error(error=error):
+                self._failure = error
+                if error.name != OVERFLOW:
+                    return []
+                self._compacting = True
+                return [Notice(level="warning", code="context_overflow", message=error.message)]
+            case _:
+                assert_never(native)
+
+    def _over(self, exited: Exited) -> list[Event]:
+        if not self._in_turn:
+            return []
+        status, error = self._judged(exited)
+        self._in_turn = False
+        self._reset()
+        completed = TurnCompleted(status=status, usage=self._spending.end())
+        return [completed] if error is None else [error, completed]
+
+    def _judged(self, exited: Exited) -> tuple[Status, Error | None]:
+        if self._runaway:
+            return "error", Error(kind="connection_failed", message=self._runaway, fatal=True)
+        if self._exhausted:
+            return "max_turns", None
+        if self._failure is not None:
+            return "error", error_of(self._failure)
+        if self._reason in REASONS:
+            return "error", Error(kind="unknown", message=REASONS[self._reason], fatal=True)
+        if self._reason == "tool-calls" and self._calls.last_denied:
+            return "error", Error(kind="permission_denied", message=REFUSED, fatal=True)
+        if self._reason == "stop":
+            return "success", None
+        if exited.code < 0:
+            return "error", None  # somebody stopped it, and knows
+        said = exited.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        message = f"opencode ended with code {exited.code} in the middle of its turn: {said[0]}"
+        return "error", Error(kind=kind_of(said[0]), message=message, fatal=True)

@@ -1,0 +1,47 @@
+"""Tokens and money of a turn, counted step by step, sub-agents included."""
+
+from __future__ import annotations
+
+from ...agents.opencode.parts import StepFinishPart, Tokens
+from ..events import Usage, UsageReport
+
+
+def usage_of(tokens: Tokens, cost: float) -> Usage:
+    """OpenCode counts cached and reasoning tokens apart. Its cost is zero when it knows no prices."""
+    cached, sent = int(tokens.cache.read), int(tokens.input + tokens.cache.read + tokens.cache.write)
+    said, thought = int(tokens.output), int(tokens.reasoning)
+    return Usage(
+        input_tokens=sent,
+        output_tokens=said,
+        cached_tokens=cached,
+        reasoning_tokens=thought,
+        total_tokens=sent + said + thought,
+        cost_usd=cost or None,
+    )
+
+
+def report(usage: Usage) -> UsageReport:
+    return UsageReport(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total_tokens,
+        cost_usd=usage.cost_usd,
+    )
+
+
+class Spending:
+    def __init__(self) -> None:
+        self.turn = Usage()
+
+    def step(self, part: StepFinishPart) -> list[UsageReport]:
+        usage = usage_of(part.tokens, part.cost)
+        if usage == Usage():
+            return []
+        self.turn = self.turn + usage
+        return [report(self.turn)]
+
+    def end(self) -> Usage:
+        turn, self.turn = self.turn, Usage()
+        return turn
