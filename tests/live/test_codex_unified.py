@@ -1,0 +1,372 @@
+"""Codex CLI through ``podium.open``: the real program, a scripted model, both drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import podium
+from podium.testing.clis import find_cli
+from podium.testing.model import ScriptedModel
+from podium.testing.script import (
+    Script,
+    delete_file,
+    edit_file,
+    http_error,
+    native,
+    say,
+    shell,
+    structured,
+    task,
+    write_file,
+)
+from podium.unified.events import Event
+
+CODEX = find_cli("codex")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
+
+BOUND = 60.0
+DRIVERS = ("app-server", "exec")
+Seen = TypeVar("Seen")
+Decide = Callable[[podium.PermissionRequest], podium.Allow | podium.Deny]
+
+
+class Stage:
+    def __init__(self, folder: Path, model: ScriptedModel) -> None:
+        self.cwd, self.outside, self.home = folder / "workspace", folder / "outside", folder / "home"
+        self.cwd.mkdir()
+        self.outside.mkdir()
+        self.model = model
+        # Another folder is the trusted one: here Codex shall find nothing about trust, and leave nothing.
+        self.env = model.environment("codex", home=self.home, cwd=self.home).env
+        self.git("init", "-q", "-b", "main")
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        fixed: dict[str, Any] = {"cwd": str(self.cwd), "executable": str(CODEX), "env": self.env, "inherit_env": False}
+        return fixed | more
+
+    def open(self, **more: Any) -> podium.Session:
+        return podium.open("codex", **self.options(**more))
+
+    def git(self, *words: str) -> None:
+        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+        subprocess.run(["git", *identity, *words], cwd=self.cwd, check=True, capture_output=True)
+
+    def snapshot(self) -> dict[str, bytes]:
+        places = [path for place in (self.cwd, self.outside) for path in place.rglob("*") if path.is_file()]
+        return {str(path): path.read_bytes() for path in places}
+
+
+@contextlib.asynccontextmanager
+async def staged(folder: Path, routes: Mapping[str, Script]) -> AsyncIterator[Stage]:
+    async with asyncio.timeout(2 * BOUND), ScriptedModel(routes=routes) as model:
+        yield Stage(folder, model)
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scene()
+
+    asyncio.run(main())
+
+
+async def turn(session: podium.Session, prompt: str) -> list[Event]:
+    return [event async for event in session.send(prompt)]
+
+
+def of(events: list[Event], kind: type[Seen]) -> list[Seen]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def completed(events: list[Event]) -> podium.TurnCompleted:
+    [found] = of(events, podium.TurnCompleted)
+    return found
+
+
+def results(events: list[Event]) -> list[tuple[str, str, int | None]]:
+    return [(result.name, result.status, result.exit_code) for result in of(events, podium.ToolResult)]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_turns_of_an_autonomous_session(tmp_path: Path, driver: str) -> None:
+    a, b = str(tmp_path / "workspace" / "a.txt"), str(tmp_path / "workspace" / "b.txt")
+    routes: dict[str, Script] = {
+        "Talk": [say(["Hel", "lo ", "there."])],
+        "Commands": [shell("echo fine"), shell("echo bad; exit 3"), say("Both.")],
+        "Files": [write_file(a, "one\ntwo\n"), edit_file(a, "two\n", "2\n"), shell("echo made > b.txt"), say("Files.")],
+        "Delete": [delete_file(b), say("Gone.")],
+        "Again": [say("Here again.")],
+        "Elsewhere": [say("A copy.")],
+    }
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage:
+            async with stage.open(driver=driver, tier="autonomous") as session:
+                heard = await turn(session, "Talk")
+                assert (completed(heard).result, completed(heard).status) == ("Hello there.", "success")
+                deltas = "".join(delta.text for delta in of(heard, podium.TextDelta))
+                assert deltas == ("Hello there." if driver == "app-server" else "")
+                one_call = completed(heard).usage
+                assert (one_call.input_tokens, one_call.output_tokens, one_call.total_tokens) == (100, 20, 120)
+                heard = await turn(session, "Commands")
+                assert results(heard) == [("shell", "success", 0), ("shell", "error", 3)]
+                assert [use.target for use in of(heard, podium.ToolUse)] == ["echo fine", "echo bad; exit 3"]
+                assert completed(heard).usage.total_tokens == 360  # of this turn's three calls, not of all four
+                heard = await turn(session, "Files")
+                changes = [(change.path, change.change, change.diff) for change in of(heard, podium.FileChange)]
+                assert changes == [
+                    ("a.txt", "created", "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"),
+                    ("a.txt", "modified", changes[1][2]),
+                    ("b.txt", "created", "--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+made\n"),
+                ]
+                assert changes[1][2].startswith("--- a/a.txt\n+++ b/a.txt\n@@")
+                assert "-two\n+2\n" in changes[1][2]
+                heard = await turn(session, "Delete")
+                assert [(change.path, change.change) for change in of(heard, podium.FileChange)] == [
+                    ("b.txt", "deleted")
+                ]
+                ids = [use.tool_use_id for use in of(heard, podium.ToolUse)]
+                assert len(ids) == len(set(ids))
+                identity = session.id
+            async with stage.open(driver=driver, tier="autonomous", resume=identity) as session:
+                heard = await turn(session, "Again")
+                assert of(heard, podium.Init)[0].resumed
+                assert (session.id, completed(heard).result) == (identity, "Here again.")
+                assert completed(heard).usage.total_tokens == 120
+            async with stage.open(driver=driver, tier="autonomous", resume=identity, fork=True) as session:
+                heard = await turn(session, "Elsewhere")
+                assert completed(heard).usage.total_tokens == 120
+                assert session.id != identity
+            stored = podium.history(stage.cwd, "codex", env=stage.env)
+            assert identity in [one.session_id for one in stored]
+
+    play(scene)
+
+
+def test_questions(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    routes: dict[str, Script] = {
+        "Allow": [shell("touch allowed"), say("Done.")],
+        "Refuse": [shell("touch refused"), say("Understood.")],
+        "Change": [shell("touch changed"), say("Understood.")],
+        "Stop": [shell("touch stopped"), say("Never said.")],
+        "Remember": [shell("touch kept"), shell("touch kept"), say("Done.")],
+        "Edit": [
+            write_file(str(workspace / "in.txt"), "x\n"),
+            write_file(str(tmp_path / "outside" / "out.txt"), "x\n"),
+            write_file(str(workspace / ".git" / "hooks" / "post-commit"), "x\n"),
+            say("Done."),
+        ],
+    }
+    asked: list[podium.PermissionRequest] = []
+    decide: Decide = lambda request: podium.Allow()  # noqa: E731
+
+    def callback(request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+        asked.append(request)
+        return decide(request)
+
+    async def scene() -> None:
+        nonlocal decide
+        async with staged(tmp_path, routes) as stage, stage.open(can_use_tool=callback) as session:
+            heard = await turn(session, "Allow")
+            assert [(one.tool_name, one.target, one.input["cwd"]) for one in asked] == [
+                ("shell", "touch allowed", str(stage.cwd))
+            ]
+            assert results(heard) == [("shell", "success", 0)]
+            assert (stage.cwd / "allowed").exists()
+
+            decide = lambda request: podium.Deny("not today")  # noqa: E731
+            heard = await turn(session, "Refuse")
+            [result] = of(heard, podium.ToolResult)
+            assert (result.status, result.output) == ("denied", "not today")
+            assert completed(heard).result == "Understood."
+
+            decide = lambda request: podium.Allow(updated_input={"command": "touch other"})  # noqa: E731
+            heard = await turn(session, "Change")
+            assert [one.decision for one in of(heard, podium.PermissionResolved)] == ["deny"]
+            assert results(heard) == [("shell", "denied", None)]
+
+            decide = lambda request: podium.Deny("stop", interrupt=True)  # noqa: E731
+            heard = await turn(session, "Stop")
+            assert completed(heard).status == "interrupted"
+            assert results(heard) == [("shell", "denied", None)]
+
+            asked.clear()
+            decide = lambda request: podium.Allow(remember="session")  # noqa: E731
+            heard = await turn(session, "Remember")
+            assert [one.target for one in asked] == ["touch kept"]
+            assert results(heard) == [("shell", "success", 0)] * 2
+
+            asked.clear()
+            decide = lambda request: podium.Deny("not there")  # noqa: E731
+            heard = await turn(session, "Edit")
+            assert [Path(one.target).name for one in asked] == ["out.txt", "post-commit"]
+            assert [status for _, status, _ in results(heard)] == ["success", "denied", "denied"]
+            assert [change.path for change in of(heard, podium.FileChange)] == ["in.txt"]
+            made = {path.name for path in stage.cwd.iterdir()} | {path.name for path in stage.outside.iterdir()}
+            assert made == {".git", "allowed", "kept", "in.txt"}
+
+    play(scene)
+
+
+def test_nobody_to_ask(tmp_path: Path) -> None:
+    """Supervised without a callback: edits run, commands do not, on either driver."""
+    routes: dict[str, Script] = {
+        "Go": [write_file(str(tmp_path / "workspace" / "in.txt"), "x\n"), shell("touch made"), say("Done.")]
+    }
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage:
+            for driver in DRIVERS:
+                async with stage.open(driver=driver) as session:
+                    heard = await turn(session, "Go")
+                assert completed(heard).result == "Done."
+                assert [change.path for change in of(heard, podium.FileChange)] == ["in.txt"]
+                assert {path.name for path in stage.cwd.iterdir()} == {".git", "in.txt"}
+                (stage.cwd / "in.txt").unlink()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("rules", [False, True], ids=["", "with rules of the user that allow everything"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_dry_run_changes_nothing(tmp_path: Path, driver: str, rules: bool) -> None:
+    inside, outside = tmp_path / "workspace", tmp_path / "outside"
+    commit = "git -c user.name=A -c user.email=a@example.com commit -qam changed"
+    tries: list[Any] = [
+        write_file(str(inside / "new.txt"), "new\n"),
+        edit_file(str(inside / "kept.txt"), "two\n", "2\n"),
+        delete_file(str(inside / "kept.txt")),
+        write_file(str(outside / "new.txt"), "new\n"),
+        shell("touch touched; rm kept.txt"),
+        shell("rm -rf ."),
+        shell(f"echo more >> kept.txt; echo more > {outside}/redirected.txt"),
+        shell(f"touch kept.txt && git add . && {commit}"),
+        shell(f"touch {outside}/touched"),
+        shell("touch escalated", escalate="May I?"),
+        shell("cat kept.txt"),
+    ]
+
+    async def scene() -> None:
+        async with staged(tmp_path, {"Try": [*tries, say("I tried.")]}) as stage:
+            (stage.cwd / "kept.txt").write_text("one\ntwo\n")
+            stage.git("add", ".")
+            stage.git("commit", "-qm", "first")
+            if rules:
+                folder = stage.home / ".codex" / "rules"
+                folder.mkdir()
+                allowed = [f'prefix_rule(pattern=["{word}"], decision="allow")' for word in ("touch", "git", "rm")]
+                (folder / "default.rules").write_text("\n".join(allowed) + "\n")
+            before = stage.snapshot()
+            async with stage.open(driver=driver, tier="dry-run", can_use_tool=None) as session:
+                heard = await turn(session, "Try")
+            assert completed(heard).result == "I tried."
+            assert stage.snapshot() == before
+            assert of(heard, podium.FileChange) == []
+            reads = [one.status for one in of(heard, podium.ToolResult) if one.output == "one\ntwo\n"]
+            assert reads == ([] if rules and driver == "app-server" else ["success"])
+
+    play(scene)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_interrupt(tmp_path: Path, driver: str, napping: Any) -> None:
+    nap = napping()
+    routes: dict[str, Script] = {"Sleep": [shell(nap.marker), say("Awake.")], "Go on": [say("Still here.")]}
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage, stage.open(driver=driver, tier="autonomous") as session:
+            heard: list[Event] = []
+            async for event in session.send("Sleep"):
+                heard.append(event)
+                if isinstance(event, podium.ToolUse):
+                    await nap.until(True)
+                    stopping = asyncio.create_task(session.interrupt())
+            await stopping
+            assert completed(heard).status == "interrupted"
+            assert [status for _, status, _ in results(heard)] == ["error"]
+            assert of(heard, podium.Error) == []
+            await nap.until(False)
+            assert completed(await turn(session, "Go on")).result == "Still here."
+
+    play(scene)
+
+
+def test_sub_agents_and_structured_answers(tmp_path: Path) -> None:
+    routes: dict[str, Script] = {
+        "Delegate": [task("The sub job", [shell("touch below"), say("Below.")]), say("Delegated.")],
+        "Answer": [structured({"answer": 42})],
+    }
+    asked: list[podium.PermissionRequest] = []
+
+    def callback(request: podium.PermissionRequest) -> podium.Allow:
+        asked.append(request)
+        return podium.Allow()
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage:
+            async with stage.open(can_use_tool=callback, model="scripted-model") as session:
+                heard = await turn(session, "Delegate")
+                [spawn] = [use.tool_use_id for use in of(heard, podium.ToolUse) if use.name == "task"]
+                [command] = [use for use in of(heard, podium.ToolUse) if use.name == "shell"]
+                assert command.parent_tool_use_id == spawn
+                assert [(one.target, one.parent_tool_use_id) for one in asked] == [("touch below", spawn)]
+                assert (completed(heard).result, completed(heard).status) == ("Delegated.", "success")
+                assert (stage.cwd / "below").exists()
+            schema = {
+                "type": "object",
+                "properties": {"answer": {"type": "integer"}},
+                "required": ["answer"],
+                "additionalProperties": False,
+            }
+            async with stage.open(tier="autonomous", output_schema=schema) as session:
+                assert completed(await turn(session, "Answer")).structured == {"answer": 42}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_wrong_key(tmp_path: Path, driver: str) -> None:
+    async def scene() -> None:
+        async with staged(tmp_path, {"Hello": [http_error(401)] * 9}) as stage:
+            async with stage.open(driver=driver, tier="autonomous") as session:
+                heard = await turn(session, "Hello")
+            assert [error.kind for error in of(heard, podium.Error)] == ["authentication_failed"]
+            assert completed(heard).status == "error"
+            assert of(heard, podium.Retry) != []
+
+    play(scene)
+
+
+def test_what_is_installed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with staged(tmp_path, {}) as stage:
+            env = stage.env | {"PATH": f"{Path(str(CODEX)).parent}:{stage.env['PATH']}"}
+            [found] = await podium.discover(["codex"], env=env)
+            assert (found.installed, found.signed_in, found.problem) == (True, None, "")
+            assert found.version.count(".") == 2
+            bare = {"PATH": env["PATH"], "HOME": str(tmp_path / "nobody")}
+            [found] = await podium.discover(["codex"], env=bare)
+            assert (found.signed_in, found.fix) == (False, "codex login")
+            [found] = await podium.discover(["codex"], env={"PATH": str(tmp_path)})
+            assert (found.installed, found.fix) == (False, "npm install -g @openai/codex")
+
+    play(scene)
+
+
+def test_a_plan_asks_the_user(tmp_path: Path) -> None:
+    """Its own tool for questions is not offered outside plan mode: the model is told so, and nothing hangs."""
+    questions = [{"id": "q1", "header": "Color", "question": "Which?", "options": [{"label": "A", "description": "a"}]}]
+    routes: dict[str, Script] = {"Ask me": [native("request_user_input", questions=questions), say("Fine.")]}
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage, stage.open() as session:
+            assert completed(await turn(session, "Ask me")).result == "Fine."
+
+    play(scene)
