@@ -10,13 +10,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from .. import api
+from .. import api, catalog
 from ..transports.guard import descendants
 from ..unified import events
-from ..unified.decisions import Allow, Decision, Deny
+from ..unified.decisions import Allow, Decision
 from ..unified.events import PermissionRequest
-from .lines import Lines, Style, style_for, summary
+from .keyboard import find_keyboard
+from .lines import style_for
+from .outputs import Written, plain_lines
 from .tables import table
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
@@ -74,28 +77,31 @@ def scratch_repository(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
-async def perform(folder: Path, home: Path, style: Style, *, ask: bool) -> Tally:
-    tally, lines = Tally("understudy"), Lines(style)
+async def _allow(request: PermissionRequest) -> Decision:
+    return Allow()
 
-    def decide(request: PermissionRequest) -> Decision:
-        if not ask:
-            return Allow()
-        answer = input("  allow? [y/n] ").strip().lower()
-        return Allow() if answer in ("y", "yes") else Deny("you said no")
 
-    stream = api.run(
-        "understudy",
-        PROMPT,
-        cwd=str(folder),
-        approval="ask",
-        can_use_tool=decide,
-        env={"PODIUM_UNDERSTUDY_HOME": str(home)},
-    )
-    async for event in stream:
-        tally.see(event)
-        print(lines.show(event), end="", flush=True)
-        if isinstance(event, events.Done):
-            print(style("strong", summary(event)))
+async def perform(folder: Path, home: Path, *, ask: bool) -> Tally:
+    from .performance import on_terminal, stream, with_questions
+
+    tally = Tally("understudy")
+    keyboard = find_keyboard() if ask else None
+    output = on_terminal(tally.agent, thinking=True) if sys.stdout.isatty() else Written(plain_lines())
+    options: dict[str, Any] = {"cwd": str(folder), "approval": "ask", "env": {"PODIUM_UNDERSTUDY_HOME": str(home)}}
+    if keyboard is not None:
+        options = with_questions(catalog.agent(tally.agent), options, keyboard, output, sys.stdout)
+        keyboard.start()
+    else:
+        options["can_use_tool"] = _allow
+
+    def restore() -> None:
+        if keyboard is not None:
+            keyboard.stop()
+
+    try:
+        await stream(api.open(tally.agent, **options), PROMPT, output, restore, also=tally.see)
+    finally:
+        restore()
     tally.left = len(descendants(os.getpid()))
     return tally
 
@@ -111,15 +117,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--no-install", action="store_true", help="with --real: only what is installed already")
     parser.add_argument("--yes", action="store_true", help="answer every question with yes, at a terminal too")
     options = parser.parse_args(argv)
-    terminal = sys.stdout.isatty()
     style = style_for(sys.stdout)
     print(f"{style('strong', 'podium demo')}: {PROMPT}\n")
     with tempfile.TemporaryDirectory(prefix="podium-demo-") as scratch:
         folder, home = Path(scratch) / "greeting", Path(scratch) / "home"
         folder.mkdir()
         scratch_repository(folder)
-        ask = terminal and sys.stdin.isatty() and not options.yes
-        tallies = [asyncio.run(perform(folder, home, style, ask=ask))]
+        ask = sys.stdout.isatty() and sys.stdin.isatty() and not options.yes
+        tallies = [asyncio.run(perform(folder, home, ask=ask))]
     if options.real:
         from .demo_real import perform_real
 

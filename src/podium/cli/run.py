@@ -5,19 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any
 
-from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from .exits import code_of_error, code_of_status, report, sentence
+from . import EXIT_INTERRUPTED, EXIT_USAGE
+from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..drivers.driver import Agent
-    from ..session import Session
-    from .keyboard import Keyboard
     from .outputs import Output
 
 DIALECTS = ("podium", "ues", "lifecycle", "board", "notify", "chat")
@@ -80,12 +74,13 @@ def perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Na
 async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Namespace) -> int:
     from .. import api, catalog
     from .keyboard import find_keyboard
+    from .performance import on_terminal, stream, with_questions
     from .state import with_audit
 
     found = catalog.agent(agent)
     keyboard = find_keyboard()
     on_screen = sys.stdout.isatty() and not (given.json or given.quiet or given.plain)
-    output = _screen(found.name, thinking=given.thinking) if on_screen else _written(given)
+    output = on_terminal(found.name, thinking=given.thinking) if on_screen else _written(given)
     if keyboard is not None and _wants_answers(options):
         options = with_questions(found, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
 
@@ -97,7 +92,7 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
     if keyboard is not None:
         keyboard.start()
     try:
-        return await _stream(session, prompt, output, restore, as_json=given.json)
+        return await stream(session, prompt, output, restore, as_json=given.json)
     finally:
         restore()
 
@@ -108,107 +103,9 @@ def _wants_answers(options: dict[str, Any]) -> bool:
     return approval != "autoAll" or "policy" in options
 
 
-def with_questions(
-    agent: Agent, options: dict[str, Any], keyboard: Keyboard, output: Output, where: TextIO
-) -> dict[str, Any]:
-    """The options with a person to ask, where the agent has a driver that can."""
-    from .. import catalog
-    from ..errors import NotSupported
-    from ..unified.options import Options
-    from .asking import Asking
-    from .lines import style_for
-
-    def write(text: str) -> None:
-        where.write(text)
-        where.flush()
-
-    def asking(*, can_edit: bool) -> dict[str, Any]:
-        kept = "policy" in options or "remember_in" in options
-        remember: Literal["session", "always"] = "always" if kept else "session"
-        return {
-            **options,
-            "can_use_tool": Asking(keyboard, output, write, style_for(where), can_edit=can_edit, remember=remember),
-        }
-
-    try:
-        chosen = catalog.driver(agent, Options(**asking(can_edit=False)))
-    except NotSupported:
-        return options  # whatever else is wrong is said when the session is opened
-    return asking(can_edit=chosen.capabilities.edit_input)
-
-
-async def _stream(session: Session, prompt: str, output: Output, restore: Callable[[], None], *, as_json: bool) -> int:
-    from ..errors import PodiumError
-    from ..unified import events
-    from .stopping import Stopping
-
-    done: events.Done | None = None
-    kinds: list[str] = []
-    version = ""
-
-    def see(event: events.Event) -> None:
-        nonlocal done, version
-        output.show(event)
-        match event:
-            case events.Done():
-                done = event
-            case events.Error(fatal=True):
-                kinds.append(event.kind)
-            case events.Init():
-                version = event.agent_version
-                stopping.begun = True
-            case _:
-                return
-
-    ticking = asyncio.ensure_future(output.ticking())
-    stopping = Stopping(session, output.note, restore)
-    stopping.start()
-    output.resume()
-    try:
-        async with session:
-            try:
-                async with aclosing(session.send(prompt)) as turn:
-                    async for event in turn:
-                        see(event)
-            except PodiumError as fault:
-                if as_json:  # whoever reads events reads them to the end; a person is told once, below
-                    async for event in session.events:
-                        see(event)
-                output.pause()
-                print(f"podium run: {sentence(fault)}", file=sys.stderr)
-                return code_of_error(fault)
-            rest = session.events
-            await session.close()
-            async for event in rest:
-                see(event)
-    finally:
-        stopping.stop()
-        ticking.cancel()
-        output.pause()
-        _keep_count(session.agent, version, session.unrecognized)
-    if done is None:
-        return EXIT_FAILED
-    return EXIT_INTERRUPTED if stopping.pressed and done.status != "success" else code_of_status(done.status, kinds)
-
-
-def _screen(agent: str, *, thinking: bool) -> Output:
-    from rich.console import Console
-
-    from .screen import Screen
-
-    return Screen(Console(highlight=False), agent=agent, thinking=thinking)
-
-
 def _written(given: argparse.Namespace) -> Output:
     from .outputs import Written, answer_alone, json_lines, plain_lines
 
     if given.json:
         return Written(json_lines(given.dialect or "podium"))
     return Written(answer_alone if given.quiet else plain_lines(thinking=given.thinking))
-
-
-def _keep_count(agent: str, version: str, unrecognized: int) -> None:
-    if unrecognized:
-        from .state import count_unrecognized
-
-        count_unrecognized(agent, version, unrecognized)

@@ -16,13 +16,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopping:
-    """``begun``: the agent has said something; before that there is no turn that could be interrupted."""
+    """``begun``: has the agent said something? Before that there is no turn that could be interrupted."""
 
     def __init__(
-        self, session: Session, say: Callable[[str], None], restore: Callable[[], None] = lambda: None
+        self, session: Session, say: Callable[[str], None], restore: Callable[[], None], begun: Callable[[], bool]
     ) -> None:
         self.pressed = 0
-        self.begun = False
+        self._begun = begun
         self._session = session
         self._say = say
         self._restore = restore
@@ -43,7 +43,7 @@ class Stopping:
 
     def _press(self) -> None:
         self.pressed += 1
-        if self.pressed == 1 and self.begun:
+        if self.pressed == 1 and self._begun():
             self._say("interrupting; Ctrl-C again kills")
             self._run(self._session.interrupt())
         else:
@@ -55,7 +55,7 @@ class Stopping:
         if self.pressed > 3:
             self._die()
         self._say("killing")
-        if self.begun:
+        if self._begun():
             self._run(self._session.close())
             loop.call_later(PATIENCE / 2, self._cancel)
         else:
