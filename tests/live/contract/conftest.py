@@ -264,6 +264,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, tuple[str | None, str]] = {}
     fault_notes: dict[str, str] = {}
     hides_cached_tokens: bool = False
+    tells_calls_late: bool = False
+    """A call is told when it is over."""
     wrong_model: str = "no-such-model"
     signed_out: tuple[str, ...] | None = None
     """The variables without which the agent is signed out; ``None``: it needs no account."""
@@ -303,7 +305,8 @@ EXPECTED: dict[str, Expected] = {
     "gemini-stream-json": Expected(
         signed_out=("GEMINI_API_KEY",),
         impatience=GEMINI_GIVES_UP,
-        faults={"empty answer": ("unknown", "error")},
+        faults={"empty answer": ("unknown", "error"), "error in the stream": ("connection_failed", "error")},
+        fault_notes={"error in the stream": "the CLI says no more than that the stream ended early"},
     ),
     "gemini-acp": Expected(
         signed_out=("GEMINI_API_KEY",),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import podium
 from podium.testing import delete_file, edit_file, read_file, say, shell, write_file
 
 pytestmark = [pytest.mark.live, pytest.mark.drift]
@@ -55,7 +56,7 @@ def test_dry_run(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path) ->
             with cases("dry run: reading works"):
                 heard = await talk.turn("Read only")
                 assert heard.text.endswith("I have read it."), heard.describe()
-                assert [result.status for _, result in heard.calls("read_file")] == ["success"], heard.describe()
+                assert [result.status for result in heard.of(podium.ToolResult)] == ["success"], heard.describe()
 
     play(main)
     cases.settle()
