@@ -18,6 +18,7 @@ from podium.drivers import claude as driver
 from podium.permissions.policy import Policy
 from podium.permissions.rules import Rule
 from podium.testing import (
+    Script,
     ScriptedModel,
     edit_file,
     find_cli,
@@ -30,6 +31,7 @@ from podium.testing import (
     task,
     write_file,
 )
+from podium.unified.claude import ClaudeDictionary
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
@@ -58,7 +60,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path, scripted_model: Callable[..., ScriptedModel]) -> Callable[..., Stage]:
-    return lambda script, **more: Stage(scripted_model(script, **more), tmp_path)
+    return lambda script=(), **more: Stage(scripted_model(script, **more), tmp_path)
 
 
 def run(main: Callable[[], Any]) -> None:
@@ -101,7 +103,7 @@ def test_a_dry_run_holds_against_settings_sub_agents_and_an_approving_caller(sta
     """The user has switched hooks off and allowed everything; the caller says yes to all. Nothing happens anyway."""
 
     async def main() -> None:
-        below = [shell("echo below > below.txt"), say("Tried below.")]
+        below: Script = [shell("echo below > below.txt"), say("Tried below.")]
         scene = stage(
             [
                 write_file("new.txt", "new\n"),
@@ -135,7 +137,7 @@ def test_a_dry_run_holds_against_settings_sub_agents_and_an_approving_caller(sta
 
 def test_supervised_asks_about_every_command_and_lets_edits_pass(stage: Callable[..., Stage]) -> None:
     async def main() -> None:
-        below = [shell("echo below"), say("Done below.")]
+        below: Script = [shell("echo below"), say("Done below.")]
         script = [
             [write_file("a.txt", "one\ntwo\n"), shell("ls")],
             [read_file("a.txt")],
@@ -181,7 +183,7 @@ def test_dangerous_calls_a_policy_and_rules_of_the_caller(stage: Callable[..., S
     async def main() -> None:
         fetch = native("WebFetch", url="http://127.0.0.1:9/", prompt="p")
         scene = stage(
-            {
+            routes={
                 "dangerous": [shell("ls"), shell(DANGER), say("Done.")],
                 "policed": [read_file("secret.txt"), shell("ls"), say("Done.")],
                 "allowed": [shell("git --version"), shell("ls"), fetch, say("Done.")],
@@ -260,7 +262,7 @@ def test_resume_from_elsewhere_history_and_inspection(stage: Callable[..., Stage
             cwd=str(elsewhere), resume=session_id, env=scene.env, inherit_env=False, executable=str(CLI)
         )
         with pytest.raises(podium.SessionNotFound, match=r"belongs to .*repo"):
-            await driver.open_session("go", options, Asked(), driver.ClaudeDictionary())
+            await driver.open_session("go", options, Asked(), ClaudeDictionary())
         env = {**scene.env, "PATH": f"{Path(str(CLI)).parent}:{scene.env['PATH']}"}
         presence = await driver.inspect(env)
         assert (presence.installed, presence.signed_in, presence.problem) == (True, True, "")

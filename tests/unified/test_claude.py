@@ -474,6 +474,14 @@ def test_the_end_of_the_program_and_its_silence() -> None:
     ]
 
 
+def test_who_waits_for_our_answer_does_not_stall() -> None:
+    dictionary = ClaudeDictionary(prompted=True)
+    assert dictionary.translate(CanUseTool("Bash", {"command": "make"}, "r", "t")) == []
+    assert dictionary.translate(Stalled(30.0)) == []
+    dictionary.translate(TurnSettled())
+    assert [type(event) for event in dictionary.translate(Stalled(30.0))] == [Notice]
+
+
 def test_a_result_for_the_older_ones_among_us() -> None:
     """Before there was ``modelUsage``: the turn's own figures count, and the cost under its older name."""
     native = Result(subtype="success", result="x", cost_usd=0.5, num_turns=1)
@@ -573,8 +581,9 @@ def test_the_hook(hook: Any, tool: str, given: dict[str, Any], verdict: str | No
 
 
 def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
-    judge = Judge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch"))
-    assert [judge.judge(tool, {}) for tool in ("Bash", "WebFetch", "Write")] == [None, None, "ask"]
+    judge = Judge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch", "mcp__x"))
+    tools = ("Bash", "WebFetch", "Write", "mcp__x__y", "mcp__xy__z")
+    assert [judge.judge(tool, {}) for tool in tools] == [None, None, "ask", None, "ask"]
     dry = Judge("deny_acts", lambda *_: "low", ("Bash", "Write"))
     assert [dry.judge(tool, {}) for tool in ("Bash", "Write")] == ["deny", "deny"]
 

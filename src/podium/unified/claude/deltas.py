@@ -72,6 +72,8 @@ class Deltas:
                 self._message_id = step.message.id
                 self.call = step.message.usage or blocks.Usage()
                 return out
+            case blocks.ContentBlockStart():
+                return self.rest()
             case _:
                 return []
 

@@ -66,7 +66,7 @@ class ClaudeDictionary:
         self._todos = TodoList()
         self._calls: dict[str, _Call] = {}
         self._refused: set[str] = set()
-        self._asked: set[str] = set()  # in a recording: what was answered is not to be seen
+        self._asked: set[str] = set()
         self._told_denied: set[str] = set()
         self._agents: dict[str, str] = {}  # a sub-agent's task → the call that started it
         self._servers: dict[str, str] = {}
@@ -132,12 +132,14 @@ class ClaudeDictionary:
             case requests.RequestUserDialog():
                 return [Notice(level="info", code="dialog_cancelled", message=native.dialog_kind)]
             case requests.CanUseTool() | requests.HookCallback():
-                if not self.prompted and native.tool_use_id:  # else the session asks, resolves and tells
+                if native.tool_use_id and (not self.prompted or isinstance(native, requests.CanUseTool)):
                     self._asked.add(native.tool_use_id)
                 return []
             case requests.McpMessage() | native_events.ControlCancelRequest():
                 return []
             case Stalled():
+                if self.prompted and self._asked:
+                    return []  # it waits for an answer of ours
                 return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
             case Exited():
                 return self._exited(native)
@@ -289,7 +291,10 @@ class ClaudeDictionary:
         denied = block.tool_use_id in self._refused
         self._refused.discard(block.tool_use_id)
         self._last_words = 0
-        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=block.tool_use_id in self._asked)
+        # In a recording it is not to be seen what was answered; else the session knows.
+        asked = block.tool_use_id in self._asked and not self.prompted
+        self._asked.discard(block.tool_use_id)
+        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=asked)
         if outcome.status == "denied":
             self._told_denied.add(block.tool_use_id)
         out: list[Event] = []

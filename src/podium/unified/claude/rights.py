@@ -91,7 +91,7 @@ class Judge(msgspec.Struct, frozen=True):
             return "ask" if self.policed and tool in READING | DELEGATING else None
         if self.hook == "deny_acts":
             return None if tool in NETWORK else "deny"
-        if any(rule.split("(", 1)[0] == tool for rule in self.allowed):
+        if any(_is_about(rule, tool) for rule in self.allowed):
             return None  # the rule may hold for some calls only: that is for Claude Code to read
         match self.hook:
             case "ask_commands":
@@ -100,6 +100,12 @@ class Judge(msgspec.Struct, frozen=True):
                 return "allow" if self.risk(tool, given) == "low" else "ask"
             case "ask_acts":
                 return "ask"
+
+
+def _is_about(rule: str, tool: str) -> bool:
+    """``Bash(git status:*)`` is about ``Bash``, ``mcp__github`` about every tool of that server."""
+    name = rule.split("(", 1)[0].removesuffix("__*")
+    return tool == name or (name.startswith("mcp__") and tool.startswith(f"{name}__"))
 
 
 def hook_output(verdict: Verdict | None, reason: str = "") -> dict[str, Any]:
