@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.cli.asking import describe, visible
+from podium.cli.choosing import answer, questions_in
+from podium.cli.keyboard import Keyboard
 from podium.cli.lines import Lines, clean, plain, summary
 from podium.cli.screen import Blocks
 from podium.cli.tables import ago, table
+from podium.unified.decisions import Allow, Deny
 from podium.unified.events import (
     Done,
     Error,
@@ -144,3 +150,58 @@ AGES = {0: "", 999_000: "1 s ago", 940_000: "1 min ago", -86_400_000: "1 d ago"}
 @pytest.mark.parametrize("then", AGES)
 def test_ages(then: int) -> None:
     assert ago(then, 1_000_000) == AGES[then]
+
+
+class Typing:
+    """A keyboard on which these keys are pressed."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = list(keys)
+
+    async def typed(self) -> str:
+        return self._keys.pop(0)
+
+    async def line(self, text: str) -> str | None:
+        return self._keys.pop(0)
+
+
+ASKED = {
+    "questions": [
+        {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]},
+        {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}], "multiSelect": True},
+        {"question": "Why?"},
+    ]
+}
+CHOSEN: dict[str, tuple[tuple[str, ...], Allow | Deny]] = {
+    "all": (
+        ("2", "3", "1", "9", "\r", "Because."),
+        Allow(
+            updated_input={
+                **ASKED,
+                "answers": {"Which colour?": "Blue", "Which sizes?": ["L", "S"], "Why?": "Because."},
+            }
+        ),
+    ),
+    "another": (
+        ("o", "Green", "1", "\r", "So."),
+        Allow(updated_input={**ASKED, "answers": {"Which colour?": "Green", "Which sizes?": ["S"], "Why?": "So."}}),
+    ),
+    "none": (("1", "n"), Deny("the user does not want to answer")),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_questions_of_the_agent_are_answered_by_number(name: str) -> None:
+    keys, decision = CHOSEN[name]
+    request = PermissionRequest(request_id="1", tool_name="question", input=ASKED)
+    written: list[str] = []
+    assert asyncio.run(answer(request, cast("Keyboard", Typing(*keys)), written.append, plain)) == decision
+    assert "? Which colour?\n    1 Red\n    2 Blue\n" in "".join(written)
+
+
+def test_only_questions_in_the_shape_the_agents_share_are_asked_so() -> None:
+    others = [{}, {"questions": 1}, {"questions": [1, {"question": 2}]}]
+    assert [questions_in(PermissionRequest(request_id="1", tool_name="question", input=one)) for one in others] == [
+        []
+    ] * 3
+    assert questions_in(PermissionRequest(request_id="1", tool_name="shell", input=ASKED)) == []

@@ -145,3 +145,26 @@ def test_the_question_is_asked_when_the_prompt_comes_from_a_file(podium: Any, tm
     terminal.type("y")
     assert terminal.end() == 0
     assert (podium.workspace / "made").exists()
+
+
+def test_always_is_written_to_a_policy(podium: Any) -> None:
+    words = ("run", "understudy", "--approval", "ask", "--remember-in", "mine.yaml", ASK_TWICE)
+    terminal = podium.terminal(*words)
+    terminal.until("allow?")
+    assert "[a]lways [e]dit" in terminal.text
+    terminal.type("a")
+    assert terminal.end() == 0
+    assert "action: allow" in (podium.workspace / "mine.yaml").read_text()
+    again = podium.run("run", "understudy", "--approval", "ask", "--policy", "mine.yaml", ASK_TWICE)
+    assert again.returncode == 0
+    assert log(podium) == "first\n" * 4
+
+
+def test_the_demo_asks_too(podium: Any) -> None:
+    terminal = podium.terminal("demo")
+    for _ in range(2):
+        asked = len(terminal.text)
+        terminal.until("allow?", after=asked)
+        terminal.type("y")
+    assert terminal.end() == 0
+    assert "Repaired, and the tests pass." in terminal.screen

@@ -17,6 +17,7 @@ import msgspec
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
 from . import keyboard
+from .choosing import answer, questions_in
 from .keyboard import Keyboard
 from .lines import DIFF_LINES, Style, one_line
 
@@ -63,9 +64,11 @@ class Asking:
                 self._stage.resume()
 
     async def _ask(self, request: PermissionRequest) -> Decision:
-        self._write(describe(request, self._style))
         self._keyboard.start()
         self._keyboard.forget()
+        if questions_in(request):
+            return await answer(request, self._keyboard, self._write, self._style)
+        self._write(describe(request, self._style))
         how_long = " in this session" if self._remember == "session" else ""
         while True:
             self._write(self._style("strong", "  allow?") + " [y]es [n]o [a]lways" + how_long + " [e]dit ")
