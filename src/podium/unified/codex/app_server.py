@@ -12,7 +12,7 @@ from ...agents.codex import notifications as said
 from ...agents.codex import questions, threads
 from ...agents.codex.notifications import AppEvent
 from ...agents.codex.questions import Question, RequestId
-from ...agents.codex.thread_items import CollabAgentToolCallThreadItem
+from ...agents.codex.thread_items import CollabAgentToolCallThreadItem, SubAgentActivityThreadItem
 from ...transports.launch import Exited, Stalled
 from ...wire import shapes
 from ..events import (
@@ -343,6 +343,8 @@ class AppServerDictionary:
             self._last_spawn = item.id
             for thread_id in item.receiver_thread_ids:
                 self._parents[thread_id] = item.id
+        elif isinstance(item, SubAgentActivityThreadItem) and item.kind == "started":
+            self._parents[item.agent_thread_id] = item.id
 
     def _parent(self, thread_id: str) -> str | None:
         if thread_id in ("", self._main) or not self._main:

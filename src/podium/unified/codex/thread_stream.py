@@ -43,6 +43,7 @@ class ThreadStream:
         self._texts: dict[str, list[str]] = {}  # messages under way, by item
         self._thoughts: dict[str, list[str]] = {}
         self._patches: dict[str, list[FileUpdateChange]] = {}
+        self._agents: dict[str, str] = {}  # the threads of sub-agents → the calls that started them
         self._compacted = False
         self.refused: dict[str, str] = {}
         self.retries = 0
@@ -116,8 +117,7 @@ class ThreadStream:
             case native_items.ExitedReviewModeThreadItem():
                 return [Notice(level="info", code="review_ended", message=item.review)] if done else []
             case native_items.SubAgentActivityThreadItem():
-                words = f"sub-agent {item.agent_path or item.agent_thread_id}: {item.kind}"
-                return [Notice(level="info", code="sub_agent", message=words)] if done else []
+                return self._sub_agent(item) if done else []
             case (
                 native_items.UserMessageThreadItem()
                 | native_items.HookPromptThreadItem()
@@ -129,6 +129,18 @@ class ThreadStream:
                 return [unrecognized(item)]
             case _:
                 return self._finished(item) if done else self.announce(self.use(item))
+
+    def _sub_agent(self, item: native_items.SubAgentActivityThreadItem) -> list[Event]:
+        """A sub-agent of the second kind: the call that started it is over when the sub-agent is."""
+        name = item.agent_path or item.agent_thread_id
+        match item.kind:
+            case "started":
+                self._agents[item.agent_thread_id] = item.id
+                return self.announce(agent_use(item.id, "spawn_agent", None, [name]))
+            case "completed":
+                return self.close(self._agents.pop(item.agent_thread_id, ""), denied=False)
+            case _:
+                return [Notice(level="info", code="sub_agent", message=f"sub-agent {name}: {item.kind}")]
 
     def announce(self, use: ToolUse) -> list[Event]:
         """``tool_use``, once: a question may have told of the call before its item did."""
