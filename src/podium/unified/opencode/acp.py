@@ -184,7 +184,7 @@ class OpenCodeAcpDictionary:
     # ----------------------------------------------------------------------------------------------------- turns
 
     def _over(self, native: PromptResponse) -> list[Event]:
-        spent = None if self._spent is None else self._spent - self._spent_before
+        spent = None if self._spent is None else round(self._spent - self._spent_before, 10) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0
         interrupted = self._interrupted

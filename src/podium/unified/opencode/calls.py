@@ -34,9 +34,9 @@ def judged(tool: str, status: str, error: str, metadata: Mapping[str, Any]) -> t
     """How a call ended, and a command's exit code. OpenCode completes what it says failed, too."""
     if status == "error" or error:
         return ("denied" if is_denied(tool, error) else "error"), None
-    if tool != "bash":
+    if tool != "bash" or "exit" not in metadata:
         return "success", None
-    code: object = metadata.get("exit")
+    code: object = metadata["exit"]
     if isinstance(code, int):
         return ("error" if code else "success"), code
     return "error", None  # stopped: by its time limit, or with its turn
@@ -137,7 +137,7 @@ def _use(part: ToolPart, tool_use_id: str) -> ToolUse:
         input=given,
         operation=operation_of(name),
         target=target_of(name, meant, given),
-        description=described if isinstance(described, str) else part.state.title,
+        description=described if isinstance(described, str) else "",
     )
 
 

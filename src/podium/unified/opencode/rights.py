@@ -1,11 +1,11 @@
 """Our tiers, approval modes and tool lists as OpenCode's permissions. Pure.
 
-| tier, approval       | stance | reading | edits                | commands, network, MCP | sub-agents                    |
-|----------------------|--------|---------|----------------------|------------------------|-------------------------------|
-| dry-run, readOnly    | read   | allow   | deny                 | deny                   | deny                          |
-| ask, askDangerous    | ask    | allow   | ask                  | ask                    | allow (their calls are asked) |
-| supervised, autoEdit | edit   | allow   | ask; inside: allowed | ask                    | allow (their calls are asked) |
-| autonomous, autoAll  | act    | allow   | allow                | allow                  | allow                         |
+| tier, approval       | stance | reading | edits                | commands, network, MCP | sub-agents              |
+|----------------------|--------|---------|----------------------|------------------------|-------------------------|
+| dry-run, readOnly    | read   | allow   | deny                 | deny                   | deny                    |
+| ask, askDangerous    | ask    | allow   | ask                  | ask                    | allow; their calls: ask |
+| supervised, autoEdit | edit   | allow   | ask; inside: allowed | ask                    | allow; their calls: ask |
+| autonomous, autoAll  | act    | allow   | allow                | allow                  | allow                   |
 
 *inside*: edits are asked about so that we see them; those inside the working directory we allow at once. (OpenCode's
 own notion of inside is the whole repository.) ``run`` can ask nobody: there, edits inside the repository run and what

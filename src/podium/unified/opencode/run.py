@@ -31,6 +31,8 @@ from .spending import Spending
 OVERFLOW = "ContextOverflowError"
 REFUSED = "a permission was refused, and OpenCode did not go on; use driver='serve' to be asked"
 
+BROKEN_OFF = "opencode ended in the middle of its turn"
+
 
 class RunDictionary:
     def __init__(self) -> None:
@@ -134,6 +136,7 @@ class RunDictionary:
             return "success", None
         if exited.code < 0:
             return "error", None  # somebody stopped it, and knows
-        said = exited.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        message = f"opencode ended with code {exited.code} in the middle of its turn: {said[0]}"
-        return "error", Error(kind=kind_of(said[0]), message=message, fatal=True)
+        said = exited.stderr.strip().splitlines()[-1:]
+        if not said:
+            return "error", Error(kind="connection_failed", message=BROKEN_OFF, fatal=True)
+        return "error", Error(kind=kind_of(said[0]), message=f"{BROKEN_OFF}: {said[0]}", fatal=True)
