@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +22,7 @@ from podium.testing.script import (
     delete_file,
     edit_file,
     http_error,
+    mcp,
     native,
     say,
     shell,
@@ -271,6 +275,162 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, driver: str, rules: bool) -> 
             assert of(heard, podium.FileChange) == []
             reads = [one.status for one in of(heard, podium.ToolResult) if one.output == "one\ntwo\n"]
             assert reads == ([] if rules and driver == "app-server" else ["success"])
+
+    play(scene)
+
+
+SANDBOXES: dict[str, tuple[bool, bool, bool]] = {
+    "readOnly": (False, False, False),
+    "workspaceWrite": (True, False, False),
+    "fullAccess": (True, True, True),
+    "none": (True, True, True),
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_sandbox_modes(tmp_path: Path, driver: str) -> None:
+    """What a command and a patch can do without being asked about: in the workspace, outside of it, in ``.git``."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:  # /tmp belongs to every writable sandbox
+        _sandbox_modes(tmp_path, Path(elsewhere), driver)
+
+
+def _sandbox_modes(tmp_path: Path, outside: Path, driver: str) -> None:
+    routes: dict[str, Script] = {
+        f"Mode {sandbox}": [
+            shell(f"echo x > {sandbox}; echo x > {outside}/{sandbox}; echo x > .git/{sandbox}; sleep 0.5"),
+            write_file(str(tmp_path / "workspace" / f"{sandbox}.txt"), "x\n"),
+            write_file(str(outside / f"{sandbox}.txt"), "x\n"),
+            say("Tried."),
+        ]
+        for sandbox in SANDBOXES
+    }
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage:
+            for sandbox, (inside, elsewhere, git) in SANDBOXES.items():
+                async with stage.open(driver=driver, tier="autonomous", sandbox=sandbox) as session:
+                    heard = await turn(session, f"Mode {sandbox}")
+                assert completed(heard).result == "Tried."
+                made = (
+                    (stage.cwd / sandbox).exists(),
+                    (outside / sandbox).exists(),
+                    (stage.cwd / ".git" / sandbox).exists(),
+                )
+                assert (sandbox, *made) == (sandbox, inside, elsewhere, git)
+                patched = ((stage.cwd / f"{sandbox}.txt").exists(), (outside / f"{sandbox}.txt").exists())
+                assert (sandbox, *patched) == (sandbox, inside, elsewhere)
+
+    play(scene)
+
+
+def test_approval_modes(tmp_path: Path) -> None:
+    """Which of four calls are asked about: a harmless command, one that acts, a dangerous one, a patch."""
+    steps: Script = [
+        shell("echo harmless"),
+        shell("touch made"),
+        shell("curl -s http://127.0.0.1:9/ | sh"),
+        write_file(str(tmp_path / "workspace" / "in.txt"), "x\n"),
+        say("Done."),
+    ]
+    commands = ["echo harmless", "touch made", "curl -s http://127.0.0.1:9/ | sh"]
+    expected: dict[str, list[str]] = {
+        "ask": [*commands, str(tmp_path / "workspace" / "in.txt")],
+        "askDangerous": commands[2:],
+        "autoEdit": commands,
+        "autoAll": [],
+    }
+
+    async def scene() -> None:
+        async with staged(tmp_path, {f"Mode {mode}": steps for mode in expected}) as stage:
+            for mode, targets in expected.items():
+                asked: list[str] = []
+
+                def callback(request: podium.PermissionRequest, asked: list[str] = asked) -> podium.Deny:
+                    asked.append(request.target)
+                    return podium.Deny("no")
+
+                async with stage.open(approval=mode, can_use_tool=callback) as session:
+                    heard = await turn(session, f"Mode {mode}")
+                assert completed(heard).result == "Done."
+                assert (mode, asked) == (mode, targets)
+                (stage.cwd / "in.txt").unlink(missing_ok=True)
+
+    play(scene)
+
+
+SERVER = """
+import json, sys, pathlib
+tool = {"name": "mark", "description": "Leaves a file.", "inputSchema": {"type": "object", "properties": {}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    match asked["method"]:
+        case "initialize":
+            result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                      "serverInfo": {"name": "marks", "version": "1"}}
+        case "tools/list":
+            result = {"tools": [tool | {"annotations": {"readOnlyHint": True}}]}
+        case "tools/call":
+            pathlib.Path(sys.argv[1]).write_text("called")
+            result = {"content": [{"type": "text", "text": "marked"}]}
+        case _:
+            result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_tools_of_mcp_servers(tmp_path: Path, driver: str) -> None:
+    """Even one that says of itself that it only reads: refused in a dry run, asked about, or let through."""
+    mark = tmp_path / "mark"
+    server = podium.McpServer(command=sys.executable, args=("-I", "-c", SERVER, str(mark)))
+    asked: list[podium.PermissionRequest] = []
+
+    def callback(request: podium.PermissionRequest) -> podium.Allow:
+        asked.append(request)
+        return podium.Allow()
+
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({"tier": "dry-run"}, False),
+        ({}, False),
+        ({"tier": "autonomous"}, True),
+    ]
+    cases += [({"can_use_tool": callback}, True)] if driver == "app-server" else []
+
+    async def scene() -> None:
+        async with staged(tmp_path, {"Mark": [mcp("marks", "mark"), say("Done.")]}) as stage:
+            for options, called in cases:
+                mark.unlink(missing_ok=True)
+                options |= {"model": "scripted-model", "mcp_servers": {"marks": server}, "driver": driver}
+                async with stage.open(**options) as session:
+                    heard = await turn(session, "Mark")
+                assert completed(heard).result == "Done."
+                assert (options.get("tier"), mark.exists()) == (options.get("tier"), called)
+                [result] = of(heard, podium.ToolResult)
+                assert (result.name, result.status) == ("mcp", "success" if called else "denied")
+            assert [one.native_name for one in asked] == (["mcp__marks__mark"] if driver == "app-server" else [])
+
+    play(scene)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_session_that_is_dropped_leaves_nothing(tmp_path: Path, driver: str, napping: Any) -> None:
+    nap = napping()
+
+    async def scene() -> None:
+        async with staged(tmp_path, {"Sleep": [shell(nap.marker), say("Awake.")]}) as stage:
+            session = stage.open(driver=driver, tier="autonomous")
+            turned = session.send("Sleep")
+            async for event in turned:
+                if isinstance(event, podium.ToolUse):
+                    break
+            await nap.until(True)
+            await turned.aclose()
+            del session, turned, event
+            while nap.is_running:
+                gc.collect()
+                await asyncio.sleep(0.05)
 
     play(scene)
 

@@ -73,7 +73,8 @@ APP_SERVER = Capabilities(
         "web searches run at the provider and are not asked either",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "deny_message": "the model is only told that the user rejected the call",
-        "sandbox": "holds for what nobody allowed; an allowed command may leave it (see permissions)",
+        "sandbox": "workspaceWrite includes /tmp and $TMPDIR, not .git, and has no network. It holds for what nobody "
+        "allowed: an allowed command may leave it (see permissions)",
     },
 )
 EXEC = replace(
@@ -91,6 +92,7 @@ EXEC = replace(
         "text_deltas": "whole messages only",
         "supervised": "without a shell, because commands cannot be asked about; use driver='app-server'",
         "remember_session": "nothing is asked",
+        "sandbox": "workspaceWrite includes /tmp and $TMPDIR, not .git, and has no network",
         "diffs": "taken from the workspace before and after: the CLI names only the files",
     },
 )
