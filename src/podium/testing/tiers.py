@@ -1,0 +1,135 @@
+"""What tiers, approval modes and sandbox modes promise, and what each CLI is told so that it keeps the promise.
+
+The live tests try each cell and hold what happened against both; ``docs/tiers.md`` shows the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast, get_args
+
+import msgspec
+
+from ..unified.capabilities import Capabilities
+from ..unified.options import Approval, Options, Sandbox, Tier
+
+Action = Literal["edit", "harmless", "command", "outside"]
+"""Write a file of the workspace; ``ls``; a command that changes the workspace; one that writes outside of it."""
+Outcome = Literal["runs", "asked", "refused"]
+"""``asked``: somebody was asked, said yes, and then it ran."""
+Row = tuple[Outcome, Outcome, Outcome, Outcome]
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One tier, approval mode or sandbox mode, and the options that ask for it."""
+
+    name: str
+    tier: Tier = "supervised"
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"tier": self.tier, "approval": self.approval, "sandbox": self.sandbox}
+
+
+TIERS = tuple(Cell(f"tier {name}", tier=name) for name in get_args(Tier))
+APPROVALS = tuple(Cell(f"approval {name}", approval=name) for name in get_args(Approval))
+SANDBOXES = tuple(Cell(f"sandbox {name}", tier="autonomous", sandbox=name) for name in get_args(Sandbox))
+CELLS = (*TIERS, *APPROVALS, *SANDBOXES)
+
+# ------------------------------------------------------------------------------------------------------- promises
+
+_NOTHING = ("refused", "runs refused", "refused", "refused")
+_EDITS = ("runs", "runs asked", "asked", "asked")
+_ALL = ("runs", "runs", "runs", "runs")
+PROMISES: Mapping[str, tuple[str, str, str, str]] = {
+    "tier dry-run": _NOTHING,
+    "tier supervised": _EDITS,
+    "tier autonomous": _ALL,
+    "approval ask": ("asked", "asked", "asked", "asked"),
+    "approval askDangerous": ("runs", "runs", "runs", "runs asked"),
+    "approval autoEdit": _EDITS,
+    "approval autoAll": _ALL,
+    "sandbox none": _ALL,
+    "sandbox readOnly": _NOTHING,
+    "sandbox workspaceWrite": ("runs", "runs", "runs", "refused"),
+    "sandbox fullAccess": _ALL,
+}
+"""What may become of each action. Where a driver can ask nobody, what would be asked may only be refused; and what an
+approval mode would let run for its low risk may be refused there, too."""
+
+
+def broken(cell: Cell, row: Row, capabilities: Capabilities) -> list[str]:
+    """The promises of the cell that this row breaks, in words."""
+    said: list[str] = []
+    for action, promised, outcome in zip(ACTIONS, PROMISES[cell.name], row, strict=True):
+        kept = set(promised.split())
+        if capabilities.permissions == "none" and ("asked" in kept or cell.approval == "askDangerous"):
+            kept = (kept - {"asked"}) | {"refused"}
+        if outcome not in kept:
+            said.append(f"{cell.name}: {action} is promised {' or '.join(sorted(kept))}, but: {outcome}")
+    return said
+
+
+# ------------------------------------------------------------------------------------------- what the CLIs are told
+
+
+def _claude(driver: str, options: Options) -> str:
+    from ..unified.claude.rights import rights_of
+
+    rights = rights_of(options)
+    return f"`--permission-mode {rights.mode}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
+
+
+def _codex(driver: str, options: Options) -> str:
+    from ..drivers.codex_rights import allowed_unasked, asks, config_of, stance_of
+
+    config = config_of(options, cast("Any", driver))
+    told = [f"sandbox `{config.sandbox}`"]
+    if config.approval_policy is not None:
+        told.insert(0, f"approval policy `{config.approval_policy}`")
+    if config.network_access:
+        told.append("network open")
+    if config.ignore_rules:
+        told.append("`--ignore-rules`")
+    if config.disable:
+        told.append("without " + ", ".join(f"`{name}`" for name in config.disable))
+    if asks(options) and driver == "app-server" and stance_of(options) == "edits":
+        told.append(f"patches of the workspace accepted by us ({allowed_unasked.__name__})")
+    return ", ".join(told)
+
+
+def _gemini(driver: str, options: Options) -> str:
+    from ..agents.gemini import Decision
+    from ..drivers.gemini_rules import ANY, FREE, MODES, rules, stance_of
+
+    words = {Decision.DENY: "deny", Decision.ASK_USER: "ask", Decision.ALLOW: "allow"}
+    told = [f"`--approval-mode {MODES[stance_of(options)]}`"]
+    for rule in rules(options, asks=driver == "acp"):
+        if rule.args_pattern == ANY or rule.priority == FREE:
+            tools = (rule.tool_name,) if isinstance(rule.tool_name, str) else tuple(rule.tool_name or ())
+            which = "MCP tools" if rule.mcp_name else ", ".join(f"`{tool}`" for tool in tools)
+            told.append(f"{words[rule.decision]} {which}")
+    return "; ".join(told) if len(told) > 1 else f"{told[0]}, no rules"
+
+
+def _understudy(driver: str, options: Options) -> str:
+    from ..drivers.understudy import mode_of
+
+    return f"mode `{mode_of(options)}`"
+
+
+_TOLD: Mapping[str, Callable[[str, Options], str]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "understudy": _understudy,
+}
+
+
+def told(agent: str, driver: str, cell: Cell) -> str:
+    """What the CLI is told in this cell, from the driver's own tables."""
+    return _TOLD[agent](driver, Options(**cell.options, inherit_env=False))

@@ -1,0 +1,172 @@
+"""Tiers, approval modes and sandbox modes: what becomes of four actions in each, with the real CLIs.
+
+``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it. With ``PODIUM_BLESS=1`` the page is written
+anew from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import podium
+from podium import catalog
+from podium.testing import ScriptedModel, say, shell, write_file
+from podium.testing.script import Call
+from podium.testing.tiers import ACTIONS, CELLS, TIERS, Action, Cell, Row, broken, told
+
+BOUND = 120.0
+TABLES = Path(__file__).with_name("tiers.yaml")
+PAGE = Path(__file__).parents[2] / "docs" / "tiers.md"
+FROM = "Try them from number"
+SEEN = "seen-by-ls.txt"
+MARKS: dict[Action, str] = {"edit": "written-by-tool.txt", "command": "made-by-shell", "outside": "made-beyond"}
+Tables = dict[str, dict[str, str]]
+
+
+def tables() -> Tables:
+    read: Tables = yaml.safe_load(TABLES.read_text())
+    return read
+
+
+def expected(agent: str, driver: str, cell: Cell) -> Row:
+    row = tables()[f"{agent} {driver}"][cell.name].split()
+    return msgspec.convert(row, Row)
+
+
+class Trial:
+    """One agent in a workspace of its own, whose model tries the four actions one after the other."""
+
+    def __init__(self, rig: Any, folder: Path, elsewhere: Path, model: ScriptedModel | None) -> None:
+        self.rig = rig
+        self.model = model
+        self.outside = elsewhere
+        self.workspace, self.home = folder / "workspace", folder / "home"
+        self.asked: list[podium.PermissionRequest] = []
+        self.heard: list[podium.Event] = []
+        self.workspace.mkdir()
+        self.home.mkdir()
+        (self.workspace / SEEN).touch()
+        if model is None:
+            kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+            self.env = kept | {"HOME": str(self.home), "PODIUM_UNDERSTUDY_HOME": str(self.home / "understudy")}
+            script = folder / "script.yaml"
+            script.write_text(yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}]))
+            self.more: dict[str, Any] = {"extra_args": ("--script", str(script))}
+        else:
+            self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
+            self.more = {}
+
+    async def run(self, cell: Cell) -> Row:
+        more = {**self.more, **cell.options}
+        if self.rig.capabilities.permissions != "none":
+            more["can_use_tool"] = self._allow
+        options = {"cwd": str(self.workspace), "driver": self.rig.driver, "executable": self.rig.executable}
+        async with (
+            asyncio.timeout(BOUND),
+            podium.open(self.rig.agent, **options, env=self.env, inherit_env=False, **more) as session,
+        ):
+            first = 0
+            while first < len(ACTIONS):  # an agent may end its turn when something is refused
+                async with contextlib.aclosing(session.send(f"{FROM} {first}")) as turn:
+                    self.heard += [event async for event in turn]
+                tried = self._tried(first)
+                assert tried > first, self.describe()
+                first = tried
+        outcomes = [self._outcome(action) for action in ACTIONS]
+        assert not [one for one in outcomes if one == "asked, but refused"], self.describe()
+        return msgspec.convert(outcomes, Row)
+
+    async def _allow(self, request: podium.PermissionRequest) -> podium.Allow:
+        self.asked.append(request)
+        return podium.Allow()
+
+    def _tried(self, first: int) -> int:
+        if self.model is None:
+            return len(ACTIONS)
+        route = f"{FROM} {first}"
+        return first + max((one.step + 1 for one in self.model.requests if one.route == route and one.calls), default=0)
+
+    def _outcome(self, action: Action) -> str:
+        asked = any(_action_of(request) == action for request in self.asked)
+        if action == "harmless":
+            results = [event for event in self.heard if isinstance(event, podium.ToolResult)]
+            done = any(SEEN in result.output and result.name == "shell" for result in results)
+        else:
+            place = self.outside if action == "outside" else self.workspace
+            done = (place / MARKS[action]).exists()
+        if done:
+            return "asked" if asked else "runs"
+        return "asked, but refused" if asked else "refused"
+
+    @property
+    def unchanged(self) -> bool:
+        return [path.name for path in self.workspace.rglob("*")] == [SEEN] and not any(self.outside.iterdir())
+
+    def describe(self) -> str:
+        header = {"agent", "sessionId", "seq", "timestamp", "turn"}
+        shown = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self.heard]
+        return "\n".join(["heard:", *(str(event)[:400] for event in shown)])
+
+
+def calls(folder: Path, elsewhere: Path) -> list[Call]:
+    return [
+        write_file(str(folder / "workspace" / MARKS["edit"]), "written\n"),
+        shell("ls"),
+        shell(f"touch {MARKS['command']}"),
+        shell(f"touch {elsewhere / MARKS['outside']}"),
+    ]
+
+
+def _as_yaml(call: Call) -> dict[str, Any]:
+    return {"call": {"tool": call.tool, "input": dict(call.input)}}
+
+
+def _action_of(request: podium.PermissionRequest) -> Action:
+    words = f"{request.target} {request.input}"
+    for action, mark in MARKS.items():
+        if mark in words:
+            return action
+    assert request.tool_name == "shell", request
+    return "harmless"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder that no sandbox takes for part of the workspace, or for a temporary one."""
+    with tempfile.TemporaryDirectory(prefix="podium-outside-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def trial(rig: Any, tmp_path: Path, elsewhere: Path) -> Iterator[Trial]:
+    if rig.is_embedded:
+        yield Trial(rig, tmp_path, elsewhere, None)
+        return
+    tries = calls(tmp_path, elsewhere)
+    routes = {f"{FROM} {first}": [*tries[first:], say("Done.")] for first in range(len(tries))}
+    with ScriptedModel(routes=routes) as model:
+        yield Trial(rig, tmp_path, elsewhere, model)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name.replace(" ", "-"))
+def test_cell(rig: Any, cell: Cell, trial: Trial, request: pytest.FixtureRequest) -> None:
+    if cell.sandbox is not None and cell.sandbox not in rig.capabilities.sandbox:
+        with pytest.raises(podium.NotSupported, match="sandbox"):
+            podium.open(rig.agent, driver=rig.driver, **cell.options)
+        return
+    happened = asyncio.run(trial.run(cell))
+    if cell.tier == "dry-run" or cell.sandbox == "readOnly":
+        assert trial.unchanged, trial.describe()
+    assert happened == expected(rig.agent, rig.driver, cell), trial.describe()
