@@ -21,7 +21,7 @@ from .failures import startup_failure
 from .home import PrivateHome
 from .protocol import StreamProtocol
 from .records import ToolDetails
-from .store import DetailedProtocol, SessionFile, locator, sweep_stubs
+from .store import DetailedProtocol, SessionFile, forget_unanswered, locator, sweep_stubs
 
 Received = tuple[bytes, Event]
 LAST_READERS = 1.0
@@ -134,6 +134,9 @@ class GeminiSession:
             if self.running:
                 await self._last_events(self._conversation, LAST_WORDS)
             await self._conversation.process.stop()  # it has ended; this frees what is left of it
+            if resume and forget_unanswered(self._folder, self._cwd, self.session_id):
+                resume = False  # its first turn failed: there is nothing to go on from
+                self._file = SessionFile(locator(self._folder, self._cwd, self.session_id))
         launch = self._plan(prompt, resume)
         self._resuming = resume
         self._begun = asyncio.get_running_loop().create_future()
