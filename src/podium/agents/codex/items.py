@@ -52,10 +52,12 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class FileUpdate(msgspec.Struct, frozen=True):
-    """``kind``: add, delete, update. There is no diff and no target of a move."""
+    """``kind``: add, delete, update. There is no diff and no target of a move. ``before`` and ``after`` are older."""
 
     path: str = ""
     kind: str = ""
+    before: str | None = None
+    after: str | None = None
 
 
 class FileChange(msgspec.Struct, frozen=True):

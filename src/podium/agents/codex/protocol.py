@@ -30,6 +30,7 @@ from .conversations import Conversations
 from .events import ExecEvent, ThreadStarted, TurnCompleted, TurnFailed
 from .lenient import decoded
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
+from .older import OlderItems
 from .questions import Question, RequestId
 from .threads import Refused, Replied
 from .usage import Usage
@@ -54,12 +55,15 @@ class ExecProtocol:
     def __init__(self, *, before: Usage | None = NOTHING) -> None:
         self._before = before
         self.thread_id: str | None = None
+        self._older = OlderItems()
         self.ended = False
         """Whether the stream said how the turn ended; without that, whatever the exit code, it did not end well."""
 
     def receive(self, message: bytes) -> list[ExecEvent]:
-        event = events.decode(message)
+        event = events.decode(self._older.whole(message))
         match event:
+            case Unrecognized(why=why):
+                return [Unrecognized(message, why)]
             case ThreadStarted(thread_id):
                 self.thread_id = thread_id
             case TurnCompleted(usage):

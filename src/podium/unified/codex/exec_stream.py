@@ -19,6 +19,7 @@ from ..events import (
     PlanItem,
     Text,
     Thinking,
+    ToolProgress,
     ToolResult,
     ToolUse,
     TurnCompleted,
@@ -49,6 +50,7 @@ class ExecDictionary:
         self._process = 0
         self._in_turn = False
         self._open: dict[str, ToolUse] = {}
+        self._shown: dict[str, int] = {}
         self._plan: list[PlanItem] = []
         self._last_text: str | None = None
         self._complaint = ""
@@ -86,7 +88,7 @@ class ExecDictionary:
             case native_events.ItemStarted():
                 return self._item(native.item, done=False)
             case native_events.ItemUpdated():
-                return self._item(native.item, done=False)
+                return [*self._item(native.item, done=False), *self._progress(native.item)]
             case native_events.ItemCompleted():
                 return self._item(native.item, done=True, status=native.status)
             case Stalled():
@@ -116,7 +118,18 @@ class ExecDictionary:
                 return [_unrecognized(item)]
             case _:
                 self._last_text = None
-                return self._finished(item, status) if done else self._announce(_use(self._id(item.id), item))
+                if done:
+                    return self._finished(item, status)
+                return self._announce(_use(self._id(item.id), item)) if _says_something(item) else []
+
+    def _progress(self, item: Item | shapes.Unrecognized) -> list[Event]:
+        """What an older version's command has put out since it was last heard of."""
+        if not isinstance(item, items.CommandExecution) or self._id(item.id) not in self._open:
+            return []
+        tool_use_id = self._id(item.id)
+        output = item.aggregated_output[self._shown.get(tool_use_id, 0) :]
+        self._shown[tool_use_id] = len(item.aggregated_output)
+        return [ToolProgress(tool_use_id=tool_use_id, output=output)] if output else []
 
     def _announce(self, use: ToolUse) -> list[Event]:
         if use.tool_use_id in self._open:
@@ -137,6 +150,7 @@ class ExecDictionary:
         tool_use_id = self._id(item.id)
         out = self._announce(_use(tool_use_id, item))
         result = _result(self._open.pop(tool_use_id), item, status)
+        self._shown.pop(tool_use_id, None)
         if isinstance(item, items.FileChange) and result.status == "success":
             out += told_changes(item, tool_use_id)
         return [*out, result]
@@ -202,10 +216,24 @@ class ExecDictionary:
     def _rest(self) -> None:
         self._in_turn = False
         self._open.clear()
+        self._shown.clear()
         self._plan = []
         self._last_text = None
         self._complaint = ""
         self._retries = 0
+
+
+def _says_something(item: Item) -> bool:
+    """Older versions announce an item before they say what it is about."""
+    match item:
+        case items.CommandExecution():
+            return bool(item.command)
+        case items.FileChange():
+            return bool(item.changes or item.path)
+        case items.McpToolCall():
+            return bool(item.tool or item.tool_name)
+        case _:
+            return True
 
 
 def _use(

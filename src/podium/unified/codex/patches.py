@@ -70,7 +70,9 @@ def told_changes(item: ExecFileChange, tool_use_id: str) -> list[FileChange]:
     if item.path:
         return [change_of(item.path, item.before, item.after, tool_use_id=tool_use_id, diff=item.diff)]
     return [
-        FileChange(path=change.path, change=_KINDS.get(change.kind, "modified"), tool_use_id=tool_use_id)
+        change_of(change.path, change.before, change.after, tool_use_id=tool_use_id)
+        if change.before is not None or change.after is not None
+        else FileChange(path=change.path, change=_KINDS.get(change.kind, "modified"), tool_use_id=tool_use_id)
         for change in item.changes
     ]
 
