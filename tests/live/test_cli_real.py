@@ -95,3 +95,35 @@ def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, "")
     assert (lines[0]["type"], lines[-1]["type"], lines[-1]["result"]) == ("init", "done", "Hello.")
+
+
+def test_two_real_clis_race_in_worktrees(tmp_path: Path) -> None:
+    """``podium parallel`` as a user has it: one home, both CLIs on the PATH, a repository."""
+    import subprocess
+
+    agents = ("claude", "codex")
+    folders = [str(Path(program(agent)).parent) for agent in agents]
+    repository = tmp_path / "repo"
+    repository.mkdir()
+    (repository / "a.txt").write_text("one\n")
+    who = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    for git in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *git], cwd=repository, check=True, capture_output=True)
+    script = [shell("echo two >> a.txt"), say("Appended.")]
+    with ScriptedModel(script) as model:
+        env: dict[str, str] = {}
+        for agent in agents:
+            env |= model.environment(agent, home=tmp_path / "home", cwd=repository).env
+        env["PATH"] = os.pathsep.join([*folders, env["PATH"]])
+        words = ["parallel", "Append two", "--agents", ",".join(agents), "--tier", "autonomous"]
+        test = ["--test", "grep -q two a.txt", "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "podium.cli", *words, *test],
+            cwd=repository, env=env, capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = {row["agent"]: (row["status"], row["changes"], row["tests"]) for row in lines[-1]["comparison"]}
+    assert rows == {agent: ("success", {"files": 1, "insertions": 1, "deletions": 0}, "pass") for agent in agents}
+    assert done.returncode == 0
+    ends = [line["task"] for line in lines[:-1] if line["event"]["type"] == "done"]
+    assert sorted(ends) == sorted(agents)
