@@ -114,3 +114,28 @@ def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: 
     workspace = Workspace(str(tmp_path))
     assert not workspace.begin()
     assert workspace.changes() == []
+
+
+@pytest.mark.parametrize("make", [plain, committed, dirty, unborn])
+def test_a_change_of_which_only_the_name_was_told(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path)
+    before = (tmp_path / "edited.txt").read_text()
+    workspace = Workspace(str(tmp_path))
+    workspace.begin()
+    change(tmp_path)
+    edited = workspace.detailed(FileChange(path="edited.txt", change="modified", tool_use_id="1"))
+    assert (edited.before, edited.after, edited.tool_use_id) == (before, "after\n", "1")
+    assert edited.diff.startswith("--- a/edited.txt\n+++ b/edited.txt\n")
+    removed = workspace.detailed(FileChange(path="removed.txt", change="deleted"))
+    assert (removed.before, removed.after) == ("gone\n", None)
+    created = workspace.detailed(FileChange(path="new ünï.txt", change="created"))
+    assert (created.before, created.after) == (None, "new\n")
+    (tmp_path / "edited.txt").write_text("later\n")
+    again = workspace.detailed(FileChange(path="edited.txt", change="modified"), edited)
+    assert (again.before, again.after) == ("after\n", "later\n")
+    for told in (
+        FileChange(path="edited.txt", change="modified", diff="its own"),
+        FileChange(path="edited.txt", change="created"),  # it is not what can be seen
+        FileChange(path="removed.txt", change="modified"),
+    ):
+        assert workspace.detailed(told) == told

@@ -244,6 +244,7 @@ def test_turns_are_counted_one_by_one() -> None:
     completed = [event.usage.total_tokens for event in of("108") if isinstance(event, TurnCompleted)]
     done = of("108")[-1]
     assert completed == [15750, 8026]
+    assert [event.total_tokens for event in of("108") if isinstance(event, UsageReport)] == [7806, 15750, 8026]
     assert isinstance(done, Done)
     assert done.usage.total_tokens == 15750 + 8026
 
