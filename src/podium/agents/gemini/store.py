@@ -83,7 +83,7 @@ def sweep_stubs(folder: Path, cwd: str, session_id: str) -> list[Path]:
 def forget_unanswered(folder: Path, cwd: str, session_id: str) -> bool:
     """Remove the files of a session in which nothing was ever answered: the CLI refuses to resume it, and its id."""
     files = session_files(folder, cwd, session_id)
-    if any(_has_content(path) for path in files):
+    if not files or any(_has_content(path) for path in files):
         return False
     for path in files:
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def forget_if_empty(folder: Path, cwd: str, session_id: str) -> bool:
     A first turn that failed leaves a file without content: the CLI neither resumes it nor lets its id be used again.
     """
     files = session_files(folder, cwd, session_id)
-    if any(_has_content(path) for path in files):
+    if not files or any(_has_content(path) for path in files):
         return False
     for path in files:
         path.unlink(missing_ok=True)
