@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from podium.wire.shapes import Unrecognized
+
 from .commands import Command
-from .events import SHAPES, Done, Event, Result, ToolResult, ToolUse, Truncated
+from .events import SHAPES, Done, Event, Result, ToolCall, ToolResult, ToolUse, Truncated
+from .older import older
 
 
 class StreamProtocol:
@@ -21,6 +24,14 @@ class StreamProtocol:
 
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
+        if isinstance(event, Unrecognized | ToolCall | Done) and (told := older(message)):
+            for each in told:
+                self._note(each)
+            return [*told]
+        self._note(event)
+        return [event]
+
+    def _note(self, event: Event) -> None:
         match event:
             case ToolUse(tool_id=tool_id):
                 self._open[tool_id] = None
@@ -30,7 +41,6 @@ class StreamProtocol:
                 self._finished = True
             case _:
                 pass
-        return [event]
 
     def receive_eof(self) -> list[Event]:
         """The CLI exits with 0 after a signal, a cut-off pipe and a hook that asks: only ``result`` means the end."""

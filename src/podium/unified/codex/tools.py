@@ -24,6 +24,14 @@ NAMES: dict[str, ToolName] = {
     "request_user_input": "question",
     "spawn_agent": "task",
     "spawnAgent": "task",
+    "run_command": "shell",
+    "read": "read_file",
+    "write": "write_file",
+    "edit": "edit_file",
+    "grep": "search_content",
+    "find": "find_files",
+    "fetch_url": "web_fetch",
+    "search_web": "web_search",
 }
 """What its items and older versions call tools. Every ``mcp__…`` is ``mcp``; talking to a sub-agent, waiting for it and
 closing it are ``other``: only starting one is a ``task``."""

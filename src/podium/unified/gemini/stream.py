@@ -194,8 +194,9 @@ class StreamDictionary:
     def _truncated(self, native: native_events.Truncated) -> list[Event]:
         if native.interrupted:
             return [*self._whole(), TurnCompleted(status="interrupted")]
-        if not self._begun:
+        if not self._begun and self._complaint is None:
             return []  # it never began: ``Exited`` comes next and knows why
+        self._begun = True
         said = self._complaint.text if self._complaint is not None else native.why
         error = Error(kind="connection_failed", message=said, fatal=True)
         return [*self._whole(), error, TurnCompleted(status="error")]

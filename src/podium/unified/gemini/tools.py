@@ -9,6 +9,14 @@ from typing import Any
 from .. import tools
 from ..events import ToolName
 
+OLDER: dict[str, ToolName] = {
+    "shell": "shell",
+    "edit_file": "edit_file",
+    "search_code": "search_content",
+    "find_files": "find_files",
+    "web_search": "web_search",
+}
+"""Names of older descriptions of the CLI: understood, never said."""
 NAMES: dict[str, ToolName] = {
     "run_shell_command": "shell",
     "read_file": "read_file",
@@ -54,7 +62,7 @@ class ToolNames(Mapping[str, ToolName]):
     """:data:`NAMES`, and every tool of an MCP server."""
 
     def __getitem__(self, native: str) -> ToolName:
-        return "mcp" if native.startswith(MCP) else NAMES[native]
+        return "mcp" if native.startswith(MCP) else NAMES.get(native) or OLDER[native]
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
