@@ -219,6 +219,31 @@ def test_questions(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_an_interrupt_closes_a_question(tmp_path: Path) -> None:
+    async def never(request: podium.PermissionRequest) -> podium.Allow:
+        await asyncio.Event().wait()
+        return podium.Allow()
+
+    routes: dict[str, Script] = {"Wait": [shell("touch late"), say("Never said.")], "Go on": [say("Still here.")]}
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage, stage.open(can_use_tool=never) as session:
+            heard: list[Event] = []
+            stopping: list[asyncio.Task[None]] = []
+            async for event in session.send("Wait"):
+                heard.append(event)
+                if isinstance(event, podium.PermissionRequest):
+                    stopping.append(asyncio.create_task(session.interrupt()))
+            await asyncio.gather(*stopping)
+            assert [(one.decision, one.by) for one in of(heard, podium.PermissionResolved)] == [("deny", "interrupt")]
+            assert results(heard) == [("shell", "denied", None)]
+            assert completed(heard).status == "interrupted"
+            assert completed(await turn(session, "Go on")).result == "Still here."
+            assert not (stage.cwd / "late").exists()
+
+    play(scene)
+
+
 def test_nobody_to_ask(tmp_path: Path) -> None:
     """Supervised without a callback: edits run, commands do not, on either driver."""
     routes: dict[str, Script] = {
