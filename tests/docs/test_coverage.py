@@ -1,0 +1,96 @@
+"""docs/coverage.md is whole and true: every section and row of the seeds is listed, every test and name exists.
+
+``seeds.tsv`` holds the headings and table rows of the five seeds, in their order: seed, section, row.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+STATES = ("done", "differs", "open", "–")
+
+
+class Row(NamedTuple):
+    seed: str
+    section: str
+    asked: str
+    state: str
+    where: str
+    proof: str
+
+
+def _rows() -> list[Row]:
+    found: list[Row] = []
+    for seed, body in re.findall(r"^## Seed (\d+)[^\n]*\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL):
+        section = ""
+        for line in [line for line in body.splitlines() if line.startswith("|")][2:]:
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            section = cells[0] or section
+            found.append(Row(seed, section, *cells[1:]))
+    return found
+
+
+ROWS = _rows()
+PROOFS = sorted(set(re.findall(r"`(tests/[^`]+::[^`]+)`", PAGE)))
+NAMES = sorted(set(re.findall(r"`(podium\.[a-z_.A-Z]+)`", "\n".join(row.where for row in ROWS))))
+
+
+def test_every_section_and_row_of_the_seeds_is_listed_in_order() -> None:
+    lines = (Path(__file__).with_name("seeds.tsv")).read_text(encoding="utf-8").splitlines()
+    wanted = [tuple((line + "\t").split("\t")[:3]) for line in lines]
+    assert [(row.seed, row.section, row.asked) for row in ROWS] == wanted
+
+
+def test_every_row_has_a_state_and_a_reason_where_it_is_not_simply_done() -> None:
+    assert [row for row in ROWS if row.state not in STATES] == []
+    assert [row for row in ROWS if row.state == "done" and not (row.where and "`tests/" in row.proof)] == []
+    reason = [row for row in ROWS if row.state in ("differs", "open")]
+    assert [row for row in reason if not re.sub(r"`tests/[^`]+`|·", "", row.proof).strip()] == []
+
+
+def test_the_counts_are_those_of_the_tables() -> None:
+    states = [row.state for row in ROWS]
+    told = f"{states.count('done')} done, {states.count('differs')} done differently, {states.count('open')} open"
+    assert told in PAGE
+
+
+@functools.cache
+def _tests_in(path: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+def test_a_named_test_exists(proof: str) -> None:
+    path, _, name = proof.partition("::")
+    assert (ROOT / path).is_file()
+    assert name in _tests_in(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_place_exists(name: str) -> None:
+    module, rest = name, list[str]()
+    while True:
+        try:
+            found: object = import_module(module)
+            break
+        except ModuleNotFoundError:
+            module, _, last = module.rpartition(".")
+            assert module, name
+            rest.insert(0, last)
+    for part in rest:
+        found = getattr(found, part)

@@ -1,0 +1,226 @@
+"""What the seeds themselves show of the CLIs' output, through the whole translation: their forms are older than ours."""
+
+# ruff: noqa: E501 (lines as they were printed)
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from podium import catalog
+from podium.replay import Account, translate
+
+HEADER = ("agent", "sessionId", "seq", "timestamp", "turn")
+# section of a seed → (agent, driver, what it shows, the unified events that must be heard, in this order)
+EXAMPLES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
+    "000 §4.4 agent message, §9.6": (
+        "codex",
+        "exec",
+        """
+        {"type":"thread.started","thread_id":"sess_123"}
+        {"type":"turn.started"}
+        {"type":"item.started","item_type":"agent_message"}
+        {"type":"item.updated","item_type":"agent_message","content":"I'll help"}
+        {"type":"item.updated","item_type":"agent_message","content":"I'll help you refactor"}
+        {"type":"item.completed","item_type":"agent_message","status":"success"}
+        {"type":"turn.completed","usage":{"input_tokens":100,"output_tokens":50}}
+        """,
+        [
+            {"type": "init", "nativeSessionId": "sess_123"},
+            {"type": "turn_started"},
+            {"type": "text", "text": "I'll help you refactor"},
+            {"type": "usage", "inputTokens": 100, "outputTokens": 50, "totalTokens": 150},
+            {"type": "turn_completed", "status": "success", "result": "I'll help you refactor"},
+            {"type": "done", "status": "success"},
+        ],
+    ),
+    "000 §4.4 command execution": (
+        "codex",
+        "exec",
+        r"""
+        {"type":"thread.started","thread_id":"sess_123"}
+        {"type":"turn.started"}
+        {"type":"item.started","item_type":"command_execution"}
+        {"type":"item.updated","item_type":"command_execution","command_line":"npm test","aggregated_output":""}
+        {"type":"item.updated","item_type":"command_execution","command_line":"npm test","aggregated_output":"[PASS]\n"}
+        {"type":"item.completed","item_type":"command_execution","status":"success","exit_code":0}
+        {"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}
+        """,
+        [
+            {"type": "tool_use", "name": "shell", "target": "npm test", "operation": "execute"},
+            {"type": "tool_progress", "output": "[PASS]\n"},
+            {"type": "tool_result", "name": "shell", "status": "success", "output": "[PASS]\n", "exitCode": 0},
+            {"type": "turn_completed", "status": "success"},
+        ],
+    ),
+    "000 §4.4 file change and MCP tool call": (
+        "codex",
+        "exec",
+        """
+        {"type":"thread.started","thread_id":"sess_123"}
+        {"type":"item.started","item_type":"file_change"}
+        {"type":"item.updated","item_type":"file_change","changes":[{"path":"src/auth.ts","before":"a","after":"b"}]}
+        {"type":"item.completed","item_type":"file_change","status":"success"}
+        {"type":"item.started","item_type":"mcp_tool_call"}
+        {"type":"item.updated","item_type":"mcp_tool_call","tool_name":"query","tool_input":{"sql":"S"},"tool_result":""}
+        {"type":"item.updated","item_type":"mcp_tool_call","tool_name":"query","tool_result":"[Alice]"}
+        {"type":"item.completed","item_type":"mcp_tool_call","status":"success"}
+        {"type":"turn.failed","error":{"message":"no more"}}
+        """,
+        [
+            {"type": "tool_use", "name": "edit_file", "target": "src/auth.ts"},
+            {"type": "file_change", "path": "src/auth.ts", "change": "modified", "before": "a", "after": "b"},
+            {"type": "tool_result", "name": "edit_file", "status": "success"},
+            {"type": "tool_use", "name": "mcp", "input": {"sql": "S"}},
+            {"type": "tool_result", "name": "mcp", "status": "success", "output": "[Alice]"},
+            {"type": "error", "message": "no more", "fatal": True},
+            {"type": "turn_completed", "status": "error"},
+        ],
+    ),
+    "000 §5.3 content, tool call, result": (
+        "gemini",
+        "stream-json",
+        """
+        {"type":"content","value":"Analyzing the codebase"}
+        {"type":"tool_call","name":"write_file","args":{"file_path":"./src/auth.ts","content":"x"}}
+        {"type":"result","status":"success","stats":{"total_tokens":350,"input_tokens":100,"output_tokens":250,"thought_tokens":0,"cache_tokens":0,"tool_tokens":0,"duration_ms":5000,"tool_calls":2},"timestamp":"2025-12-03T10:30:00Z"}
+        """,
+        [
+            {"type": "init"},
+            {"type": "text", "text": "Analyzing the codebase"},
+            {"type": "tool_use", "name": "write_file", "target": "./src/auth.ts"},
+            {"type": "file_change", "path": "./src/auth.ts", "after": "x"},
+            {"type": "tool_result", "name": "write_file", "status": "success"},
+            {"type": "usage", "inputTokens": 100, "outputTokens": 250, "totalTokens": 350},
+            {"type": "turn_completed", "status": "success", "durationMs": 5000.0},
+            {"type": "done", "status": "success"},
+        ],
+    ),
+    "000 §5.3 error": (
+        "gemini",
+        "stream-json",
+        '{"type":"error","status":"error","error":{"code":"INVALID_CHUNK","message":"ended with invalid chunk"}}',
+        [
+            {"type": "error", "message": "ended with invalid chunk", "fatal": True},
+            {"type": "turn_completed", "status": "error"},
+            {"type": "done", "status": "error"},
+        ],
+    ),
+    "002 §2.3 and appendix A": (
+        "gemini",
+        "stream-json",
+        """
+        {"type":"init","session_id":"abc123","model":"gemini-2.0-flash","version":"0.1.0"}
+        {"type":"message","role":"assistant","content":[{"type":"text","text":"I'll read it."},{"type":"tool_call","id":"tc_1","name":"read_file","arguments":{"path":"main.go"}}]}
+        {"type":"tool_result","id":"tc_1","content":"package main"}
+        {"type":"tool_call","id":"tc_2","name":"shell","arguments":{"command":"ls"}}
+        {"type":"tool_result","id":"tc_2","content":"main.go"}
+        {"type":"done","usage":{"input_tokens":1500,"output_tokens":500},"duration_ms":3500}
+        """,
+        [
+            {"type": "init", "nativeSessionId": "abc123", "model": "gemini-2.0-flash"},
+            {"type": "text", "text": "I'll read it."},
+            {"type": "tool_use", "toolUseId": "tc_1", "name": "read_file", "target": "main.go"},
+            {"type": "tool_result", "toolUseId": "tc_1", "status": "success", "output": "package main"},
+            {"type": "tool_use", "toolUseId": "tc_2", "name": "shell", "nativeName": "shell", "target": "ls"},
+            {"type": "tool_result", "toolUseId": "tc_2", "output": "main.go"},
+            {"type": "usage", "inputTokens": 1500, "outputTokens": 500, "totalTokens": 2000},
+            {"type": "turn_completed", "status": "success", "durationMs": 3500.0},
+        ],
+    ),
+    "001 §3.2 top-level init, 004 §7 an error": (
+        "claude",
+        "stream",
+        """
+        {"type":"init","session_id":"abc","model":"sonnet"}
+        {"type":"result","subtype":"error","is_error":true,"result":"Error message"}
+        """,
+        [
+            {"type": "init", "nativeSessionId": "abc", "model": "sonnet"},
+            {"type": "error", "message": "Error message", "fatal": True},
+            {"type": "turn_completed", "status": "error"},
+            {"type": "done", "status": "error"},
+        ],
+    ),
+    "004 §2 Claude Code": (
+        "claude",
+        "stream",
+        """
+        {"type":"system","subtype":"init","cwd":"/p","session_id":"uuid","tools":["Read","Write","Bash"],"model":"opus","permissionMode":"default","apiKeySource":"none","claude_code_version":"2.1.31"}
+        {"type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"Response"},{"type":"tool_use","id":"toolu_1","name":"Write","input":{"file_path":"/p/a","content":"x"}}],"usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":1000,"cache_creation_input_tokens":500}},"session_id":"uuid"}
+        {"type":"user","message":{"role":"user","content":[{"tool_use_id":"toolu_1","type":"tool_result","content":"Tool output"}]},"tool_use_result":{"type":"create","filePath":"/p/a","content":"x"}}
+        {"type":"result","subtype":"success","is_error":false,"duration_ms":5000,"num_turns":3,"result":"Final","session_id":"uuid","total_cost_usd":0.05,"usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":1000}}
+        """,
+        [
+            {"type": "init", "cwd": "/p", "model": "opus", "agentVersion": "2.1.31", "nativeSessionId": "uuid"},
+            {"type": "text", "text": "Response", "messageId": "msg_1"},
+            {"type": "tool_use", "toolUseId": "toolu_1", "name": "write_file", "nativeName": "Write"},
+            {"type": "file_change", "change": "created", "after": "x", "toolUseId": "toolu_1"},
+            {"type": "tool_result", "toolUseId": "toolu_1", "status": "success", "output": "Tool output"},
+            {"type": "turn_completed", "status": "success", "result": "Final", "costUsd": 0.05, "durationMs": 5000.0},
+        ],
+    ),
+    "004 §2 Codex CLI": (
+        "codex",
+        "exec",
+        r"""
+        {"type":"thread.started","thread_id":"uuid"}
+        {"type":"turn.started"}
+        {"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"Thinking about it"}}
+        {"type":"item.started","item":{"id":"item_1","type":"command_execution","command":"/bin/zsh -lc 'cat none.txt'","aggregated_output":"","exit_code":null,"status":"in_progress"}}
+        {"type":"item.completed","item":{"id":"item_1","type":"command_execution","command":"/bin/zsh -lc 'cat none.txt'","aggregated_output":"cat: none.txt: No such file\n","exit_code":1,"status":"failed"}}
+        {"type":"item.completed","item":{"id":"item_3","type":"file_change","changes":[{"path":"/p/file.txt","kind":"update"}],"status":"completed"}}
+        {"type":"item.completed","item":{"id":"item_5","type":"agent_message","text":"I've completed the task"}}
+        {"type":"turn.completed","usage":{"input_tokens":14172,"cached_input_tokens":4352,"output_tokens":127}}
+        """,
+        [
+            {"type": "init", "nativeSessionId": "uuid"},
+            {"type": "thinking", "text": "Thinking about it"},
+            {"type": "tool_use", "name": "shell", "target": "cat none.txt"},
+            {"type": "tool_result", "status": "error", "exitCode": 1, "output": "cat: none.txt: No such file\n"},
+            {"type": "file_change", "path": "/p/file.txt", "change": "modified"},
+            {"type": "text", "text": "I've completed the task"},
+            {"type": "usage", "inputTokens": 14172, "cachedTokens": 4352, "outputTokens": 127},
+            {"type": "turn_completed", "status": "success", "result": "I've completed the task"},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_seed_example(name: str) -> None:
+    agent, driver, shown, wanted = EXAMPLES[name]
+    lines = [line.strip().encode() for line in shown.strip().splitlines()]
+    account = Account()
+    heard = [
+        {key: value for key, value in msgspec.to_builtins(event).items() if key not in HEADER}
+        for event in translate(agent, catalog.agent(agent).drivers[driver], lines, account)
+    ]
+    rest = iter(heard)
+    for event in wanted:
+        assert any(event.items() <= said.items() for said in rest), (event, heard)
+    assert (account.lines, account.unrecognized) == (len(lines), 0)
+    assert [said["type"] for said in heard].count("done") == 1
+
+
+TOOL_NAMES = [  # 002 §5.2, row by row: ours, Claude's, Gemini's and Codex's as the seed has them
+    ("shell", "Bash", "shell", "run_command"),
+    ("read_file", "Read", "read_file", "read"),
+    ("write_file", "Write", "write_file", "write"),
+    ("edit_file", "Edit", "edit_file", "edit"),
+    ("search_content", "Grep", "search_code", "grep"),
+    ("find_files", "Glob", "find_files", "find"),
+    ("web_fetch", "WebFetch", "web_fetch", "fetch_url"),
+    ("web_search", "WebSearch", "web_search", "search_web"),
+]
+
+
+@pytest.mark.parametrize("row", TOOL_NAMES, ids=lambda row: row[0])
+def test_tool_names(row: tuple[str, str, str, str]) -> None:
+    from podium.unified.claude.tools import name_of as of_claude
+    from podium.unified.codex.tools import name_of as of_codex
+    from podium.unified.gemini.tools import TOOLS as OF_GEMINI
+
+    ours, claude, gemini, codex = row
+    assert (of_claude(claude), OF_GEMINI[gemini], of_codex(codex)) == (ours, ours, ours)
