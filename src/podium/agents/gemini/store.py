@@ -92,7 +92,7 @@ def forget_unanswered(folder: Path, cwd: str, session_id: str) -> bool:
 
 
 def forget_if_empty(folder: Path, cwd: str, session_id: str) -> bool:
-    """Whether nothing of this session is stored; what there is of it is removed then.
+    """Whether this session's files have no content; they are removed then.
 
     A first turn that failed leaves a file without content: the CLI neither resumes it nor lets its id be used again.
     """

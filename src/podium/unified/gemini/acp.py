@@ -26,7 +26,9 @@ from ...agents.acp.updates import (
     ToolCallUpdate,
 )
 from ...agents.gemini.acp import PROFILE, Paused
+from ...agents.gemini.failures import words
 from ...agents.gemini.records import ToolDetails
+from ...transports.launch import Exited
 from ..acp import AcpDictionary, Manner
 from ..events import (
     Error,
@@ -99,6 +101,10 @@ class GeminiAcpDictionary:
                 return self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))
             case PromptResponse():
                 return self._over(native)
+            case Exited():
+                said = words(native.stderr) if native.code > 0 else ""  # a signal was ours; the rest is mostly chatter
+                message = f"Gemini CLI ended with code {native.code}: {said}"
+                return [Notice(level="warning", code="exited", message=message)] if said else []
             case RequestFailed():
                 self._ended()
                 return [self._plainly(native, event) for event in self._protocol.translate(native)]

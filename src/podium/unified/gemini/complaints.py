@@ -24,8 +24,10 @@ _WRAPPED = re.compile(r"\[API Error: (.*)\]\Z", re.DOTALL)
 
 
 def error_of(message: str, *, fatal: bool, status: int | None = None) -> Error:
+    """``status`` is what the CLI calls the HTTP status: over ACP it says 500 for whatever had none."""
     # Only the first line is about what happened; the advice behind it speaks of quotas whatever it was.
     first = message.partition("\n")[0]
+    status = None if status == 500 and kind_of(first) != "unknown" else status
     wrapped = _WRAPPED.match(first)
     answer = wrapped[1] if wrapped else first
     try:
