@@ -77,8 +77,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
     finally:
         view.close()
         if not given.keep_worktrees:
-            for entry in entries:
-                await entry.worktree.remove()
+            await _clear(entries)
     if given.json:
         print_comparison(entries)
     else:
@@ -89,6 +88,16 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
         return EXIT_INTERRUPTED
     good = all(entry.status == "success" and entry.tests in ("", "pass") for entry in entries)
     return EXIT_SUCCESS if good else EXIT_FAILED
+
+
+async def _clear(entries: list[Entry]) -> None:
+    from ..worktrees import GitFailed
+
+    for entry in entries:
+        try:
+            await entry.worktree.remove()
+        except GitFailed as fault:  # the work is on its branch; a folder that stays is no reason to say nothing of it
+            print(f"note: {entry.worktree.folder} could not be removed: {fault}", file=sys.stderr)
 
 
 async def _run(entries: list[Entry], view: View, prompt: str, given: argparse.Namespace) -> bool:

@@ -126,7 +126,12 @@ async def enter(
         plain = agent.replace(":", "-").replace("/", "-")
         seen[plain] = seen.get(plain, 0) + 1
         name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
-        worktree = await add_worktree(cwd, folder / f"{cwd.name}-{race}" / name, f"podium/{race}/{name}")
+        try:
+            worktree = await add_worktree(cwd, folder / f"{cwd.name}-{race}" / name, f"podium/{race}/{name}")
+        except BaseException:
+            for entry in entries:
+                await entry.worktree.remove(branch=True)
+            raise
         own = {**options, "cwd": str(worktree.cwd), **({"model": model} if model else {})}
         entries.append(Entry(name, Task(known, prompt, own, name), worktree))
     return entries
