@@ -14,11 +14,14 @@ EXIT_CODE = re.compile(r"Exit code (\d+)(?:\n|$)")
 _WRAPPED = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
 _DENIED = re.compile(
     r"Claude requested permissions? to |Permission to use .{0,80}(?:has been )?denied"
-    r"|This command requires approval|The user doesn't want to (?:proceed with this tool use|take this action)"
-    r"|Tool permission request failed: |.{0,300} was blocked\. For security, Claude Code may only ",
+    r"|This command requires approval|Tool permission request failed: "
+    r"|.{0,300} was blocked\. For security, Claude Code may only ",
     re.DOTALL,
 )
-"""How Claude Code words a refusal that nobody else tells of. A refusal of ours is known by its call."""
+"""How Claude Code words a refusal that nobody else tells of. A refusal of ours is known by its call.
+
+"The user doesn't want to proceed" is not among them: a command that was interrupted gets the same words.
+"""
 
 
 _SILENT = "(Bash completed with no output)"
