@@ -367,8 +367,8 @@ def test_failures_have_their_kind(stage: Callable[..., Stage], driver: str) -> N
             ]
             assert of(events, podium.Error)[0].message == "Bad key. (401 UNAUTHENTICATED)"
             assert events[-1].status == "error"
-            events = await turn(session, "nothing")
-            assert len(of(events, podium.Error)) == 1
+            events = await turn(session, "nothing")  # though there is nothing stored to resume
+            assert [event.kind for event in of(events, podium.Error)] == ["unknown"]
             assert events[-1].status == "error"
         async with play.open(tier="autonomous", driver=driver, max_turns=2) as session:
             events = await turn(session, "limit")

@@ -8,7 +8,7 @@ import pytest
 from podium.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
 from podium.agents.gemini.acp import make_loadable
 from podium.agents.gemini.home import PrivateHome, user_folder, user_settings
-from podium.agents.gemini.store import DetailedProtocol, SessionFile, session_files, sweep_stubs
+from podium.agents.gemini.store import DetailedProtocol, SessionFile, forget_if_empty, session_files, sweep_stubs
 
 A = "aaaaaaaa-1111-4111-8111-111111111111"
 TWIN = "aaaaaaaa-2222-4111-8111-111111111111"
@@ -91,6 +91,18 @@ def test_an_empty_session_is_left_alone(store, stub, repo, home):
     paths = [store(f"session-2026-11-15T06-0{n}-aaaaaaaa.jsonl", *stub(A, f"06:0{n}")) for n in (1, 2)]
     assert sweep_stubs(home / ".gemini", str(repo), A) == []
     assert all(path.exists() for path in paths)
+
+
+def test_only_a_session_without_content_is_forgotten(store, conversation, stub, repo, home):
+    folder, place = home / ".gemini", str(repo)
+    empty = store("session-2026-11-15T06-00-aaaaaaaa.jsonl", *stub(A, "06:00"))
+    twin = store("session-2026-11-15T06-01-aaaaaaaa.jsonl", *stub(TWIN, "06:01"))
+    assert forget_if_empty(folder, place, A)
+    assert [empty.exists(), twin.exists()] == [False, True]
+    assert not forget_if_empty(folder, place, A)
+    real = store("session-2026-11-15T06-02-aaaaaaaa.jsonl", *conversation(A, "06:02"))
+    assert not forget_if_empty(folder, place, A)
+    assert real.exists()
 
 
 def lines(*records: object) -> bytes:
