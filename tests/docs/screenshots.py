@@ -189,6 +189,7 @@ def _steady(line: str, scratch: Path) -> str:
         (r"\x1b\[2m \d+\.\ds", "\x1b[2m"),  # a tool's time is told only when it was long
         (r"\b\d+\.(\d+)s\b", lambda found: f"0.{'1'.ljust(len(found[1]), '0')}s"),
         (r"Python 3\.\d+\.\d+", "Python 3.11"),
+        (r"─{40,}", "─" * 22),  # a column was as wide as the paths that were replaced
     ]
     for pattern, instead in rules:
         line = re.sub(pattern, instead, line)

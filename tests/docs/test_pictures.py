@@ -25,6 +25,7 @@ def _loaded() -> ModuleType:
 
 screenshots = _loaded()
 ALONE = [name for name, shot in screenshots.SHOTS.items() if not shot.needs_clis]
+AGAIN = "the output has changed; draw the pictures again: python tests/docs/screenshots.py"
 WITH_CLIS = [name for name, shot in screenshots.SHOTS.items() if shot.needs_clis]
 
 
@@ -41,7 +42,7 @@ def stored(name: str) -> str:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_picture_is_of_today(name: str) -> None:
-    assert words(stored(name)) == words(screenshots.picture(name))
+    assert words(stored(name)) == words(screenshots.picture(name)), AGAIN
 
 
 @pytest.mark.live
@@ -50,7 +51,7 @@ def test_a_picture_of_the_clis_is_of_today(name: str) -> None:
     missing = [agent for agent in screenshots.AGENTS if find_cli(agent) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: run `make clis`")
-    assert words(stored(name)) == words(screenshots.picture(name))
+    assert words(stored(name)) == words(screenshots.picture(name)), AGAIN
 
 
 def test_the_pictures_hold_nothing_of_this_machine_and_load_nothing() -> None:
