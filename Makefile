@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 2
 
-.PHONY: help demo test check fix bench bless record clis clean
+.PHONY: help demo test check fix bench bless record compatibility clis clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -37,6 +37,11 @@ bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts (review the dif
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
 	$(BIN)/python -m podium.testing.record $(AGENT)
+
+compatibility: $(VENV)/.dev clis  ## prove docs/compatibility.md anew
+	rm -rf .pytest_cache/d/compatibility
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
+	$(BIN)/python -m podium.testing.compatibility
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m podium.testing.cli_install $(CLIS); then :; \
