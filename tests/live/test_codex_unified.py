@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import gc
+import json
 import subprocess
 import sys
 import tempfile
@@ -512,6 +514,28 @@ def test_sub_agents_and_structured_answers(tmp_path: Path) -> None:
             }
             async with stage.open(tier="autonomous", output_schema=schema) as session:
                 assert completed(await turn(session, "Answer")).structured == {"answer": 42}
+
+    play(scene)
+
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_instructions_and_pictures_reach_the_model(tmp_path: Path, driver: str) -> None:
+    async def scene() -> None:
+        async with staged(tmp_path, {"Look": [say("Seen.")]}) as stage:
+            (stage.cwd / "dot.png").write_bytes(PICTURE)
+            told = {"system_prompt": "You are a lighthouse.", "append_system_prompt": "Blink twice."}
+            async with stage.open(driver=driver, tier="autonomous", images=("dot.png",), **told) as session:
+                assert completed(await turn(session, "Look")).result == "Seen."
+            said = json.dumps(stage.model.requests[-1].body)
+            assert "You are a lighthouse." in said
+            assert "You are Codex" not in said
+            assert "Blink twice." in said
+            assert "data:image/png;base64," in said
 
     play(scene)
 

@@ -22,6 +22,7 @@ from podium.agents.codex import (
     SandboxMode,
 )
 from podium.agents.codex.config import Driver
+from podium.agents.codex.questions import McpServerElicitationRequest
 from podium.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
 from podium.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
 from podium.errors import NotSupported
@@ -474,6 +475,31 @@ def test_questions_in_our_words(number: str) -> None:
 def test_answers_in_codex_words(number: str, decision: Allow, answer: Any) -> None:
     given = _answer(asked(number)[0], decision)
     assert isinstance(given, Decline) if answer is Decline else given == answer
+
+
+@pytest.mark.parametrize(
+    ("schema", "decision", "answer"),
+    [
+        ({"type": "object", "properties": {}}, Allow(), Accept()),
+        ({"type": "object", "required": ["name"]}, Allow(), Decline),
+        ({"type": "object", "required": ["name"]}, Allow(updated_input={"name": "Ada"}), Accept({"name": "Ada"})),
+        (None, Allow(updated_input={"content": {"name": "Ada"}}), Accept({"name": "Ada"})),
+    ],
+)
+def test_forms_of_mcp_servers(schema: Any, decision: Allow, answer: Any) -> None:
+    form = McpServerElicitationRequest(
+        request_id=7, thread_id="t", server_name="forms", mode="form", message="Who?", requested_schema=schema
+    )
+    given = _answer(form, decision)
+    assert isinstance(given, Decline) if answer is Decline else given == answer
+    request = AppServerDictionary().request(form)
+    assert request is not None
+    assert (request.tool_name, request.native_name, request.target, request.description) == (
+        "question",
+        "mcp__forms",
+        "forms",
+        "Who?",
+    )
 
 
 def test_a_refusal_is_told_with_its_reason() -> None:

@@ -31,6 +31,7 @@ from ..agents.codex.questions import McpServerElicitationRequest, ToolRequestUse
 from ..errors import LaunchError, NotInstalled, NotSignedIn
 from ..unified.capabilities import Capabilities
 from ..unified.codex import AppServerDictionary, ExecDictionary
+from ..unified.codex.tools import record
 from ..unified.decisions import Allow, Ask
 from ..unified.options import Options
 from .codex_rights import allowed_unasked, asks, config_of, environ_of, has_rules, stance_of
@@ -181,7 +182,9 @@ def _answer(question: Question, decision: Allow) -> Decision:
             return Answers(answers) if answers else Decline(UNANSWERED)
         case McpServerElicitationRequest() if not question.is_tool_approval:
             content = (given or {}).get("content", given)
-            return Accept(cast("dict[str, Any]", content) if isinstance(content, dict) else None)
+            if isinstance(content, dict):
+                return Accept(cast("dict[str, Any]", content))
+            return Decline(UNANSWERED) if record(question.requested_schema).get("required") else Accept()
         case _ if given is not None:
             return Decline(STOPPED)
         case _:
