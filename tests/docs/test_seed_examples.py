@@ -204,6 +204,47 @@ def test_seed_example(name: str) -> None:
     assert [said["type"] for said in heard].count("done") == 1
 
 
+def test_claudes_control_channel_as_the_seed_shows_it() -> None:
+    """004 §4: initialize with a hook, the hook is called, the answer allows."""
+    from podium.agents.claude import ClaudeProtocol
+    from podium.agents.claude.commands import AnswerHook, Initialize
+    from podium.agents.claude.requests import HookCallback
+
+    protocol = ClaudeProtocol()
+    hooks = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["hook_0"]}]}
+    protocol.send(Initialize(hooks=hooks))
+    (sent,) = map(msgspec.json.decode, protocol.outgoing())
+    assert sent == {
+        "type": "control_request",
+        "request_id": sent["request_id"],
+        "request": {"subtype": "initialize", "hooks": hooks},
+    }
+    asked = {
+        "type": "control_request",
+        "request_id": "req_123",
+        "request": {
+            "subtype": "hook_callback",
+            "callback_id": "hook_0",
+            "input": {
+                "hook_event_name": "PreToolUse",
+                "tool_name": "Bash",
+                "tool_input": {"command": "rm -rf /tmp/test"},
+            },
+        },
+    }
+    assert protocol.receive(msgspec.json.encode(asked)) == [
+        HookCallback("hook_0", asked["request"]["input"], request_id="req_123")  # type: ignore[index]
+    ]
+    output = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+    protocol.send(AnswerHook("req_123", output))
+    assert [msgspec.json.decode(line) for line in protocol.outgoing()] == [
+        {
+            "type": "control_response",
+            "response": {"subtype": "success", "request_id": "req_123", "response": output},
+        }
+    ]
+
+
 TOOL_NAMES = [  # 002 §5.2, row by row: ours, Claude's, Gemini's and Codex's as the seed has them
     ("shell", "Bash", "shell", "run_command"),
     ("read_file", "Read", "read_file", "read"),
