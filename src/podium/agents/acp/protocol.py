@@ -303,7 +303,7 @@ class AcpProtocol:
 
     def _turn_over(self, number: Id, session_id: str) -> list[Event]:
         """Whatever was asked in a turn that has ended needs no answer, but gets one: the agent may still wait."""
-        if self._turns.get(session_id) != number:
+        if session_id not in self._turns or self._turns[session_id] != number:
             return []
         del self._turns[session_id]
         return self._withdraw(session_id, "its turn ended")
