@@ -224,7 +224,7 @@ class AcpDictionary:
         call = self._calls.pop(update.tool_call_id)
         failed = update.status == "failed"
         code = self._manner.exit_code(update.raw_output)
-        text = call.text or _said(update.raw_output)
+        text = call.text or ("" if code is not None else _said(update.raw_output))
         if not failed:
             out += [
                 change_of(diff.path, diff.old_text, _left(diff), tool_use_id=call.id) for diff in call.diffs.values()
