@@ -393,6 +393,20 @@ def test_a_dropped_session_leaves_nothing(stage: Callable[..., Stage]) -> None:
     asyncio.run(main())
 
 
+def test_images_reach_the_model(stage: Callable[..., Stage]) -> None:
+    play = stage([forever(say("Nice."))])
+    (play.repo / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+
+    async def main() -> None:
+        async with play.open(images=("dot.png",)) as session:
+            assert (await turn(session, "look"))[-1].status == "success"
+        with pytest.raises(podium.NotSupported, match="images"):
+            play.open(images=("dot.png",), driver="stream-json")
+
+    asyncio.run(main())
+    assert "iVBORw0KGgo=" in str(play.model.requests[-1].body)
+
+
 def test_discovered(stage: Callable[..., Stage]) -> None:
     play = stage([])
     assert CLI is not None
