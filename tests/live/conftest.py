@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import tempfile
 import time
 import traceback
 import uuid
@@ -79,8 +80,9 @@ def _clis() -> Path:
 
 @functools.cache
 def _version_of(executable: str) -> str:
-    env = {"PATH": os.environ.get("PATH", os.defpath), "GEMINI_CLI_NO_RELAUNCH": "true"}
-    return ".".join(map(str, asyncio.run(read_version(executable, env=env))))
+    with tempfile.TemporaryDirectory() as home:  # without one, some would write into the user's
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "GEMINI_CLI_NO_RELAUNCH": "true"}
+        return ".".join(map(str, asyncio.run(read_version(executable, env=env))))
 
 
 def _rigs() -> list[Rig]:
