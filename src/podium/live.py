@@ -387,7 +387,7 @@ def _inside(change: FileChange, cwd: str) -> FileChange:
     if not change.path.startswith(prefix):
         return change
     near = change.path.removeprefix(prefix)
-    diff = change.diff.replace(f"a{change.path}", f"a/{near}", 1).replace(f"b{change.path}", f"b/{near}", 1)
+    diff = change.diff.replace(f"--- a{prefix}", "--- a/", 1).replace(f"+++ b{prefix}", "+++ b/", 1)
     return replace(change, path=near, diff=diff)
 
 
