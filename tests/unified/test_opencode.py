@@ -438,7 +438,7 @@ def test_serve_speech() -> None:
     ]
 
 
-CALL = {"input": {"command": "ls"}}
+CALL: dict[str, Any] = {"input": {"command": "ls"}}
 NO = "The user rejected permission to use this specific tool call."
 
 
@@ -491,6 +491,16 @@ def test_serve_structured_answers() -> None:
     assert made == [TurnCompleted(status="success", structured={"answer": 42}), TurnCompleted(status="success")]
 
 
+def test_serve_tells_nothing_of_the_past_a_fork_was_copied_from() -> None:
+    info = {"id": "old", "role": "assistant", "sessionID": ROOT, "time": {"created": 1, "completed": 2}}
+    made = serve(
+        _event(MessageUpdated, {"sessionID": ROOT, "info": info}),
+        updated({"type": "text", "text": "Long ago.", "time": {"start": 1, "end": 2}}, message="old"),
+        tool("bash", "c", "completed", message="old", **CALL),
+    )
+    assert made == []
+
+
 def test_serve_questions() -> None:
     dictionary = ServeDictionary()
     asked: PermissionAsked = _event(
@@ -518,6 +528,10 @@ def test_serve_questions() -> None:
     assert dictionary.request(asked) == request
     serve(tool("bash", "c", "running", input={"command": "ls", "description": "List"}), dictionary=dictionary)
     assert dictionary.knows(asked)
+    dictionary.guarded = True
+    assert [event.code for event in dictionary.translate(asked) if isinstance(event, Notice)] == ["guard_missing"]
+    marked = tool("bash", "c", "running", input={"command": ":\nls", "description": "List"})
+    assert serve(marked, dictionary=dictionary) == []
     full = dictionary.request(asked)
     assert (full.input, full.description) == ({"command": "ls", "description": "List"}, "List")
 

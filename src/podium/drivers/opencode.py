@@ -37,7 +37,7 @@ from ..transports.launch import Exited
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Ask
 from ..unified.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
-from ..unified.opencode.rights import rules
+from ..unified.opencode.rights import rules, stance_of
 from ..unified.options import McpServer, Options
 from .driver import Agent, Driver, Presence, Stored
 from .opencode_asking import Asking, is_policed
@@ -84,15 +84,14 @@ SERVE = replace(
     RUN,
     text_deltas=True,
     subagents=True,
-    permissions="some",
+    permissions="all",
     deny_message=True,
     remember_session=True,
     structured_output=True,
     append_system_prompt=True,
     notes={
         **NOTES,
-        "permissions": "all that acts, sub-agents' calls too, but for commands that are nothing but redirections "
-        "(`> file`, `cd . > file`): those OpenCode runs without asking",
+        "permissions": "all that acts, sub-agents' calls too",
         "edit_input": "OpenCode has no way to change a call's input; an edited call is refused",
         "deny_message": "with interrupt the message is not delivered: the turn ends at once",
         "remember_session": "remembered by us, for the same tool and target: OpenCode would remember more than that",
@@ -148,6 +147,7 @@ def config_of(options: Options, driver: NativeDriver) -> OpenCodeConfig:
         system=options.append_system_prompt,
         output_schema=options.output_schema,
         most_steps=options.max_turns,
+        ask_every_command=asks and stance_of(options) in ("ask", "edit"),
         mcp={name: _server(server) for name, server in options.mcp_servers.items()},
         attachments=attachments(options) if driver is NativeDriver.SERVE else (),
         files=tuple(str(path) for path in _images(options)) if driver is NativeDriver.RUN else (),
@@ -186,6 +186,7 @@ def attachments(options: Options) -> tuple[Attachment, ...]:
 async def open_serve(prompt: str, options: Options, ask: Ask, dictionary: ServeDictionary) -> OpenCodeSession:
     asking = Asking(options, ask, dictionary)
     config = replace(config_of(options, NativeDriver.SERVE), can_use_tool=asking.decide, answer_question=asking.answer)
+    dictionary.guarded = config.ask_every_command
     session = await _open(prompt, options, config)
     assert isinstance(session, OpenCodeSession)
     asking.opened(session)

@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from podium.agents.opencode import AUTONOMOUS, READ_ONLY, SUPERVISED, Driver, McpLocal, McpRemote, OpenCodeConfig, Rule
+from podium.agents.opencode import (
+    AUTONOMOUS,
+    READ_ONLY,
+    SUPERVISED,
+    Driver,
+    McpLocal,
+    McpRemote,
+    OpenCodeConfig,
+    Rule,
+    guard,
+)
 from podium.agents.opencode.launch import configuration, launch
 from podium.agents.opencode.permissions import KNOWN, rules_of, spelled_out
 from podium.errors import LocalProtocolError, NotSupported, PodiumError
-from podium.transports.launch import EndInput, Launch, Signal
+from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 QUIET = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -192,3 +202,26 @@ def test_run_needs_a_prompt_and_an_inherited_config_must_be_json() -> None:
         launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt=" \n")
     with pytest.raises(LocalProtocolError, match="correct or unset it"):
         launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt="x", inherited="{not json")
+
+
+def test_every_command_is_asked_about_by_a_plugin() -> None:
+    plan = launch(
+        OpenCodeConfig(ask_every_command=True, settings={"plugin": ["theirs"]}),
+        cwd="/repo",
+        executable="/bin/opencode",
+        port=1,
+        password="p",
+    )
+    assert plan.files == {guard.FILE: guard.SOURCE}
+    assert plan.unset == ("OPENCODE_PERMISSION", "OPENCODE_PURE", "OPENCODE_DISABLE_EXTERNAL_PLUGINS")
+    content = plan.env["OPENCODE_CONFIG_CONTENT"].replace(SCRATCH, "/tmp/x")
+    assert json.loads(content)["plugin"] == ["theirs", f"file:///tmp/x/{guard.FILE}"]
+    with pytest.raises(NotSupported, match="plugin"):
+        launch(OpenCodeConfig(ask_every_command=True, plugins=False), cwd="/", executable="x", port=1, password="p")
+
+
+def test_most_steps_must_be_some() -> None:
+    with pytest.raises(LocalProtocolError, match="most_steps"):
+        launch(OpenCodeConfig(most_steps=0), cwd="/", executable="x", port=1, password="p")
+    with pytest.raises(NotSupported, match="most_steps"):
+        launch(OpenCodeConfig(most_steps=2, driver=Driver.ACP), cwd="/", executable="x", port=1, password="p")

@@ -35,6 +35,7 @@ from podium.agents.opencode.events import (
     ServerNotice,
     ServerSaid,
     StepFinish,
+    StepsExhausted,
     StepStart,
     Text,
     ToolUse,
@@ -381,6 +382,14 @@ def test_a_loop_is_aborted() -> None:
     finish = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "unknown"})
     assert hear(protocol, step, finish) == []
     assert hear(protocol, step, finish, step) == [Runaway(SESSION, 2)]
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+
+
+def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
+    protocol = in_turn(most_steps=2)
+    step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "tool-calls"})
+    heard = [event for one in (step, step, step) for event in protocol.receive(one)]
+    assert [event for event in heard if isinstance(event, StepsExhausted)] == [StepsExhausted(SESSION, 2)]
     assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
 
 

@@ -7,13 +7,15 @@ from typing import Any, cast
 import msgspec
 
 from podium.errors import LocalProtocolError, NotSupported
-from podium.transports.launch import EndInput, Launch, Signal
+from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
 
+from . import guard
 from .commands import Model
 from .config import Driver, OpenCodeConfig
 from .permissions import Permission, check, spelled_out
 
 SIGTERM = 15
+_SCRATCH_IN_JSON = SCRATCH.replace("\0", "\\u0000")
 USERNAME = "opencode"
 QUIET_ENV = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -22,6 +24,8 @@ QUIET_ENV = {
 }
 FAILS_OPEN = ("OPENCODE_PERMISSION",)
 """Bad JSON in it is ignored and everything allowed; good JSON would be laid over our own permissions."""
+UNPLUGS = ("OPENCODE_PURE", "OPENCODE_DISABLE_EXTERNAL_PLUGINS")
+"""With these no plugin is loaded, ours neither."""
 
 
 def launch(
@@ -41,6 +45,25 @@ def launch(
     open a port and therefore need a ``password``. ``inherited`` is the caller's own ``OPENCODE_CONFIG_CONTENT``.
     """
     _check(config)
+    plan = _plan(config, cwd, executable, prompt, resume, port, password, inherited)
+    if not config.ask_every_command:
+        return plan
+    # Before a plugin is loaded, OpenCode waits for an installation from the network that it does not need.
+    env = {"npm_config_fetch_retries": "0", **plan.env}
+    files = {**plan.files, guard.FILE: guard.SOURCE}
+    return msgspec.structs.replace(plan, env=env, files=files, unset=(*plan.unset, *UNPLUGS))
+
+
+def _plan(
+    config: OpenCodeConfig,
+    cwd: str,
+    executable: str,
+    prompt: str,
+    resume: str | None,
+    port: int,
+    password: str,
+    inherited: str,
+) -> Launch:
     env = {**QUIET_ENV, "OPENCODE_CONFIG_CONTENT": configuration(config, inherited), **config.env}
     pure = () if config.plugins else ("--pure",)
     match config.driver:
@@ -114,11 +137,13 @@ def configuration(config: OpenCodeConfig, inherited: str = "") -> str:
         if config.permission is not None:
             # The agent's own permissions come after the general ones, and the user may have configured some.
             agent["permission"] = permission
+    if config.ask_every_command:
+        members["plugin"] = [*members.get("plugin", ()), guard.URL]
     if agent:
         name = config.agent or "build"
         agents = cast("dict[str, Any]", members.get("agent", {}))
         members["agent"] = {**agents, name: {**agents.get(name, {}), **agent}}
-    return msgspec.json.encode(members).decode()
+    return msgspec.json.encode(members).decode().replace(_SCRATCH_IN_JSON, SCRATCH)
 
 
 def effective_permission(config: OpenCodeConfig, configured: Permission | None = None) -> Permission | None:
@@ -157,6 +182,8 @@ def _check(config: OpenCodeConfig) -> None:
         raise LocalProtocolError("most_empty_steps must be at least 1, or None for no bound")
     if config.permission is not None:
         check(config.permission)
+    if config.ask_every_command and (not config.plugins or "--pure" in config.extra_args):
+        raise NotSupported("ask_every_command is a plugin: leave plugins on and --pure away")
 
 
 _ONLY: dict[str, tuple[Driver, ...]] = {

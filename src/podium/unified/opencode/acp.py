@@ -37,7 +37,7 @@ from ..events import (
     UsageReport,
 )
 from ..faults import kind_of
-from .calls import judged
+from .calls import as_written, judged
 from .changes import changes_of, plan_of
 from .tools import TOOLS, name_of, target_of
 
@@ -172,7 +172,7 @@ class OpenCodeAcpDictionary:
             known = self._calls[call.tool_call_id] = _Call(_tool(call))
         given: object = call.raw_input
         if isinstance(given, dict):
-            said = cast("dict[str, Any]", given)
+            said = as_written(cast("dict[str, Any]", given))
             diff: object = said.get("diff")
             if isinstance(diff, str):
                 known.diff = diff

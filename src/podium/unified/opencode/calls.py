@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...agents.opencode.guard import MARK, without_mark
 from ...agents.opencode.parts import ToolPart
 from ..events import Event, ToolProgress, ToolResult, ToolStatus, ToolUse
 from ..tools import operation_of
@@ -74,6 +75,7 @@ class Calls:
         self._diffs[tool_use_id] = diff
 
     def update(self, part: ToolPart) -> list[Event]:
+        part = _plain(part)
         tool_use_id = self.id_of(part.message_id, part.call_id)
         if part.state.status not in ("running", "completed", "error") or tool_use_id in self._ended:
             return []
@@ -114,6 +116,20 @@ class Calls:
             duration_ms=time.end - time.start if time is not None and time.end is not None else None,
         )
         return [*out, result]
+
+
+def _plain(part: ToolPart) -> ToolPart:
+    given = as_written(part.state.input) if part.tool == "bash" else part.state.input
+    return part if given is part.state.input else replace(part, state=replace(part.state, input=given))
+
+
+def as_written(given: dict[str, Any]) -> dict[str, Any]:
+    """A command's input without what our guard put before it."""
+    match given:
+        case {"command": str(command)} if command.startswith(MARK):
+            return {**given, "command": without_mark(command)}
+        case _:
+            return given
 
 
 def _called(part: ToolPart) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from ...agents.opencode.events import PermissionAsked, QuestionAsked
 from ...agents.opencode.parts import ToolPart
 from ..events import PermissionRequest
 from ..tools import operation_of
+from .calls import as_written
 from .tools import name_of, target_of
 
 CHOICES = ["allow_once", "allow_always", "reject_once"]
@@ -98,7 +99,7 @@ def _input(asked: PermissionAsked) -> dict[str, Any]:
         case "read" | "glob" | "grep" | "list", metadata:
             return {**metadata, "path": ", ".join(asked.patterns)}
         case _, metadata:
-            return {key: value for key, value in metadata.items() if key != "diff"}
+            return as_written({key: value for key, value in metadata.items() if key != "diff"})
 
 
 def _why(asked: PermissionAsked) -> str:

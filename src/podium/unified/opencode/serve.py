@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from ...agents.opencode import events, parts
 from ...agents.opencode.events import PermissionAsked, QuestionAsked, SessionRecord, TurnEnded
+from ...agents.opencode.guard import MARK
 from ...transports.launch import Exited, Stalled
 from ...wire import shapes
 from ..events import (
@@ -28,6 +29,7 @@ from .speech import Speech
 from .spending import Spending, report, usage_of
 
 OVERFLOW = "ContextOverflowError"
+UNGUARDED = "OpenCode did not load our plugin: commands that are nothing but redirections are not asked about"
 COMPACTING = "compaction"
 """The agent whose text is the summary of a conversation that grew too long, and no answer."""
 
@@ -40,6 +42,8 @@ class ServeDictionary:
         self._parents: dict[str, str] = {}  # a sub-agent's session → the session that started it
         self._tasks: dict[str, str] = {}  # a sub-agent's session → the call that started it
         self._running_task: dict[str, str] = {}
+        self._messages: set[str] = set()
+        self._copied: set[str] = set()  # messages of another session's past, told again by its fork
         self._silent: set[str] = set()  # messages whose text is not the agent's answer
         self._calls = Calls()
         self._speech = Speech()
@@ -48,6 +52,8 @@ class ServeDictionary:
         self._runaway = ""
         self._exhausted = False
         self._structured: Any = None
+        self.guarded = False
+        """Whether OpenCode was started with the plugin that makes it ask about every command."""
         self.on_call: Callable[[], None] = lambda: None
         """Told whenever a call's input becomes known: questions come before that."""
 
@@ -99,9 +105,7 @@ class ServeDictionary:
                 message = "the conversation grew too long and was summarized"
                 return below([Notice(level="info", code="compacted", message=message)], self._parent(native.session_id))
             case PermissionAsked():
-                if diff := diff_in(native):
-                    self._calls.asked(self._id_of(native), diff)
-                return []
+                return self._asked(native)
             case events.PermissionReplied():
                 self._rejected = self._rejected or native.reply == "reject"
                 return []
@@ -149,6 +153,14 @@ class ServeDictionary:
             case _:
                 assert_never(native)
 
+    def _asked(self, asked: PermissionAsked) -> list[Event]:
+        if diff := diff_in(asked):
+            self._calls.asked(self._id_of(asked), diff)
+        if not self.guarded or asked.permission != "bash" or str(asked.metadata.get("command")).startswith(MARK):
+            return []
+        self.guarded = False
+        return [Notice(level="warning", code="guard_missing", message=UNGUARDED)]
+
     # ------------------------------------------------------------------------------------------------- sessions
 
     def _session(self, info: SessionRecord) -> None:
@@ -184,6 +196,9 @@ class ServeDictionary:
     # -------------------------------------------------------------------------------------------------- messages
 
     def _message(self, info: events.Message) -> list[Event]:
+        if info.id not in self._messages and info.time.completed is not None:
+            self._copied.add(info.id)
+        self._messages.add(info.id)
         if info.role == "user" or info.agent == COMPACTING:
             self._silent.add(info.id)
         elif info.model_id and info.session_id not in self._parents:
@@ -195,6 +210,8 @@ class ServeDictionary:
     def _part(self, native: events.MessagePartUpdated) -> list[Event]:
         part = native.typed()
         parent = self._parent(native.session_id)
+        if not isinstance(part, shapes.Unrecognized) and part.message_id in self._copied:
+            return []
         match part:
             case parts.TextPart():
                 if part.message_id in self._silent or part.synthetic or part.ignored:

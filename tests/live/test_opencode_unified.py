@@ -1,0 +1,212 @@
+"""The real OpenCode through ``podium.open``, what the contract suite does not ask: its rights, its questions."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.testing import ScriptedModel, edit_file, find_cli, mcp, question, read_file, say, shell, task, write_file
+from podium.testing.script import Script
+
+CLI = find_cli("opencode")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="OpenCode is not installed")]
+BOUND = 180.0
+SUMS = Path(__file__).parent / "contract" / "sums_server.py"
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+class Stage:
+    """A repository with a folder in it to work in, a home, and a model that follows ``routes``."""
+
+    def __init__(self, model: ScriptedModel, root: Path) -> None:
+        self.model = model
+        self.repo = root / "repo"
+        self.work = self.repo / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        (self.repo / ".git").mkdir(exist_ok=True)
+        self.environment = model.environment("opencode", home=root / "home", cwd=self.work)
+        self.asked: list[podium.PermissionRequest] = []
+        self.decide: Callable[[podium.PermissionRequest], podium.Allow | podium.Deny] = lambda asked: podium.Allow()
+
+    def open(self, **more: Any) -> podium.Session:
+        fixed = {
+            "cwd": str(self.work),
+            "executable": str(CLI),
+            "model": self.environment.model,
+            "env": self.environment.env,
+            "inherit_env": False,
+        }
+        return podium.open("opencode", **{**fixed, **more})
+
+    async def callback(self, request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+        self.asked.append(request)
+        return self.decide(request)
+
+    async def turn(self, session: podium.Session, prompt: str) -> list[podium.Event]:
+        self.asked.clear()
+        async with asyncio.timeout(BOUND), contextlib.aclosing(session.send(prompt)) as events:
+            return [event async for event in events]
+
+    def system_of_last_request(self) -> str:
+        return json.dumps([one for one in self.model.requests[-1].body["messages"] if one["role"] == "system"])
+
+
+def play(folder: Path, routes: dict[str, Script], scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(2 * BOUND), ScriptedModel(routes=routes) as model:
+            await scene(Stage(model, folder))
+
+    asyncio.run(main())
+
+
+def of(events: list[podium.Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def outcomes(events: list[podium.Event]) -> list[tuple[str, str]]:
+    return [(event.name, event.status) for event in of(events, podium.ToolResult)]
+
+
+def test_serve_supervised(tmp_path: Path) -> None:
+    work, above = tmp_path / "repo" / "work", tmp_path / "repo" / "above.txt"
+    sums = podium.McpServer(command="python3", args=("-I", "-S", str(SUMS)))
+
+    async def scene(stage: Stage) -> None:
+        (work / "old.txt").write_text("old\n")
+        (work / "pixel.png").write_bytes(PIXEL)
+        session = stage.open(
+            can_use_tool=stage.callback,
+            mcp_servers={"sums": sums},
+            system_prompt="You are a TESTER.",
+            append_system_prompt="Be BRIEF.",
+            images=("pixel.png",),
+        )
+        async with session:
+            await edits(stage, session)
+            await questions(stage, session)
+            resumed = session.id
+        with pytest.raises(podium.SessionNotFound, match="belongs to"):
+            async with stage.open(cwd=str(tmp_path), resume=resumed) as elsewhere:
+                await stage.turn(elsewhere, "Edit inside")
+
+    async def edits(stage: Stage, session: podium.Session) -> None:
+        heard = await stage.turn(session, "Edit inside")
+        assert stage.asked == []  # edits in the working directory run
+        assert [(one.path, one.change, one.before) for one in of(heard, podium.FileChange)] == [
+            ("new.txt", "created", None),
+            ("new.txt", "modified", None),
+            ("old.txt", "modified", None),
+        ]
+        assert all("\n+" in one.diff for one in of(heard, podium.FileChange))
+        first = next(request for request in stage.model.requests if request.prompt and "Edit inside" in request.prompt)
+        said = json.dumps(first.body)
+        assert "You are a TESTER." in said
+        assert "Be BRIEF." in said
+        assert base64.b64encode(PIXEL).decode()[:40] in said
+
+        heard = await stage.turn(session, "Edit above")
+        [request] = stage.asked  # in the same repository, but not in the working directory
+        assert (request.tool_name, request.operation, request.target) == ("write_file", "write", str(above))
+        assert "+above" in request.input["diff"]
+        assert above.read_text() == "above\n"
+        heard = await stage.turn(session, "Leave the repository")
+        [request] = stage.asked  # once, though OpenCode asks for the place and for the command
+        assert (request.tool_name, request.target) == ("shell", f"touch {tmp_path}/outside.txt")
+        assert (tmp_path / "outside.txt").exists()
+
+    async def questions(stage: Stage, session: podium.Session) -> None:
+        heard = await stage.turn(session, "Delegate")
+        [request] = stage.asked
+        [(started, _)] = [(use.tool_use_id, use) for use in of(heard, podium.ToolUse) if use.name == "task"]
+        assert (request.target, request.parent_tool_use_id) == ("touch below.txt", started)
+        heard = await stage.turn(session, "Add")
+        [request] = stage.asked
+        assert (request.tool_name, request.native_name, request.input) == ("mcp", "sums_add", {"a": 20, "b": 3})
+        assert outcomes(heard) == [("mcp", "success")]
+
+        stage.decide = lambda asked: podium.Allow() if "cd" in asked.target else podium.Deny("No.")
+        heard = await stage.turn(session, "Redirect")
+        assert [one.target for one in stage.asked] == ["> hole.txt", "[[ 1 ]] > hole.txt", "cd . > gap.txt"]
+        assert outcomes(heard) == [("shell", "denied"), ("shell", "denied"), ("shell", "success")]
+        assert (work / "gap.txt").exists()
+        assert not (work / "hole.txt").exists()
+        assert of(heard, podium.Notice) == []
+
+        stage.decide = lambda asked: podium.Allow(updated_input={"answers": [["B"]]})
+        heard = await stage.turn(session, "Ask me")
+        assert [(one.tool_name, one.choices) for one in stage.asked] == [("question", ["A", "B"])]
+        [result] = of(heard, podium.ToolResult)
+        assert '"Which?"="B"' in result.output
+        stage.decide = lambda asked: podium.Deny("Leave me alone.")
+        heard = await stage.turn(session, "Ask me")
+        [result] = of(heard, podium.ToolResult)
+        assert "Leave me alone." in result.output
+        assert of(heard, podium.TurnCompleted)[0].result == "B it is."
+
+    routes: dict[str, Script] = {
+        "Edit inside": [
+            write_file(str(work / "new.txt"), "one\n"),
+            edit_file(str(work / "new.txt"), "one\n", "two\n"),
+            read_file(str(work / "old.txt")),
+            write_file(str(work / "old.txt"), "renewed\n"),
+            say("Edited."),
+        ],
+        "Edit above": [write_file(str(above), "above\n"), say("Edited.")],
+        "Leave the repository": [shell(f"touch {tmp_path}/outside.txt"), say("Left.")],
+        "Delegate": [task("Do it", [shell("touch below.txt"), say("Below.")]), say("Delegated.")],
+        "Add": [mcp("sums", "add", a=20, b=3), say("23.")],
+        "Redirect": [shell("> hole.txt"), shell("[[ 1 ]] > hole.txt"), shell("cd . > gap.txt"), say("Done.")],
+        "Ask me": [question("Which?", ["A", "B"]), say("B it is.")],
+    }
+    play(tmp_path, routes, scene)
+
+
+def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.open(driver="run") as session:
+            heard = await stage.turn(session, "Try everything")
+        assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("write_file", "denied")]
+        assert (of(heard, podium.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
+        async with stage.open(driver="run", tier="autonomous", disallowed_tools=("shell",)) as session:
+            heard = await stage.turn(session, "Run it")
+        assert outcomes(heard) == [("shell", "denied")]
+
+    routes: dict[str, Script] = {
+        "Try everything": [
+            write_file(str(tmp_path / "repo" / "work" / "in.txt"), "in\n"),
+            shell("touch never.txt"),
+            write_file(str(tmp_path / "out.txt"), "out\n"),
+            say("Tried."),
+        ],
+        "Run it": [shell("touch never.txt"), say("Tried.")],
+    }
+    play(tmp_path, routes, scene)
+
+
+def test_acp_goes_on_after_a_refusal(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.open(driver="acp", can_use_tool=stage.callback) as session:
+            stage.decide = lambda asked: podium.Deny("No.")
+            heard = await stage.turn(session, "Try")
+            assert [(one.tool_name, one.target) for one in stage.asked] == [("shell", "touch never.txt")]
+            assert outcomes(heard) == [("write_file", "success"), ("shell", "denied")]
+            assert of(heard, podium.TurnCompleted)[0].result == "I tried."
+
+    routes: dict[str, Script] = {
+        "Try": [
+            write_file(str(tmp_path / "repo" / "work" / "in.txt"), "in\n"),
+            shell("touch never.txt"),
+            say("I tried."),
+        ]
+    }
+    play(tmp_path, routes, scene)
