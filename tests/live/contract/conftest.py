@@ -198,6 +198,8 @@ def _reply(reply: Reply) -> Any:
 
 def _part(part: Part) -> Any:
     match part:
+        case Say(pieces=(*_, "\ud83d")):
+            return "half_emoji"
         case Say(pieces=pieces, pause=pause):
             return {"say": {"text": list(pieces), "pause": pause}}
         case Think(text=text):
@@ -297,11 +299,16 @@ FAULTS: dict[str, tuple[str | None, str]] = {
     "cut connection": ("connection_failed", "error"),
     "context overflow": ("context_overflow", "error"),
     "empty answer": (None, "success"),
+    "half an emoji": (None, "success"),
 }
 GEMINI_GIVES_UP = {".gemini/settings.json": {"general": {"maxAttempts": 1}}}
 EXPECTED: dict[str, Expected] = {
     "claude": Expected(signed_out=("ANTHROPIC_API_KEY",)),
-    "codex": Expected(signed_out=("SCRIPTED_API_KEY",)),
+    "codex": Expected(
+        signed_out=("SCRIPTED_API_KEY",),
+        faults={"half an emoji": ("connection_failed", "error")},
+        fault_notes={"half an emoji": "the CLI reads no further than that, and says that the connection broke"},
+    ),
     "gemini-stream-json": Expected(
         signed_out=("GEMINI_API_KEY",),
         impatience=GEMINI_GIVES_UP,

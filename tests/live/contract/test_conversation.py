@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 import podium
-from podium.testing import delete_file, edit_file, mcp, plan, read_file, say, shell, task, think, usage, write_file
+from podium.testing import (
+    delete_file,
+    edit_file,
+    mcp,
+    plan,
+    read_file,
+    say,
+    shell,
+    task,
+    think,
+    usage,
+    write_file,
+)
 
 pytestmark = [pytest.mark.live, pytest.mark.drift]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import podium
-from podium.testing import context_overflow, cut, empty, http_error, say, stream_error
+from podium.testing import context_overflow, cut, empty, half_emoji, http_error, say, stream_error
 
 pytestmark = pytest.mark.live
 
@@ -24,6 +24,7 @@ FAULTS: dict[str, Any] = {
     "error in the stream": stream_error(),
     "cut connection": cut(),
     "empty answer": empty(),
+    "half an emoji": half_emoji(),
     "context overflow": context_overflow(),  # the last one: the conversation stays too long
 }
 
