@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
 
 import msgspec
 
 from .drivers.driver import Driver
-from .unified.events import Event, stamp
+from .unified.events import Event, PermissionRequest, PermissionResolved, ToolResult, stamp
 from .unified.grammar import Grammar
 from .wire import shapes
 
@@ -44,6 +45,7 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     protocol, dictionary, grammar = driver.protocol(), driver.dictionary(), Grammar()
     overhear: Callable[[bytes], None] | None = getattr(protocol, "overhear", None)
     seq = itertools.count(1)
+    asked: dict[str, PermissionRequest] = {}
 
     def stamped(made: Iterable[Event]) -> Iterator[Event]:
         for event in made:
@@ -62,7 +64,7 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
             continue
         natives = [message] if isinstance(message, shapes.Unrecognized) else list(protocol.receive(message))
         unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
-        made = [event for native in natives for event in dictionary.translate(native)]
+        made = [event for native in natives for event in _told(driver, dictionary, native, asked)]
         account.unrecognized += unknown
         account.translated += bool(made) and not unknown
         account.absorbed += not made and not unknown
@@ -72,6 +74,24 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
         for event in dictionary.translate(native):
             yield from stamped(grammar.accept(event))
     yield from stamped(grammar.end("error" if grammar.in_turn else None))
+
+
+def _told(driver: Driver, dictionary: Any, native: Any, asked: dict[str, PermissionRequest]) -> Iterator[Event]:
+    """What a native event says, with the questions a living session would have put to somebody.
+
+    Who answered stands on our side of the recording, in as many forms as there are agents; what became of the call
+    tells the answer.
+    """
+    for event in dictionary.translate(native):
+        if isinstance(event, ToolResult) and (question := asked.pop(event.tool_use_id, None)) is not None:
+            decision: Literal["allow", "deny"] = "deny" if event.status == "denied" else "allow"
+            yield PermissionResolved(request_id=question.request_id, decision=decision, by="client")
+        yield event
+    if isinstance(native, driver.questions):
+        question = dictionary.request(native)
+        if question is not None:
+            asked[question.tool_use_id] = question
+            yield question
 
 
 def _side(line: Line) -> tuple[str, Line]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from msgspec.structs import replace
 
@@ -269,7 +269,9 @@ AGENT = Agent(
     title="Codex CLI",
     install=INSTALL,
     drivers={
-        "app-server": Driver("app-server", APP_SERVER, AppServerDictionary, AppServerProtocol, open_app_server),
+        "app-server": Driver(
+            "app-server", APP_SERVER, AppServerDictionary, AppServerProtocol, open_app_server, get_args(Question)
+        ),
         "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec),
     },
     choose=choose,

@@ -88,6 +88,8 @@ class Driver:
     dictionary: Callable[[], Dictionary]
     protocol: Callable[[], Replayed]
     open: Callable[[str, Options, Ask, Any], Awaitable[NativeSession]]
+    questions: tuple[type, ...] = ()
+    """The native events that ask for permission; the dictionary's ``request`` puts one into our words."""
 
 
 @dataclass(frozen=True)

@@ -281,7 +281,7 @@ AGENT = Agent(
     title="Gemini CLI",
     install=INSTALL,
     drivers={
-        "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp),
+        "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,)),
         "stream-json": Driver("stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..agents.acp.protocol import AcpProtocol
+from ..agents.acp.requests import RequestPermission
 from ..agents.acp.session import AcpSession
 from ..agents.opencode import (
     Attachment,
@@ -30,6 +31,7 @@ from ..agents.opencode import (
 )
 from ..agents.opencode import Driver as NativeDriver
 from ..agents.opencode.credentials import has_credentials
+from ..agents.opencode.events import PermissionAsked
 from ..agents.opencode.failures import INSTALL
 from ..agents.opencode.history import find_session
 from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
@@ -288,9 +290,9 @@ AGENT = Agent(
     title=TITLE,
     install=INSTALL,
     drivers={
-        "serve": Driver("serve", SERVE, ServeDictionary, ServeProtocol, open_serve),
+        "serve": Driver("serve", SERVE, ServeDictionary, ServeProtocol, open_serve, (PermissionAsked,)),
         "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run),
-        "acp": Driver("acp", ACP, OpenCodeAcpDictionary, AcpProtocol, open_acp),
+        "acp": Driver("acp", ACP, OpenCodeAcpDictionary, AcpProtocol, open_acp, (RequestPermission,)),
     },
     choose=choose,
     history=history,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from .. import __version__
-from ..agents.acp import AcpClient, AcpProfile, AcpSession
+from ..agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
 from ..agents.acp.protocol import AcpProtocol
 from ..understudy import command
 from ..unified.acp import AcpDictionary, Manner
@@ -103,7 +103,11 @@ AGENT = Agent(
     name=NAME,
     title="Understudy (embedded, scripted)",
     install="",
-    drivers={"acp": Driver("acp", CAPABILITIES, lambda: AcpDictionary(MANNER), AcpProtocol, open_session)},
+    drivers={
+        "acp": Driver(
+            "acp", CAPABILITIES, lambda: AcpDictionary(MANNER), AcpProtocol, open_session, (RequestPermission,)
+        )
+    },
     choose=lambda options: "acp",
     history=history,
     inspect=inspect,
