@@ -145,6 +145,10 @@ class Cases:
             self.failures.append(f"{capability}: line {line}: {type(failure).__name__}: {failure}")
         self._record(capability, outcome, note or (self._rig.capabilities.notes.get(field, "") if field else ""))
 
+    def do_not_arise(self, *capabilities: str) -> None:
+        for capability in capabilities:
+            self._record(capability, "n/a", "")
+
     def _record(self, capability: str, outcome: Outcome, note: str) -> None:
         if self._file is None:
             return

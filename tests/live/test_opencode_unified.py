@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import subprocess
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Stage:
         self.repo = root / "repo"
         self.work = self.repo / "work"
         self.work.mkdir(parents=True, exist_ok=True)
-        (self.repo / ".git").mkdir(exist_ok=True)
+        subprocess.run(["git", "init", "-q", str(self.repo)], check=True)
         self.environment = model.environment("opencode", home=root / "home", cwd=self.work)
         self.asked: list[podium.PermissionRequest] = []
         self.decide: Callable[[podium.PermissionRequest], podium.Allow | podium.Deny] = lambda asked: podium.Allow()
@@ -56,9 +57,6 @@ class Stage:
         self.asked.clear()
         async with asyncio.timeout(BOUND), contextlib.aclosing(session.send(prompt)) as events:
             return [event async for event in events]
-
-    def system_of_last_request(self) -> str:
-        return json.dumps([one for one in self.model.requests[-1].body["messages"] if one["role"] == "system"])
 
 
 def play(folder: Path, routes: dict[str, Script], scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
@@ -108,11 +106,10 @@ def test_serve_supervised(tmp_path: Path) -> None:
             ("old.txt", "modified", None),
         ]
         assert all("\n+" in one.diff for one in of(heard, podium.FileChange))
-        first = next(request for request in stage.model.requests if request.prompt and "Edit inside" in request.prompt)
-        said = json.dumps(first.body)
+        said = json.dumps(stage.model.requests[-1].body["messages"])
         assert "You are a TESTER." in said
         assert "Be BRIEF." in said
-        assert base64.b64encode(PIXEL).decode()[:40] in said
+        assert "pixel.png" in said  # OpenCode tells a model that cannot see that there was a picture
 
         heard = await stage.turn(session, "Edit above")
         [request] = stage.asked  # in the same repository, but not in the working directory
@@ -148,10 +145,10 @@ def test_serve_supervised(tmp_path: Path) -> None:
         [result] = of(heard, podium.ToolResult)
         assert '"Which?"="B"' in result.output
         stage.decide = lambda asked: podium.Deny("Leave me alone.")
-        heard = await stage.turn(session, "Ask me")
+        heard = await stage.turn(session, "Once more")
         [result] = of(heard, podium.ToolResult)
         assert "Leave me alone." in result.output
-        assert of(heard, podium.TurnCompleted)[0].result == "B it is."
+        assert of(heard, podium.TurnCompleted)[0].result == "None, then."
 
     routes: dict[str, Script] = {
         "Edit inside": [
@@ -167,6 +164,7 @@ def test_serve_supervised(tmp_path: Path) -> None:
         "Add": [mcp("sums", "add", a=20, b=3), say("23.")],
         "Redirect": [shell("> hole.txt"), shell("[[ 1 ]] > hole.txt"), shell("cd . > gap.txt"), say("Done.")],
         "Ask me": [question("Which?", ["A", "B"]), say("B it is.")],
+        "Once more": [question("Which?", ["A", "B"]), say("None, then.")],
     }
     play(tmp_path, routes, scene)
 

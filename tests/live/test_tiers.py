@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,15 @@ TABLES = Path(__file__).with_name("tiers.yaml")
 PAGE = Path(__file__).parents[2] / "docs" / "tiers.md"
 FROM = "Try them from number"
 SEEN = "seen-by-ls.txt"
-MARKS: dict[Action, str] = {"edit": "written-by-tool.txt", "command": "made-by-shell", "outside": "made-beyond"}
+MARKS: dict[Action, str] = {
+    "edit": "written-by-tool.txt",
+    "command": "made-by-shell",
+    "outside": "made-beyond",
+    "danger": ".bashrc",
+}
+MARK = "## The tables"
+SLOW = {"opencode run": "serve", "opencode acp": "serve"}
+"""Drivers that start slowly, and the one beside them of which every cell is tried."""
 Tables = dict[str, dict[str, str]]
 
 
@@ -50,12 +57,11 @@ class Trial:
     def __init__(self, rig: Any, folder: Path, elsewhere: Path, model: ScriptedModel | None) -> None:
         self.rig = rig
         self.model = model
-        self.outside = elsewhere
-        self.workspace, self.home = folder / "workspace", folder / "home"
+        self.workspace, self.outside, self.home = folder / "workspace", elsewhere / "outside", elsewhere / "home"
         self.asked: list[podium.PermissionRequest] = []
         self.heard: list[podium.Event] = []
-        self.workspace.mkdir()
-        self.home.mkdir()
+        for place in (self.workspace, self.outside, self.home):
+            place.mkdir()
         (self.workspace / SEEN).touch()
         if model is None:
             kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
@@ -67,7 +73,7 @@ class Trial:
             self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
             self.more = {}
 
-    async def run(self, cell: Cell) -> Row:
+    async def run(self, cell: Cell) -> list[str]:
         more = {**self.more, **cell.options}
         if self.rig.capabilities.permissions != "none":
             more["can_use_tool"] = self._allow
@@ -83,9 +89,7 @@ class Trial:
                 tried = self._tried(first)
                 assert tried > first, self.describe()
                 first = tried
-        outcomes = [self._outcome(action) for action in ACTIONS]
-        assert not [one for one in outcomes if one == "asked, but refused"], self.describe()
-        return msgspec.convert(outcomes, Row)
+        return [self._outcome(action) for action in ACTIONS]
 
     async def _allow(self, request: podium.PermissionRequest) -> podium.Allow:
         self.asked.append(request)
@@ -103,7 +107,7 @@ class Trial:
             results = [event for event in self.heard if isinstance(event, podium.ToolResult)]
             done = any(SEEN in result.output and result.name == "shell" for result in results)
         else:
-            place = self.outside if action == "outside" else self.workspace
+            place = {"outside": self.outside, "danger": self.home}.get(action, self.workspace)
             done = (place / MARKS[action]).exists()
         if done:
             return "asked" if asked else "runs"
@@ -124,7 +128,8 @@ def calls(folder: Path, elsewhere: Path) -> list[Call]:
         write_file(str(folder / "workspace" / MARKS["edit"]), "written\n"),
         shell("ls"),
         shell(f"touch {MARKS['command']}"),
-        shell(f"touch {elsewhere / MARKS['outside']}"),
+        shell(f"touch {elsewhere / 'outside' / MARKS['outside']}"),
+        shell(f"touch ~/{MARKS['danger']}"),
     ]
 
 
@@ -144,8 +149,8 @@ def _action_of(request: podium.PermissionRequest) -> Action:
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A folder that no sandbox takes for part of the workspace, or for a temporary one."""
-    with tempfile.TemporaryDirectory(prefix="podium-outside-", dir="/var/tmp") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="podium-tiers-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
 
 
 @pytest.fixture
@@ -159,14 +164,79 @@ def trial(rig: Any, tmp_path: Path, elsewhere: Path) -> Iterator[Trial]:
         yield Trial(rig, tmp_path, elsewhere, model)
 
 
+def stand_in(rig: Any, cell: Cell) -> tuple[str, Cell] | None:
+    """For drivers that start slowly: the driver and the cell, tried for themselves, that tell the CLI the very same."""
+    if f"{rig.agent} {rig.driver}" not in SLOW or cell in TIERS:
+        return None
+    before = CELLS[: CELLS.index(cell)]
+    asks = rig.capabilities.permissions != "none"
+    same = [(rig.driver, one) for one in before if not (asks and "askDangerous" in (one.approval, cell.approval))]
+    same.append((SLOW[f"{rig.agent} {rig.driver}"], cell))
+    return next((one for one in same if told(rig.agent, *one) == told(rig.agent, rig.driver, cell)), None)
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name.replace(" ", "-"))
-def test_cell(rig: Any, cell: Cell, trial: Trial, request: pytest.FixtureRequest) -> None:
+def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
     if cell.sandbox is not None and cell.sandbox not in rig.capabilities.sandbox:
         with pytest.raises(podium.NotSupported, match="sandbox"):
             podium.open(rig.agent, driver=rig.driver, **cell.options)
         return
+    wanted = expected(rig.agent, rig.driver, cell)
+    if (other := stand_in(rig, cell)) is not None:
+        assert wanted == expected(rig.agent, *other)
+        return
     happened = asyncio.run(trial.run(cell))
     if cell.tier == "dry-run" or cell.sandbox == "readOnly":
         assert trial.unchanged, trial.describe()
-    assert happened == expected(rig.agent, rig.driver, cell), trial.describe()
+    # What the agent's sandbox makes of a command that was allowed is a race of its own.
+    walls = zip(happened, wanted, strict=True)
+    happened = ["walled" if hope == "walled" and got.startswith("asked") else got for got, hope in walls]
+    assert tuple(happened) == wanted, trial.describe()
+
+
+# ------------------------------------------------------------------------------------------- the tables and the page
+
+
+def offered(agent: str, driver: str) -> list[Cell]:
+    sandboxes = catalog.agent(agent).drivers[driver].capabilities.sandbox
+    return [cell for cell in CELLS if cell.sandbox is None or cell.sandbox in sandboxes]
+
+
+def drivers() -> list[tuple[str, str]]:
+    return [(name, driver) for name in catalog.AGENTS for driver in catalog.agent(name).drivers]
+
+
+def test_the_tables_are_complete() -> None:
+    wanted = {f"{agent} {driver}": [cell.name for cell in offered(agent, driver)] for agent, driver in drivers()}
+    assert {name: list(rows) for name, rows in tables().items()} == wanted
+
+
+@pytest.mark.parametrize(("agent", "driver"), drivers(), ids=lambda name: name)
+def test_the_tables_keep_what_the_modes_promise(agent: str, driver: str) -> None:
+    capabilities = catalog.agent(agent).drivers[driver].capabilities
+    rows = [(cell, expected(agent, driver, cell)) for cell in offered(agent, driver)]
+    assert [line for cell, row in rows for line in broken(cell, row, capabilities)] == []
+
+
+def table(agent: str, driver: str) -> Iterator[str]:
+    yield f"### {catalog.agent(agent).title}: `{driver}`\n"
+    yield f"| asked for | what the CLI is told | {' | '.join(ACTIONS)} |"
+    yield f"|---|---|{'---|' * len(ACTIONS)}"
+    for cell in offered(agent, driver):
+        kind, _, name = cell.name.partition(" ")
+        row = " | ".join(expected(agent, driver, cell))
+        yield f"| {kind} `{name}` | {told(agent, driver, cell)} | {row} |"
+    missing = [f"`{cell.sandbox}`" for cell in CELLS if cell not in offered(agent, driver)]
+    if missing:
+        yield f"\nSandbox {', '.join(missing)}: `NotSupported`."
+    yield ""
+
+
+def test_the_page_shows_the_tables() -> None:
+    shown = "\n".join(line for agent, driver in drivers() for line in table(agent, driver))
+    head, mark, _ = PAGE.read_text().partition(MARK)
+    if os.environ.get("PODIUM_BLESS") == "1":
+        PAGE.write_text(f"{head}{MARK}\n\n{shown}")
+    assert mark, f"{PAGE.name} has lost its line {MARK!r}"
+    assert PAGE.read_text() == f"{head}{MARK}\n\n{shown}"

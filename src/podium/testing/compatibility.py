@@ -23,7 +23,7 @@ Outcome = Literal["yes", "no", "n/a", "failed"]
 WORDS: dict[Outcome, str] = {"yes": "yes", "no": "no", "n/a": "–", "failed": "**failed**"}
 MEANING = {
     "yes": "a test did it with the real program and saw it work",
-    "no": "the driver says that it cannot, and a test saw that it refuses (`NotSupported`) or does not do it",
+    "no": "the driver says that it cannot, and a test saw that it refuses (`NotSupported`) or leaves it out",
     "–": "the question does not arise",
     "**failed**": "the last run of its test failed",
 }
@@ -74,6 +74,7 @@ def page(records: Iterable[Record]) -> str:
         "against the scripted model. `make compatibility` runs the tests and writes this page.",
         "",
         *(f"* {word}: {meaning}" for word, meaning in MEANING.items()),
+        "* an empty cell: it was not tried with that version (second versions run the scenarios that tell drift)",
     ]
     for agent in agents:
         lines += ["", *_section(agent, [record for record in known if record.agent == agent])]

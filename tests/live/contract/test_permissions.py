@@ -14,6 +14,17 @@ from podium.testing import say, shell, write_file
 pytestmark = [pytest.mark.live, pytest.mark.drift]
 
 PATIENCE = 4.0
+FOLLOWING = (
+    "permission for an edit",
+    "permission with changed input",
+    "permission remembered",
+    "permission denied",
+    "permission timed out",
+    "permission denied and interrupted",
+    "reason of a denial reaches the model",
+    "session goes on after a denial",
+)
+"""What does not arise where an agent cannot be asked for permission."""
 
 
 def routes(folder: Path) -> dict[str, Any]:
@@ -127,6 +138,7 @@ def test_permissions(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path
     if not asks:
         with cases("permission allowed", able=False, field="permissions"), pytest.raises(podium.NotSupported):
             scene.open(can_use_tool=callback)
+        cases.do_not_arise(*FOLLOWING)
     else:
         play(main)
     cases.settle()
