@@ -137,6 +137,8 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
             process.kill()
         process.wait()
         os.close(descriptor)
+    if not raw.strip() or "Traceback (most recent call last)" in raw:
+        raise SystemExit(f"`podium {shot.words[0]}` failed, which is no picture:\n{raw}")
     return raw
 
 
