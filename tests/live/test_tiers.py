@@ -1,7 +1,6 @@
-"""Tiers, approval modes and sandbox modes: what becomes of four actions in each, with the real CLIs.
+"""Tiers, approval modes and sandbox modes: what becomes of five actions in each, with the real CLIs.
 
-``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it. With ``PODIUM_BLESS=1`` the page is written
-anew from it.
+``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it, and is written anew with ``PODIUM_BLESS=1``.
 """
 
 from __future__ import annotations
@@ -67,7 +66,9 @@ class Trial:
             kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
             self.env = kept | {"HOME": str(self.home), "PODIUM_UNDERSTUDY_HOME": str(self.home / "understudy")}
             script = folder / "script.yaml"
-            script.write_text(yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}]))
+            script.write_text(
+                yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}])
+            )
             self.more: dict[str, Any] = {"extra_args": ("--script", str(script))}
         else:
             self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
@@ -175,6 +176,12 @@ def stand_in(rig: Any, cell: Cell) -> tuple[str, Cell] | None:
     return next((one for one in same if told(rig.agent, *one) == told(rig.agent, rig.driver, cell)), None)
 
 
+def behind_walls(happened: str, wanted: str) -> str:
+    """What the agent's own sandbox makes of something that was allowed is a race inside the CLI: either will do."""
+    either = {"asked~": ("asked", "asked, but refused"), "runs~": ("runs", "refused")}
+    return wanted if happened in either.get(wanted, ()) else happened
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name.replace(" ", "-"))
 def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
@@ -189,10 +196,7 @@ def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
     happened = asyncio.run(trial.run(cell))
     if cell.tier == "dry-run" or cell.sandbox == "readOnly":
         assert trial.unchanged, trial.describe()
-    # What the agent's sandbox makes of a command that was allowed is a race of its own.
-    walls = zip(happened, wanted, strict=True)
-    happened = ["walled" if hope == "walled" and got.startswith("asked") else got for got, hope in walls]
-    assert tuple(happened) == wanted, trial.describe()
+    assert tuple(map(behind_walls, happened, wanted)) == wanted, trial.describe()
 
 
 # ------------------------------------------------------------------------------------------- the tables and the page

@@ -13,11 +13,11 @@ import msgspec
 from ..unified.capabilities import Capabilities
 from ..unified.options import Approval, Options, Sandbox, Tier
 
-Action = Literal["edit", "harmless", "command", "outside"]
-"""Write a file of the workspace; ``ls``; a command that changes the workspace; one that writes outside of it."""
-Outcome = Literal["runs", "asked", "refused"]
-"""``asked``: somebody was asked, said yes, and then it ran."""
-Row = tuple[Outcome, Outcome, Outcome, Outcome]
+Action = Literal["edit", "harmless", "command", "outside", "danger"]
+"""Write a file of the workspace; ``ls``; then commands that write in the workspace, outside, and to a start-up file."""
+Outcome = Literal["runs", "asked", "refused", "runs~", "asked~"]
+"""``asked``: somebody was asked, said yes, and then it ran. ``~``: a sandbox of the agent's own may still stop it."""
+Row = tuple[Outcome, Outcome, Outcome, Outcome, Outcome]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
@@ -42,34 +42,37 @@ CELLS = (*TIERS, *APPROVALS, *SANDBOXES)
 
 # ------------------------------------------------------------------------------------------------------- promises
 
-_NOTHING = ("refused", "runs refused", "refused", "refused")
-_EDITS = ("runs", "runs asked", "asked", "asked")
-_ALL = ("runs", "runs", "runs", "runs")
-PROMISES: Mapping[str, tuple[str, str, str, str]] = {
+_NOTHING = ("refused", "runs refused", "refused", "refused", "refused")
+_EDITS = ("runs", "runs asked", "asked", "asked", "asked")
+_ALL = ("runs", "runs", "runs", "runs", "runs")
+PROMISES: Mapping[str, tuple[str, str, str, str, str]] = {
     "tier dry-run": _NOTHING,
     "tier supervised": _EDITS,
     "tier autonomous": _ALL,
-    "approval ask": ("asked", "asked", "asked", "asked"),
-    "approval askDangerous": ("runs", "runs", "runs", "runs asked"),
+    "approval ask": ("asked", "asked", "asked", "asked", "asked"),
+    "approval askDangerous": ("runs", "runs", "runs", "runs", "asked"),
     "approval autoEdit": _EDITS,
     "approval autoAll": _ALL,
     "sandbox none": _ALL,
     "sandbox readOnly": _NOTHING,
-    "sandbox workspaceWrite": ("runs", "runs", "runs", "refused"),
+    "sandbox workspaceWrite": ("runs", "runs", "runs", "refused", "refused"),
     "sandbox fullAccess": _ALL,
 }
-"""What may become of each action. Where a driver can ask nobody, what would be asked may only be refused; and what an
-approval mode would let run for its low risk may be refused there, too."""
+"""What may become of each action, in words."""
 
 
 def broken(cell: Cell, row: Row, capabilities: Capabilities) -> list[str]:
-    """The promises of the cell that this row breaks, in words."""
+    """The promises of the cell that this row breaks, in words.
+
+    Where a driver can ask nobody, a mode that asks may refuse or, reading only, let run; it may let nothing act.
+    """
     said: list[str] = []
     for action, promised, outcome in zip(ACTIONS, PROMISES[cell.name], row, strict=True):
         kept = set(promised.split())
-        if capabilities.permissions == "none" and ("asked" in kept or cell.approval == "askDangerous"):
-            kept = (kept - {"asked"}) | {"refused"}
-        if outcome not in kept:
+        if capabilities.permissions == "none" and "asked" in PROMISES[cell.name][-1]:
+            harmless = {"runs"} if action == "harmless" else set[str]()
+            kept = (kept & {"runs"}) | {"refused"} | harmless
+        if outcome.removesuffix("~") not in kept:
             said.append(f"{cell.name}: {action} is promised {' or '.join(sorted(kept))}, but: {outcome}")
     return said
 
@@ -81,11 +84,11 @@ def _claude(driver: str, options: Options) -> str:
     from ..unified.claude.rights import rights_of
 
     rights = rights_of(options)
-    return f"`--permission-mode {rights.mode}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
+    return f"`--permission-mode {rights.mode.value}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
 
 
 def _codex(driver: str, options: Options) -> str:
-    from ..drivers.codex_rights import allowed_unasked, asks, config_of, stance_of
+    from ..drivers.codex_rights import asks, config_of, stance_of
 
     config = config_of(options, cast("Any", driver))
     told = [f"sandbox `{config.sandbox}`"]
@@ -98,7 +101,7 @@ def _codex(driver: str, options: Options) -> str:
     if config.disable:
         told.append("without " + ", ".join(f"`{name}`" for name in config.disable))
     if asks(options) and driver == "app-server" and stance_of(options) == "edits":
-        told.append(f"patches of the workspace accepted by us ({allowed_unasked.__name__})")
+        told.append("patches of the workspace allowed by us")
     return ", ".join(told)
 
 
@@ -122,14 +125,35 @@ def _understudy(driver: str, options: Options) -> str:
     return f"mode `{mode_of(options)}`"
 
 
+def _opencode(driver: str, options: Options) -> str:
+    from ..unified.opencode.rights import rules, stance_of
+
+    made = rules(options, asks=driver != "run")
+    actions: dict[str, list[str]] = {}
+    for name, action in made.items():
+        if name == "question":
+            continue  # whether the agent may talk, not whether it may act
+        if not isinstance(action, str):
+            but = [f"`{pattern}` {other}" for pattern, other in action.items() if pattern != "*"]
+            actions.setdefault(action["*"], []).append(f"`{name}` (but {', '.join(but)})")
+        else:
+            actions.setdefault(action, []).append("all else" if name == "*" else f"`{name}`")
+    told = [f"{action} {', '.join(sorted(names))}" for action, names in reversed(actions.items())]
+    if driver != "run" and stance_of(options) == "edit":
+        told.append("edits of the workspace allowed by us")
+    return "; ".join(told)
+
+
 _TOLD: Mapping[str, Callable[[str, Options], str]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
+    "opencode": _opencode,
     "understudy": _understudy,
 }
 
 
 def told(agent: str, driver: str, cell: Cell) -> str:
     """What the CLI is told in this cell, from the driver's own tables."""
-    return _TOLD[agent](driver, Options(**cell.options, inherit_env=False))
+    nobody = {"HOME": "/nonexistent", "CODEX_HOME": "/nonexistent"}  # whose own rules would change what is told
+    return _TOLD[agent](driver, Options(**cell.options, env=nobody, inherit_env=False))
