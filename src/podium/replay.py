@@ -7,9 +7,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from .drivers.driver import Driver
-from .unified.events import Event, PermissionRequest, PermissionResolved, ToolResult, stamp
+from .permissions.risk import judge
+from .unified.events import (
+    Event,
+    FileChange,
+    Init,
+    PermissionRequest,
+    PermissionResolved,
+    ToolProgress,
+    ToolResult,
+    ToolUse,
+    stamp,
+)
 from .unified.grammar import Grammar
 from .wire import shapes
 
@@ -46,9 +58,15 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     overhear: Callable[[bytes], None] | None = getattr(protocol, "overhear", None)
     seq = itertools.count(1)
     asked: dict[str, PermissionRequest] = {}
+    cwd = ["/"]
 
     def stamped(made: Iterable[Event]) -> Iterator[Event]:
         for event in made:
+            if isinstance(event, Init):
+                cwd.append(event.cwd)
+            if isinstance(event, ToolUse | PermissionRequest):
+                name = event.name if isinstance(event, ToolUse) else event.tool_name
+                force_setattr(event, "risk", judge(name, event.operation, event.input, cwd=cwd[-1] or "/").risk)
             yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=grammar.turn)
 
     for line in lines:
@@ -83,8 +101,10 @@ def _told(driver: Driver, dictionary: Any, native: Any, asked: dict[str, Permiss
     tells the answer.
     """
     for event in dictionary.translate(native):
-        if isinstance(event, ToolResult) and (question := asked.pop(event.tool_use_id, None)) is not None:
-            decision: Literal["allow", "deny"] = "deny" if event.status == "denied" else "allow"
+        happened = isinstance(event, ToolResult | FileChange | ToolProgress)
+        if happened and (question := asked.pop(event.tool_use_id, None)) is not None:
+            refused = isinstance(event, ToolResult) and event.status == "denied"
+            decision: Literal["allow", "deny"] = "deny" if refused else "allow"
             yield PermissionResolved(request_id=question.request_id, decision=decision, by="client")
         yield event
     if isinstance(native, driver.questions):
