@@ -1,6 +1,6 @@
 """Tiers, approval modes and sandbox modes: what becomes of five actions in each, with the real CLIs.
 
-``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it, and is written anew with ``PODIUM_BLESS=1``.
+``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it and is renewed with ``PODIUM_BLESS=1``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import podium
 from podium import catalog
 from podium.testing import ScriptedModel, say, shell, write_file
 from podium.testing.script import Call
-from podium.testing.tiers import ACTIONS, CELLS, TIERS, Action, Cell, Row, broken, told
+from podium.testing.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, told
 
 BOUND = 120.0
 TABLES = Path(__file__).with_name("tiers.yaml")
@@ -35,8 +35,8 @@ MARKS: dict[Action, str] = {
     "danger": ".bashrc",
 }
 MARK = "## The tables"
-SLOW = {"opencode run": "serve", "opencode acp": "serve"}
-"""Drivers that start slowly, and the one beside them of which every cell is tried."""
+SLOW = ("opencode run", "opencode acp")
+"""Drivers that start slowly, beside one of which every cell is tried."""
 Tables = dict[str, dict[str, str]]
 
 
@@ -165,15 +165,16 @@ def trial(rig: Any, tmp_path: Path, elsewhere: Path) -> Iterator[Trial]:
         yield Trial(rig, tmp_path, elsewhere, model)
 
 
-def stand_in(rig: Any, cell: Cell) -> tuple[str, Cell] | None:
-    """For drivers that start slowly: the driver and the cell, tried for themselves, that tell the CLI the very same."""
-    if f"{rig.agent} {rig.driver}" not in SLOW or cell in TIERS:
+def stand_in(rig: Any, cell: Cell) -> Cell | None:
+    """For drivers that start slowly: the cell, tried for itself, in which the CLI is told the very same."""
+    if f"{rig.agent} {rig.driver}" not in SLOW:
         return None
-    before = CELLS[: CELLS.index(cell)]
     asks = rig.capabilities.permissions != "none"
-    same = [(rig.driver, one) for one in before if not (asks and "askDangerous" in (one.approval, cell.approval))]
-    same.append((SLOW[f"{rig.agent} {rig.driver}"], cell))
-    return next((one for one in same if told(rig.agent, *one) == told(rig.agent, rig.driver, cell)), None)
+    for one in CELLS[: CELLS.index(cell)]:
+        differs = asks and one.approval != cell.approval == "askDangerous"  # there our own rules answer the questions
+        if told(rig.agent, rig.driver, one) == told(rig.agent, rig.driver, cell) and not differs:
+            return one
+    return None
 
 
 def behind_walls(happened: str, wanted: str) -> str:
@@ -191,7 +192,7 @@ def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
         return
     wanted = expected(rig.agent, rig.driver, cell)
     if (other := stand_in(rig, cell)) is not None:
-        assert wanted == expected(rig.agent, *other)
+        assert wanted == expected(rig.agent, rig.driver, other)
         return
     happened = asyncio.run(trial.run(cell))
     if cell.tier == "dry-run" or cell.sandbox == "readOnly":

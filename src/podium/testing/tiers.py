@@ -126,19 +126,26 @@ def _understudy(driver: str, options: Options) -> str:
 
 
 def _opencode(driver: str, options: Options) -> str:
-    from ..unified.opencode.rights import rules, stance_of
+    from ..agents.opencode import Driver
+    from ..drivers.opencode import config_of
+    from ..unified.opencode.rights import stance_of
 
-    made = rules(options, asks=driver != "run")
+    config = config_of(options, Driver(driver))
+    made: dict[str, Any] = dict(cast("Mapping[str, Any]", config.permission))
+    if driver == "acp":
+        made["task"] = "deny"  # by the launch itself: a sub-agent's question would wait for ever
     actions: dict[str, list[str]] = {}
     for name, action in made.items():
         if name == "question":
             continue  # whether the agent may talk, not whether it may act
-        if not isinstance(action, str):
+        if isinstance(action, str):
+            actions.setdefault(action, []).append("all else" if name == "*" else f"`{name}`")
+        else:
             but = [f"`{pattern}` {other}" for pattern, other in action.items() if pattern != "*"]
             actions.setdefault(action["*"], []).append(f"`{name}` (but {', '.join(but)})")
-        else:
-            actions.setdefault(action, []).append("all else" if name == "*" else f"`{name}`")
     told = [f"{action} {', '.join(sorted(names))}" for action, names in reversed(actions.items())]
+    if config.ask_every_command:
+        told.append("a plugin that asks about every command")
     if driver != "run" and stance_of(options) == "edit":
         told.append("edits of the workspace allowed by us")
     return "; ".join(told)
