@@ -31,9 +31,13 @@ def attempts(folder: Path) -> dict[str, list[Any]]:
 
 def test_dry_run(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path) -> None:
     tries = attempts(tmp_path / "stage")
+    everything = [reply for replies in tries.values() for reply in replies]
+    tracked = str(tmp_path / "stage" / "workspace" / "tracked.txt")
     scene = stage(
-        {f"Please {name}": [*script, say("I tried.")] for name, script in tries.items()}
-        | {"Read only": [read_file(str(tmp_path / "stage" / "workspace" / "tracked.txt")), say("I have read it.")]}
+        {
+            "Try everything": [*everything, say("I have tried.")],
+            "Read only": [read_file(tracked), say("I have read it.")],
+        }
     )
     (scene.workspace / "tracked.txt").write_text("one\ntwo\n")
     (scene.outside / "theirs.txt").write_text("theirs\n")
@@ -43,20 +47,21 @@ def test_dry_run(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path) ->
     places = (scene.workspace, scene.outside)
 
     async def main() -> None:
+        before = scene.snapshot(*places)
         async with scene.conversation(tier="dry-run") as talk:
+            heard = await talk.turn("Try everything")
+            after = scene.snapshot(*places)
+            differing = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
             for name in tries:
                 with cases(f"dry run: {name}"):
-                    before = scene.snapshot(*places)
-                    heard = await talk.turn(f"Please {name}")
-                    after = scene.snapshot(*places)
-                    assert {
-                        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
-                    } == set()
+                    assert differing == set(), heard.describe()
+                    assert heard.text.endswith("I have tried."), heard.describe()  # all of it
                     assert heard.completed.status == "success", heard.describe()
             with cases("dry run: reading works"):
                 heard = await talk.turn("Read only")
                 assert heard.text.endswith("I have read it."), heard.describe()
                 assert [result.status for result in heard.of(podium.ToolResult)] == ["success"], heard.describe()
+        assert scene.snapshot(*places) == before
 
     play(main)
     cases.settle()
