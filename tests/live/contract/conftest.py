@@ -275,6 +275,12 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     impatience: dict[str, dict[str, Any]] = {}
     """Settings that make it give up sooner: file in its home → what is set in there."""
 
+    bookkeeping: str = ""
+    """A file in the workspace that the program itself writes whenever it runs there."""
+
+    def keeps_book_in(self, path: str) -> bool:
+        return bool(self.bookkeeping) and path.endswith(f"/{self.bookkeeping}")
+
     def make_impatient(self, home: Path) -> None:
         for name, sections in self.impatience.items():
             settings = json.loads((home / name).read_text())
@@ -322,7 +328,8 @@ EXPECTED: dict[str, Expected] = {
         faults={"empty answer": ("unknown", "error"), "error in the stream": ("unknown", "error")},
         fault_notes={"error in the stream": "over ACP the CLI does not say what went wrong"},
     ),
-    "opencode": Expected(wrong_model="scripted/no-such-model"),
+    "opencode": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode"),
+    "opencode-run": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode", tells_calls_late=True),
 }
 
 
