@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from podium.agents.acp.protocol import AcpProtocol
+from podium.agents.acp.requests import RequestPermission
 from podium.agents.opencode import OpenCodeConfig, RunProtocol, ServeProtocol
 from podium.agents.opencode.credentials import has_credentials
 from podium.agents.opencode.events import (
@@ -291,7 +292,11 @@ def test_run_endings() -> None:
         ),
         TurnCompleted(status="error"),
     ]
-    assert run(BEGUN, step("stop"), Exited(0), Exited(0)) == [init, TurnCompleted(status="success")]
+    assert run(BEGUN, step("stop"), Exited(0)) == [init, TurnCompleted(status="success")]
+    assert run(Exited(1, "Error: Session not found\n")) == [
+        Error(kind="session_not_found", message="opencode ended before it began: Error: Session not found", fatal=True),
+        TurnCompleted(status="error"),
+    ]
     assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="no sign of life for 5 s")]
     assert run(NativeUnrecognized(b"\xff", "no JSON")) == [Unrecognized(raw="\ufffd", why="no JSON")]
 
@@ -620,6 +625,20 @@ def test_acp_refusals_that_interrupt() -> None:
     dictionary.interrupt()
     [answer] = protocol.receive(b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}')
     assert dictionary.translate(answer)[-1] == TurnCompleted(status="interrupted")
+
+
+def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be_at_most() -> None:
+    asked = (
+        b'{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","options":[],'
+        b'"toolCall":{"toolCallId":"c","title":":\\ntouch ~/.bashrc","kind":"other","status":"pending",'
+        b'"rawInput":{"command":"touch ~/.bashrc"}}}}'
+    )
+    protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
+    [question] = protocol.receive(asked)
+    assert isinstance(question, RequestPermission)
+    assert not dictionary.knows(question)
+    made = dictionary.request(question)
+    assert (made.tool_name, made.operation, made.target) == ("shell", "execute", "touch ~/.bashrc")
 
 
 # ------------------------------------------------------------------------------------------------ calls and changes

@@ -21,6 +21,9 @@ from .failures import startup_failure
 from .launch import launch
 from .protocol import RunProtocol
 
+FIRST_WORD = 15.0
+"""How long a turn may be silent at its beginning before it is taken for begun; OpenCode says nothing while it waits."""
+
 
 class OpenCodeRunSession:
     """Made by ``OpenCodeClient``. ``events`` goes on over all turns; each turn ends with ``Exited``.
@@ -37,12 +40,16 @@ class OpenCodeRunSession:
         self._relay: Relay[tuple[bytes, RunEvent]] = Relay()
         self._turns: list[Conversation[RunEvent]] = []  # the running one, if any; a list so that a finalizer sees it
         self._protocol = RunProtocol()
+        self._resumed: str | None = None
         self._begun: asyncio.Future[Exited | None] | None = None
         self._ending: asyncio.Task[None] | None = None
         weakref.finalize(self, _abandon, self._turns).atexit = False
 
     async def start(self, prompt: str, *, resume: str | None = None, config: OpenCodeConfig | None = None) -> None:
-        """Run one turn; returns when OpenCode has said its first word. The client's business, use ``send``."""
+        """Run one turn. The client's business, use ``send``.
+
+        Returns when OpenCode has said its first word, or is just waiting for its model.
+        """
         environ = os.environ if self._env is None else self._env
         plan = launch(
             config or self._config,
@@ -53,19 +60,20 @@ class OpenCodeRunSession:
             inherited=environ.get("OPENCODE_CONFIG_CONTENT", ""),
         )
         self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps, most_steps=self._config.most_steps)
+        self._resumed = resume
         self._begun = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
         turn = Conversation(process, self._protocol, self._relay, notice=_weakly(self), quiet=self._config.stall_after)
         self._turns[:] = [turn]
         try:
-            ended = await self._begun
+            await asyncio.wait([self._begun], timeout=FIRST_WORD)
         except BaseException:
             turn.abandon()
             raise
+        ended = self._begun.result() if self._begun.done() else None
         if ended is not None and not self._protocol.session_id:
             await turn.stop()
             raise startup_failure(ended, resume)
-        self.session_id = self._protocol.session_id
 
     @property
     def events(self) -> AsyncIterator[RunEvent]:
@@ -92,8 +100,10 @@ class OpenCodeRunSession:
         if self.running:
             raise LocalProtocolError("a turn is running: wait for its Exited event, or interrupt it")
         await self.wait()
-        once = _without_fork(self._config)
-        await self.start(prompt, resume=self.session_id, config=once)
+        if not self.session_id:  # stopped before its first word: what was to be resumed or forked still is
+            await self.start(prompt, resume=self._resumed)
+            return
+        await self.start(prompt, resume=self.session_id, config=_without_fork(self._config))
 
     async def interrupt(self) -> None:
         """End the running turn and its commands. The stream just stops: there is no end event but ``Exited``."""
@@ -123,6 +133,7 @@ class OpenCodeRunSession:
 
     def notice(self, event: RunEvent) -> None:
         """The pump's business: sees each event before any reader."""
+        self.session_id = self._protocol.session_id or self.session_id
         if self._begun is not None and not self._begun.done():
             if isinstance(event, Exited):
                 self._begun.set_result(event)

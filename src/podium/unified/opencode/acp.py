@@ -6,7 +6,7 @@ the strings of an edit in place of the file. Its raw output holds what the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -62,6 +62,12 @@ class OpenCodeAcpDictionary:
         self._spent: float | None = None
         self._steps = 0
         self._interrupted = False
+        self.on_call: Callable[[], None] = lambda: None
+        """Told whenever a call is announced: a question may overtake that."""
+
+    def knows(self, asked: RequestPermission) -> bool:
+        """Whether the call it is about has been announced. A question about leaving the project names no tool."""
+        return asked.tool_call.tool_call_id in self._calls
 
     def request(self, asked: RequestPermission) -> PermissionRequest:
         """A question shows a diff in place of the call's own input; both are told."""
@@ -114,6 +120,9 @@ class OpenCodeAcpDictionary:
     def _called(self, native: SessionUpdate, call: ToolCall | ToolCallUpdate) -> list[Event]:
         plain = self._plain(call)
         known = self._calls[call.tool_call_id]
+        if isinstance(call, ToolCall) and call.title in TOOLS:
+            known.tool = call.title  # until now it may have been guessed from a question
+        self.on_call()
         if call.status == "pending":
             return []  # its input comes with the next update
         self._steps += 1
@@ -222,7 +231,18 @@ def _tool(call: ToolCall | ToolCallUpdate) -> str:
         case "fetch":
             return "webfetch"
         case _:
-            return title
+            return _by_input(call.raw_input) or title
+
+
+def _by_input(given: object) -> str:
+    """For a question about a call that is not known: the most that it can be."""
+    match given:
+        case {"command": str()}:
+            return "bash"
+        case {"filePath": str()} | {"filepath": str()}:
+            return "edit"
+        case _:
+            return ""
 
 
 def _model(options: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ...agents.opencode import events
+from ...agents.opencode.failures import complaint
 from ...agents.opencode.parts import Failure
 from ...transports.launch import Exited, Stalled
 from ...wire import shapes
@@ -113,8 +114,9 @@ class RunDictionary:
                 assert_never(native)
 
     def _over(self, exited: Exited) -> list[Event]:
-        if not self._in_turn:
-            return []
+        if not self._in_turn and exited.code >= 0 and (said := complaint(exited.stderr)):
+            message = f"opencode ended before it began: {said}"
+            return [Error(kind=kind_of(said), message=message, fatal=True), TurnCompleted(status="error")]
         status, error = self._judged(exited)
         self._in_turn = False
         self._reset()
