@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..agents.acp.requests import RequestPermission
@@ -43,8 +43,7 @@ class Asking:
         self._dictionary = dictionary
         self._allowed: set[str] = set()
         self._news = asyncio.Event()
-        if isinstance(dictionary, ServeDictionary):
-            dictionary.on_call = self._on_call
+        dictionary.on_call = self._on_call
         self._interrupting: set[asyncio.Task[None]] = set()
         # Weak, because the running server holds this: a session nobody else holds is to end.
         self._session: asyncio.Future[weakref.ref[OpenCodeSession | AcpSession]]
@@ -72,9 +71,10 @@ class Asking:
                 return Reject(decision.message or "The user refused this call.")
 
     async def answer(self, asked: QuestionAsked) -> Sequence[Sequence[str]] | None:
-        assert isinstance(self._dictionary, ServeDictionary)
-        await self._heard(asked)
-        match await self._ask(self._dictionary.question(asked)):
+        dictionary = self._dictionary
+        assert isinstance(dictionary, ServeDictionary)
+        await self._heard(lambda: dictionary.knows(asked))
+        match await self._ask(dictionary.question(asked)):
             case decisions.Allow(updated_input=given):
                 answers = answers_in(asked, given)
                 said = "The user gave no answer: decide yourself."
@@ -89,19 +89,19 @@ class Asking:
     async def _request(self, asked: PermissionAsked | RequestPermission) -> PermissionRequest:
         match self._dictionary, asked:
             case ServeDictionary() as serve, PermissionAsked():
-                await self._heard(asked)
+                await self._heard(lambda: serve.knows(asked))
                 return serve.request(asked)
             case OpenCodeAcpDictionary() as acp, RequestPermission():
+                await self._heard(lambda: acp.knows(asked))
                 return acp.request(asked)
             case _:
                 raise AssertionError("a question of another driver")
 
-    async def _heard(self, asked: PermissionAsked | QuestionAsked) -> None:
+    async def _heard(self, knows: Callable[[], bool]) -> None:
         """Wait a moment for the call it is about: the question comes first and tells less."""
-        assert isinstance(self._dictionary, ServeDictionary)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OVERTAKEN):
-                while not self._dictionary.knows(asked):
+                while not knows():
                     await self._news.wait()
 
     def _on_call(self) -> None:
