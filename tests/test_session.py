@@ -231,6 +231,33 @@ def test_a_turn_that_takes_too_long(options: dict[str, Any]) -> None:
     assert events[-1].status == "interrupted"
 
 
+@pytest.mark.parametrize("way", ["timeout", "interrupt"])
+def test_an_agent_that_does_not_begin(options: dict[str, Any], tmp_path: Path, way: str) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nsleep 600\n")
+    silent.chmod(0o755)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "x"}
+    more = {"executable": str(silent), "env": env, "inherit_env": False, "cwd": options["cwd"]}
+
+    async def main() -> list[Event]:
+        async with (
+            asyncio.timeout(BOUND),
+            podium.open("claude", timeout=1.0 if way == "timeout" else None, **more) as session,
+        ):
+            if way == "interrupt":
+                asyncio.get_running_loop().call_later(
+                    0.5, lambda: stops.append(asyncio.ensure_future(session.interrupt()))
+                )
+            return [event async for event in session.send("go")]
+
+    stops: list[asyncio.Future[None]] = []
+    events = asyncio.run(main())
+    assert [event.kind for event in events if isinstance(event, podium.Error)] == ["timeout"] * (way == "timeout")
+    assert isinstance(events[-1], podium.TurnCompleted)
+    assert events[-1].status == "interrupted"
+    assert descendants(os.getpid()) == []
+
+
 def test_an_agent_that_dies_mid_turn(options: dict[str, Any]) -> None:
     events = run(script([{"say": "I will now di"}, "cut"]), options)
     assert kinds(events)[-2:] == ["turn_completed", "done"]

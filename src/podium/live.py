@@ -104,6 +104,7 @@ class Live:
         self._expected: dict[str, asyncio.Event] = {}
         self._turn_over = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     @property
     def turn(self) -> int:
@@ -122,23 +123,34 @@ class Live:
             message = "the workspace is too large to be compared before and after a turn"
             self.say(Notice(level="info", code="files_not_watched", message=message))
             self._workspace = None
-        try:
-            if self._native is None:
-                self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
-                self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
-            else:
-                await self._native.send(prompt)
-        except BaseException as fault:
-            self._emit(
-                self._grammar.end("error", error_of(fault) if isinstance(fault, Exception) else None, self._now())
-            )
-            self.relay.close()
-            raise
+        loop = asyncio.get_running_loop()
         if self._options.timeout is not None:
-            loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._options.timeout, self._time_is_up, self._options.timeout)
+        self._starting = loop.create_task(self._start(prompt))
+        try:
+            await self._starting
+        except BaseException as fault:
+            self._stop_timer()
+            asked_for = isinstance(fault, asyncio.CancelledError) and not _is_cancelled()
+            error = error_of(fault) if isinstance(fault, Exception) else None
+            self._emit(self._grammar.end(self._cut_short or "error", error, self._now()))
+            self.relay.close()
+            if not asked_for:  # else it was interrupted, or out of time, before the agent had begun
+                raise
+        finally:
+            self._starting = None
+
+    async def _start(self, prompt: str) -> None:
+        if self._native is None:
+            self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
+            self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
+        else:
+            await self._native.send(prompt)
 
     async def interrupt(self) -> None:
+        if self._native is None and self._starting is not None:
+            self._cut_short = self._cut_short or "interrupted"
+            self._starting.cancel()
         if self._native is None or not self._grammar.in_turn:
             return
         self._cut_short = self._cut_short or "interrupted"
@@ -363,6 +375,12 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes
     else:
         async for pair in native.received:
             yield (pair,)
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task itself was cancelled, and not only what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _audit(path: str | None) -> Callable[[AuditEntry, int], object] | None:
