@@ -66,7 +66,8 @@ def remember_rule(path: Path, rule: Rule) -> None:
 
 
 def _yaml(tree: object) -> str:
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=1000)
+    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=1000)
+    return text
 
 
 def _inserted_yaml(text: str, rule: Rule) -> str:
