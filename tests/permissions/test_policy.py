@@ -224,11 +224,11 @@ A, Q, D = "allow", "ask", "deny"
 #                     read  out secret edit out  ls  redir test rm commit fetch mcp plan
 MODES: list[tuple[Policy, list[str]]] = [
     (TIERS["dry-run"],          [A, A, D, D, D, A, D, D, D, D, Q, D, A]),
-    (TIERS["supervised"],       [A, A, Q, A, Q, A, Q, Q, Q, Q, Q, Q, A]),
+    (TIERS["supervised"],       [A, A, Q, A, Q, Q, Q, Q, Q, Q, Q, Q, A]),
     (TIERS["autonomous"],       [A, A, A, A, A, A, A, A, A, A, A, A, A]),
     (APPROVALS["ask"],          [Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, A]),
     (APPROVALS["askDangerous"], [A, A, Q, A, Q, A, A, A, Q, A, A, A, A]),
-    (APPROVALS["autoEdit"],     [A, A, Q, A, Q, A, Q, Q, Q, Q, Q, Q, A]),
+    (APPROVALS["autoEdit"],     [A, A, Q, A, Q, Q, Q, Q, Q, Q, Q, Q, A]),
     (APPROVALS["autoAll"],      [A, A, A, A, A, A, A, A, A, A, A, A, A]),
     (built_in(tier="autonomous", sandbox="readOnly"),       [A, A, A, D, D, A, D, D, D, D, A, A, A]),
     (built_in(tier="autonomous", sandbox="workspaceWrite"), [A, A, A, A, D, A, A, A, D, A, A, A, A]),

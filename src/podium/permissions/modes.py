@@ -10,7 +10,7 @@ from podium.unified.options import Approval, Sandbox, Tier
 from .policy import Policy
 from .rules import Rule
 
-_NOTHING_HAPPENS = Rule(action="allow", name="plans and questions", tool=("plan", "question"))
+_NOTHING_HAPPENS = Rule(action="allow", name="plans", tool=("plan",))
 _READS = Rule(action="allow", name="reading", operation=("read",), risk=("low", "medium"), tool=(
     "read_file", "search_content", "find_files"))  # fmt: skip
 _LOW = Rule(action="allow", name="low risk", risk=("low",))
@@ -40,7 +40,7 @@ TIERS: dict[Tier, Policy] = {
         ),
         default="ask",
     ),
-    "supervised": Policy(name="tier supervised", rules=(_NOTHING_HAPPENS, _READS, _EDITS, _LOW), default="ask"),
+    "supervised": Policy(name="tier supervised", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
     "autonomous": Policy(name="tier autonomous", default="allow"),
 }  # fmt: skip
 
@@ -51,7 +51,7 @@ APPROVALS: dict[Approval, Policy] = {
         rules=(Rule(action="ask", name="dangerous", risk=("high",)),),
         default="allow",
     ),
-    "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _EDITS, _LOW), default="ask"),
+    "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
     "autoAll": Policy(name="approval autoAll", default="allow"),
 }
 
