@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
@@ -82,6 +83,7 @@ class Live:
             always=_always(options.remember_in),
             audit=_audit(options.audit),
             cwd=options.cwd,
+            home=home_of(options),
             editable=driver.capabilities.edit_input,
         )
         self.unrecognized = 0
@@ -316,7 +318,9 @@ class Live:
 
         if len(self._judged) >= JUDGEMENTS:
             self._judged.clear()
-        risk = self._judged[key] = judge(name, call.operation, call.input, cwd=self._options.cwd).risk
+        risk = self._judged[key] = judge(
+            name, call.operation, call.input, cwd=self._options.cwd, home=home_of(self._options)
+        ).risk
         return risk
 
     def _over_budget(self, event: UsageReport) -> bool:
@@ -375,6 +379,11 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes
     else:
         async for pair in native.received:
             yield (pair,)
+
+
+def home_of(options: Options) -> str | None:
+    """The agent's home: what ``~`` means in a command."""
+    return options.env.get("HOME") or (os.environ.get("HOME") if options.inherit_env else None)
 
 
 def _is_cancelled() -> bool:
