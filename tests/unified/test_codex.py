@@ -38,6 +38,7 @@ from podium.unified.events import (
     Init,
     Notice,
     PermissionRequest,
+    PermissionResolved,
     Plan,
     PlanItem,
     Retry,
@@ -78,6 +79,7 @@ def of(number: str) -> list[Event]:
 def bare(events: Iterable[Event]) -> list[Event]:
     """Without header and without deltas, advice and counts: what was said and done."""
     passed_over = (Init, TextDelta, ThinkingDelta, UsageReport, TurnStarted, TurnCompleted, Done)
+    passed_over += (PermissionRequest, PermissionResolved)  # the goldens of tests/contract hold the questions
     kept = [
         event
         for event in events
@@ -89,8 +91,8 @@ def bare(events: Iterable[Event]) -> list[Event]:
 
 def _without_header(event: Event) -> Event:
     fields = {name: getattr(event, name) for name in event.__struct_fields__}
-    for name in ("agent", "session_id", "seq", "timestamp", "turn", "native"):
-        fields.pop(name)
+    for name in ("agent", "session_id", "seq", "timestamp", "turn", "native", "risk"):
+        fields.pop(name, None)
     return type(event)(**fields)
 
 

@@ -287,7 +287,7 @@ def test_run_endings() -> None:
         Error(
             kind="connection_failed",
             message="the model's answers end without a reason, and OpenCode repeats the request without limit; "
-            "ended after 3 empty steps",
+            "ended after 3 tries",
             fatal=True,
         ),
         TurnCompleted(status="error"),

@@ -28,6 +28,7 @@ from .events import (
     SERVER_EVENTS,
     SERVER_NOTICES,
     Answered,
+    Error,
     KnownServerEvent,
     PermissionAsked,
     PermissionReplied,
@@ -53,8 +54,8 @@ from .events import (
     TurnEnded,
 )
 from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
-from .runaway import MOST_EMPTY_STEPS, RunawayWatch, StepLimit
-from .turn import Turn
+from .runaway import MOST_EMPTY_STEPS, STAYS_TOO_LONG, RunawayWatch, StepLimit
+from .turn import OVERFLOW, Turn
 
 LISTENING = b"opencode server listening on "
 
@@ -80,6 +81,9 @@ class RunProtocol:
         elif isinstance(event, StepStart) and self._watch.step_began():
             self.runaway = True
             return [event, Runaway(event.session_id, self._watch.steps)]
+        elif isinstance(event, Error) and event.error.name == OVERFLOW and self._watch.overflowed():
+            self.runaway = True
+            return [event, Runaway(event.session_id, self._watch.overflows, STAYS_TOO_LONG)]
         return [event]
 
     def receive_eof(self) -> list[RunEvent]:

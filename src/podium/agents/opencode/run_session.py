@@ -41,6 +41,7 @@ class OpenCodeRunSession:
         self._turns: list[Conversation[RunEvent]] = []  # the running one, if any; a list so that a finalizer sees it
         self._protocol = RunProtocol()
         self._resumed: str | None = None
+        self._interrupted = False
         self._begun: asyncio.Future[Exited | None] | None = None
         self._ending: asyncio.Task[None] | None = None
         weakref.finalize(self, _abandon, self._turns).atexit = False
@@ -61,6 +62,7 @@ class OpenCodeRunSession:
         )
         self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps, most_steps=self._config.most_steps)
         self._resumed = resume
+        self._interrupted = False
         self._begun = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
         turn = Conversation(process, self._protocol, self._relay, notice=_weakly(self), quiet=self._config.stall_after)
@@ -71,7 +73,7 @@ class OpenCodeRunSession:
             turn.abandon()
             raise
         ended = self._begun.result() if self._begun.done() else None
-        if ended is not None and not self._protocol.session_id:
+        if ended is not None and not self._protocol.session_id and not self._interrupted:
             await turn.stop()
             raise startup_failure(ended, resume)
 
@@ -107,6 +109,7 @@ class OpenCodeRunSession:
 
     async def interrupt(self) -> None:
         """End the running turn and its commands. The stream just stops: there is no end event but ``Exited``."""
+        self._interrupted = True
         for turn in self._turns:
             await turn.stop()
 

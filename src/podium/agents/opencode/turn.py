@@ -22,9 +22,10 @@ from .events import (
     TurnEnded,
 )
 from .parts import Failure, StepFinishPart, StepStartPart, Tokens
-from .runaway import RunawayWatch, StepLimit
+from .runaway import STAYS_TOO_LONG, RunawayWatch, StepLimit
 
 ABORTED = "MessageAbortedError"
+OVERFLOW = "ContextOverflowError"
 
 
 class Turn:
@@ -62,6 +63,8 @@ class Turn:
             case SessionError(error=error):
                 self.began = True
                 self._failure = self._failure or error
+                if error.name == OVERFLOW and self._watch.overflowed():
+                    return [Runaway(self._session_id, self._watch.overflows, STAYS_TOO_LONG)]
             case SessionIdle() if self.began and all(one.time.completed for one in self._messages.values()):
                 return [self._end()]
             case _:

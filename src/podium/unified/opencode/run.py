@@ -11,10 +11,12 @@ from typing import assert_never
 from ...agents.opencode import events
 from ...agents.opencode.failures import complaint
 from ...agents.opencode.parts import Failure
+from ...agents.opencode.runaway import STAYS_TOO_LONG
 from ...transports.launch import Exited, Stalled
 from ...wire import shapes
 from ..events import (
     Error,
+    ErrorKind,
     Event,
     Init,
     Notice,
@@ -63,7 +65,7 @@ class RunDictionary:
                 self._in_turn = True
                 return [*self._init(native.session_id), *self._said(native)]
             case events.Runaway():
-                self._runaway = f"{native.why}; ended after {native.steps} empty steps"
+                self._runaway = f"{native.why}; ended after {native.steps} tries"
                 return []
             case events.StepsExhausted():
                 self._exhausted = True
@@ -125,7 +127,8 @@ class RunDictionary:
 
     def _judged(self, exited: Exited) -> tuple[Status, Error | None]:
         if self._runaway:
-            return "error", Error(kind="connection_failed", message=self._runaway, fatal=True)
+            kind: ErrorKind = "context_overflow" if STAYS_TOO_LONG in self._runaway else "connection_failed"
+            return "error", Error(kind=kind, message=self._runaway, fatal=True)
         if self._exhausted:
             return "max_turns", None
         if self._failure is not None:

@@ -8,10 +8,12 @@ from typing import Any, assert_never
 from ...agents.opencode import events, parts
 from ...agents.opencode.events import PermissionAsked, QuestionAsked, SessionRecord, TurnEnded
 from ...agents.opencode.guard import MARK
+from ...agents.opencode.runaway import STAYS_TOO_LONG
 from ...transports.launch import Exited, Stalled
 from ...wire import shapes
 from ..events import (
     Error,
+    ErrorKind,
     Event,
     Init,
     Notice,
@@ -115,7 +117,7 @@ class ServeDictionary:
             case TurnEnded():
                 return self._over(native)
             case events.Runaway():
-                self._runaway = f"{native.why}; ended after {native.steps} empty steps"
+                self._runaway = f"{native.why}; ended after {native.steps} tries"
                 return []
             case events.StepsExhausted():
                 self._exhausted = True
@@ -287,7 +289,8 @@ class ServeDictionary:
 
     def _judged(self, ended: TurnEnded) -> tuple[Status, Error | None]:
         if self._runaway:
-            return "error", Error(kind="connection_failed", message=self._runaway, fatal=True)
+            kind: ErrorKind = "context_overflow" if STAYS_TOO_LONG in self._runaway else "connection_failed"
+            return "error", Error(kind=kind, message=self._runaway, fatal=True)
         if self._exhausted:
             return "max_turns", None
         if ended.outcome == "aborted":
