@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from podium import catalog
 from podium.agents.acp.protocol import AcpProtocol
 from podium.agents.claude.protocol import ClaudeProtocol
 from podium.agents.codex.protocol import AppServerProtocol, ExecProtocol
@@ -47,6 +48,10 @@ CASES = sorted(path for path in TRANSCRIPTS.rglob("*.jsonl") if not any(word in 
 
 def protocol_of(path: Path) -> Any:
     agent = path.parent.name.split("-")[0]
+    drivers = catalog.agent(agent).drivers
+    fresh = [name for name in drivers if path.name.startswith(f"recorded-{name}-")]  # by `make record`
+    if fresh:
+        return drivers[fresh[0]].protocol()
     return next(make for name, mark, make in PROTOCOLS if name == agent and re.match(rf"\d+\w*{mark}", path.name))()
 
 

@@ -44,8 +44,12 @@ CASES = sorted(path for path in TRANSCRIPTS.rglob("*.jsonl") if not any(word in 
 
 def driver_of(path: Path) -> tuple[str, Driver]:
     agent = path.parent.name.split("-")[0]
+    drivers = catalog.agent(agent).drivers
+    fresh = [name for name in drivers if path.name.startswith(f"recorded-{name}-")]  # by `make record`
+    if fresh:
+        return agent, drivers[fresh[0]]
     name = next(name for of, mark, name in DRIVERS if of == agent and re.match(rf"\d+\w*{mark}", path.name))
-    return agent, catalog.agent(agent).drivers[name]
+    return agent, drivers[name]
 
 
 def lines_of(content: bytes) -> list[bytes]:
