@@ -275,6 +275,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     impatience: dict[str, dict[str, Any]] = {}
     """Settings that make it give up sooner: file in its home → what is set in there."""
 
+    patience: float | None = None
+    """The time limit its turns are given where it would never end one by itself."""
+
     bookkeeping: str = ""
     """A file in the workspace that the program itself writes whenever it runs there."""
 
@@ -329,6 +332,13 @@ EXPECTED: dict[str, Expected] = {
         fault_notes={"error in the stream": "over ACP the CLI does not say what went wrong"},
     ),
     "opencode": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode"),
+    "opencode-acp": Expected(
+        wrong_model="scripted/no-such-model",
+        bookkeeping=".git/opencode",
+        patience=100.0,
+        faults={"context overflow": ("timeout", "interrupted")},
+        fault_notes={"context overflow": "the CLI summarizes without end and says nothing of it; timeout= ends it"},
+    ),
     "opencode-run": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode", tells_calls_late=True),
 }
 

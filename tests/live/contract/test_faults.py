@@ -48,7 +48,7 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> N
 
     async def lane(left: list[str]) -> None:
         while left:
-            async with scene.conversation(tier="autonomous") as talk:
+            async with scene.conversation(tier="autonomous", timeout=expected.patience) as talk:
                 async with starting:  # not even the programs themselves can set up one home at the same time
                     await talk.turn("First of all.")
                 with contextlib.suppress(podium.SessionEnded):  # by the fault before: another one goes on
