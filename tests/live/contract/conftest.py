@@ -243,7 +243,7 @@ def play() -> Callable[[Callable[[], Awaitable[None]]], None]:
 
     def run(scene: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(4 * BOUND):
+            async with asyncio.timeout(8 * BOUND):
                 await scene()
 
         asyncio.run(bounded())
