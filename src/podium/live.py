@@ -271,7 +271,7 @@ class Live:
                 return []  # it is our doing: how a program dies of it is no news
             case TurnCompleted():
                 self._stop_timer()
-                if self._cut_short is not None and event.status != "success":
+                if self._cut_short is not None:  # some agents call a turn that we cut short a success
                     event = replace(event, status=self._cut_short)
             case UsageReport() if self._over_budget(event):
                 self._cut("max_budget")

@@ -336,8 +336,16 @@ EXPECTED: dict[str, Expected] = {
         wrong_model="scripted/no-such-model",
         bookkeeping=".git/opencode",
         patience=100.0,
-        faults={"context overflow": ("timeout", "interrupted")},
-        fault_notes={"context overflow": "the CLI summarizes without end and says nothing of it; timeout= ends it"},
+        faults={
+            "context overflow": ("timeout", "interrupted"),
+            "HTTP 403": ("permission_denied", "error"),
+            "HTTP 500": ("unknown", "error"),
+        },
+        fault_notes={
+            "context overflow": "the CLI summarizes without end and says nothing of it; timeout= ends it",
+            "HTTP 403": "over ACP the CLI tells the words of an error, not its status",
+            "HTTP 500": "over ACP the CLI tells the words of an error, not its status",
+        },
     ),
     "opencode-run": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode", tells_calls_late=True),
 }
