@@ -88,10 +88,7 @@ def _version_of(executable: str) -> str:
 def _rigs() -> list[Rig]:
     rigs: list[Rig] = []
     for name in catalog.AGENTS:
-        try:
-            drivers = list(catalog.agent(name).drivers)
-        except ModuleNotFoundError:
-            continue
+        drivers = list(catalog.agent(name).drivers)
         rigs += [Rig(name, driver) for driver in drivers]
         rigs += [Rig(name, driver, second=True) for driver in drivers if name in SECOND]
     return rigs

@@ -18,9 +18,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--home", type=Path, help="where the agents' isolated homes are made (default: a new folder)")
     parser.add_argument("--cwd", type=Path, default=Path.cwd(), help="the workspace the agents will run in")
     options = parser.parse_args(argv)
-    from ..testing.serve import serve_script
-    from ..testing.yaml_script import ScriptError
-
+    try:
+        from ..testing.serve import serve_script
+        from ..testing.yaml_script import ScriptError
+    except ImportError as missing:  # an extra; it says which
+        print(f"podium model: {missing}", file=sys.stderr)
+        return 2
     try:
         return serve_script(options.script, options.port, home=options.home, cwd=options.cwd)
     except (OSError, ScriptError) as error:
