@@ -167,6 +167,9 @@ def test_the_verdict_names_every_simple_command() -> None:
 def test_a_known_home_makes_its_paths_known() -> None:
     assert judge_command("cat ~/work/a", cwd=WORKSPACE).risk == "medium"
     assert judge_command("cat ~/work/a", cwd=WORKSPACE, home="/home/me").risk == "low"
+    # A home of its own in a temporary folder is a home all the same.
+    assert judge_command("touch ~/.bashrc", cwd=WORKSPACE, home="/tmp/home").risk == "high"
+    assert judge_command("touch /tmp/beside", cwd=WORKSPACE, home="/tmp/home").risk == "medium"
 
 
 def test_the_parser_is_loaded_only_when_a_command_is_read() -> None:

@@ -139,6 +139,8 @@ def _place(full: str, workspace: str, home: str | None) -> Place:
         return "protected"
     if in_workspace:
         return "workspace"
+    if home is not None and inside(full, home):
+        return "outside"  # before the temporary folders: a home of its own may lie in one of them
     if any(inside(full, folder) for folder in _TEMP):
         return "temp"
     if full.startswith("~") or _HOMES.match(full):
