@@ -27,6 +27,7 @@ from podium.agents.opencode import (
     OpenCodeRunSession,
     OpenCodeSession,
     Reject,
+    guard,
 )
 from podium.agents.opencode.events import (
     MessagePartDelta,
@@ -413,6 +414,27 @@ def test_read_only_holds_against_the_users_own_settings(tmp_path: Path) -> None:
         }
 
     play(tmp_path, {"WRITE": [write_file("no.txt", "no"), shell("touch no"), say("No.")]}, scene)
+
+
+BROKEN = b'throw new Error("no")'
+
+
+@pytest.mark.parametrize(
+    ("driver", "source", "flags"), [(Driver.SERVE, None, ("--pure=true",)), (Driver.ACP, BROKEN, ())]
+)
+def test_nothing_is_asked_of_one_that_would_not_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver, source: bytes | None, flags: tuple[str, ...]
+) -> None:
+    if source is not None:
+        monkeypatch.setattr(guard, "SOURCE", source)
+
+    async def scene(stage: Stage) -> None:
+        config = stage.config(driver, permission=SUPERVISED, ask_every_command=True, extra_args=flags)
+        with pytest.raises(LaunchError, match="has not loaded the plugin"):
+            await stage.client.create_session("REDIRECT", config)
+        assert (list(stage.cwd.iterdir()), stage.model.requests) == ([], [])
+
+    play(tmp_path, {"REDIRECT": [shell("> hole.txt"), say("Done.")]}, scene)
 
 
 def test_what_cannot_be_says_what_to_do(tmp_path: Path) -> None:

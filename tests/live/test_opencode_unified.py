@@ -196,14 +196,19 @@ def test_acp_goes_on_after_a_refusal(tmp_path: Path) -> None:
         async with stage.open(driver="acp", can_use_tool=stage.callback) as session:
             stage.decide = lambda asked: podium.Deny("No.")
             heard = await stage.turn(session, "Try")
-            assert [(one.tool_name, one.target) for one in stage.asked] == [("shell", "touch never.txt")]
-            assert outcomes(heard) == [("write_file", "success"), ("shell", "denied")]
+            assert [(one.tool_name, one.target) for one in stage.asked] == [
+                ("shell", "touch never.txt"),
+                ("shell", "> hole.txt"),
+            ]
+            assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("shell", "denied")]
+            assert [path.name for path in (tmp_path / "repo" / "work").iterdir()] == ["in.txt"]
             assert of(heard, podium.TurnCompleted)[0].result == "I tried."
 
     routes: dict[str, Script] = {
         "Try": [
             write_file(str(tmp_path / "repo" / "work" / "in.txt"), "in\n"),
             shell("touch never.txt"),
+            shell("> hole.txt"),
             say("I tried."),
         ]
     }

@@ -186,6 +186,7 @@ BAD: list[tuple[OpenCodeConfig, type[PodiumError], str]] = [
     (OpenCodeConfig(auto=True), NotSupported, "auto needs OpenCode's run driver, not serve"),
     (OpenCodeConfig(driver=RUN, can_use_tool=lambda _: None), NotSupported, "serve or acp"),  # type: ignore[arg-type, return-value]
     (OpenCodeConfig(driver=RUN, rules=(Rule("bash"),)), NotSupported, "rules needs"),
+    (OpenCodeConfig(driver=RUN, ask_every_command=True), NotSupported, "serve or acp"),
     (OpenCodeConfig(driver=Driver.ACP, title="x"), NotSupported, "title needs"),
     (OpenCodeConfig(driver=Driver.ACP, system="x"), NotSupported, "system needs"),
 ]

@@ -56,6 +56,11 @@ class AcpSession:
         return self._connection.process.pid
 
     @property
+    def scratch(self) -> str:
+        """The private folder of the files the agent was started with; empty when there are none."""
+        return self._connection.process.scratch
+
+    @property
     def modes(self) -> SessionModeState | None:
         return self.opened.modes
 

@@ -17,7 +17,7 @@ from podium.errors import AgentRefused, LaunchError, LocalProtocolError
 from podium.transports.executables import find_executable, read_version, require_version
 from podium.wire.http import Request
 
-from . import history
+from . import guard, history
 from .acp import PROFILE, acp_config
 from .commands import CreateSession, ForkSession, Model, OpenSession, Rule
 from .config import Driver, OpenCodeConfig
@@ -76,7 +76,8 @@ class OpenCodeClient:
             case Driver.SERVE:
                 return await self._serve(prompt, config, self.cwd, None)
             case Driver.ACP:
-                return await self._acp(config, self.cwd).create_session(prompt, acp_config(config))
+                client = self._acp(config, self.cwd)
+                return await _begun(await client.create_session(None, acp_config(config)), prompt, config)
 
     async def resume_session(
         self, session_id: str, prompt: str | None = None, config: OpenCodeConfig | None = None
@@ -96,7 +97,7 @@ class OpenCodeClient:
             case Driver.ACP:
                 client = self._acp(config, stored.cwd)
                 opens = client.fork_session if config.fork else client.resume_session
-                return await opens(session_id, prompt, acp_config(config))
+                return await _begun(await opens(session_id, None, acp_config(config)), prompt, config)
 
     def list_sessions(self) -> history.History:
         """The sessions of this client's folder, newest first."""
@@ -152,6 +153,8 @@ class OpenCodeClient:
     async def _serve(self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None) -> OpenCodeSession:
         server = await self._server(config, cwd)
         try:
+            if config.ask_every_command:
+                guard.require_proof(server.process.scratch)
             if config.verify_model:
                 await check_model(server, config, cwd)
             await _open(server, config, resume)
@@ -179,6 +182,18 @@ class OpenCodeClient:
                 if attempt == PORT_TRIES or not ("port" in str(error) and "in use" in str(error)):
                     raise
         raise AssertionError("unreachable")
+
+
+async def _begun(session: AcpSession, prompt: str | None, config: OpenCodeConfig) -> AcpSession:
+    try:
+        if config.ask_every_command:
+            guard.require_proof(session.scratch)
+        if prompt is not None:
+            await session.send(prompt)
+    except BaseException:
+        await session.cancel()
+        raise
+    return session
 
 
 async def _open(server: Server, config: OpenCodeConfig, resume: str | None) -> None:

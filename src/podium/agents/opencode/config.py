@@ -72,7 +72,8 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``can_use_tool`` is asked in a task of its own for each question; when it raises, returns something else or takes
     longer than ``permission_timeout`` seconds, the answer is no. Without it a question is rejected, unless
     ``leave_open`` is true: then the caller answers through the session.
-    ``ask_every_command`` closes a gap: OpenCode does not ask about a script it finds no command in (see ``guard``).
+    ``ask_every_command`` closes a gap: OpenCode does not ask about a script it finds no command in (see ``guard``);
+    where that cannot be, no session begins. ``run`` asks nobody: deny it ``bash`` as a whole.
     ``verify_model`` refuses a model that OpenCode does not offer before it sticks to the session (serve only).
     ``steps`` is OpenCode's own bound on the model requests of a turn: it tells the model to come to an end.
     ``most_steps`` ends the turn after so many (serve and run). ``most_empty_steps`` ends a turn that repeats itself

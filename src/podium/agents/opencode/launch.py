@@ -197,6 +197,7 @@ _ONLY: dict[str, tuple[Driver, ...]] = {
     "answer_question": (Driver.SERVE,),
     "leave_open": (Driver.SERVE,),
     "can_use_tool": (Driver.SERVE, Driver.ACP),
+    "ask_every_command": (Driver.SERVE, Driver.ACP),
     "most_steps": (Driver.RUN, Driver.SERVE),
     "title": (Driver.RUN, Driver.SERVE),
     "variant": (Driver.RUN, Driver.SERVE),
