@@ -46,9 +46,17 @@ def open(agent: str, **options: Any) -> Session:
     >>> async with podium.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
     ...     async for event in session.send("Write the test first"): ...
     """
+    return conversation(agent, options)
+
+
+def conversation(
+    agent: str, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
+) -> Session:
+    """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     found = catalog.agent(agent)
     chosen = _options(options, found.name)
-    return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen))
+    named = {} if session_id is None else {"new_id": lambda: session_id}
+    return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen), attended=attended, **named)
 
 
 async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any) -> AsyncGenerator[Event]:

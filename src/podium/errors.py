@@ -19,7 +19,12 @@ PodiumError
     ├── SessionNotFound
     ├── SessionEnded
     ├── AlreadyAnswered
-    └── NotAllowed
+    ├── NotAllowed
+    ├── BadRequest              what was asked for makes no sense (says which part)
+    ├── TooMany                 a limit of the server is reached; try again later
+    └── StoreError              the log cannot be used
+        ├── StoreBroken         it cannot be read or written
+        └── StoreTooNew         a newer Podium wrote it
 """
 
 from __future__ import annotations
@@ -112,3 +117,23 @@ class AlreadyAnswered(ServiceError):
 
 class NotAllowed(ServiceError):
     """The caller may not do that."""
+
+
+class BadRequest(ServiceError):
+    """What was asked for makes no sense."""
+
+
+class TooMany(ServiceError):
+    """A limit of the server is reached."""
+
+
+class StoreError(ServiceError):
+    """The log cannot be used."""
+
+
+class StoreBroken(StoreError):
+    """The log cannot be read or written; what was to be kept is not."""
+
+
+class StoreTooNew(StoreError):
+    """A newer Podium wrote the log."""

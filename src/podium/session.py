@@ -60,6 +60,10 @@ class Session:
                 if type(event) is TurnCompleted and event.turn >= turn:
                     return
 
+    async def post(self, prompt: str) -> None:
+        """Send a prompt and return when the agent has it; what comes of it is read from ``events``."""
+        await self._live.send(prompt)
+
     async def interrupt(self) -> None:
         """End the running turn; the session goes on."""
         await self._live.interrupt()

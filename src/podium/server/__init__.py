@@ -1,0 +1,1 @@
+"""Doors: each turns a request into one verb of the service. None decides."""

@@ -1,0 +1,49 @@
+"""Where a session may run and what may be read: only under the configured roots, symlinks resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from podium.errors import BadRequest, NotAllowed
+
+from .settings import Settings
+from .views import Wanted
+
+
+def roots(settings: Settings) -> list[Path]:
+    return [Path(root).expanduser().resolve() for root in settings.roots]
+
+
+def workspace(wanted: Wanted, settings: Settings) -> Path:
+    """The folder a new session runs in. Raises ``NotAllowed`` outside the roots, ``BadRequest`` when there is none."""
+    if wanted.cwd:
+        folder = Path(wanted.cwd).expanduser()
+        if not folder.is_absolute():
+            folder = roots(settings)[0] / folder
+    elif wanted.project_id:
+        folder = _project(wanted.project_id, settings)
+    else:
+        folder = roots(settings)[0]
+    found = folder.resolve()
+    allowed(found, settings)
+    if not found.is_dir():
+        raise BadRequest(f"{found} is not a folder; make it first, or name another one")
+    return found
+
+
+def allowed(path: Path, settings: Settings) -> None:
+    if not any(path.is_relative_to(root) for root in roots(settings)):
+        raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
+
+
+def _project(project_id: str, settings: Settings) -> Path:
+    named = settings.projects.get(project_id)
+    if named is not None:
+        return Path(named).expanduser()
+    for root in roots(settings):
+        if root.name == project_id:
+            return root
+        if "/" not in project_id and project_id not in (".", "..") and (root / project_id).is_dir():
+            return root / project_id
+    known = ", ".join(sorted(settings.projects)) or "none are configured"
+    raise BadRequest(f"no project is called {project_id!r} (known: {known}), and no root has a folder of that name")

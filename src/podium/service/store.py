@@ -1,0 +1,87 @@
+"""The seam to the log. SQLite fills it (``sqlite.py``); anything that keeps these promises may.
+
+``write`` is atomic and returns when the changes would survive the death of this process. What is read is never newer
+than what was written so. Reads never wait for writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from .views import Device, Done, Message, Question, Record, SessionView, Spent, State
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Records of one session, in order; the first ``seq`` follows the last one stored, or the write is refused."""
+
+    session_id: str
+    records: Sequence[Record]
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Remove a session and everything of it."""
+
+    session_id: str
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Remove a session's records before ``seq``."""
+
+    session_id: str
+    seq: int
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """A setting or a change of configuration, by name. ``None`` removes it."""
+
+    name: str
+    value: bytes | None
+
+
+Change: TypeAlias = Append | SessionView | Question | Message | Spent | Device | Done | Forget | Trim | Remember
+"""A row put (inserted or replaced by its id), or one of the above."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which sessions; newest first. ``search`` looks in title, prompt, result, folder and id."""
+
+    state: State | None = None
+    agent: str = ""
+    project_id: str = ""
+    group: str = ""
+    search: str = ""
+    archived: bool | None = None
+    ended: bool | None = None
+    offset: int = 0
+    limit: int = 50
+
+
+class Store(Protocol):
+    async def open(self) -> None:
+        """Make ready; migrates forward. Raises ``StoreTooNew`` or ``StoreBroken``."""
+
+    async def close(self) -> None: ...
+
+    async def write(self, *changes: Change) -> None:
+        """All or nothing, durable on return. ``StoreBroken`` when it cannot be kept: then nothing is."""
+
+    async def records(self, session_id: str, after: int, limit: int, most_bytes: int = ...) -> list[Record]:
+        """Those with ``seq > after``, in order; at least one when there is one."""
+
+    async def session(self, session_id: str) -> SessionView | None: ...
+    async def sessions(self, query: Query) -> list[SessionView]: ...
+    async def count(self, query: Query) -> int: ...
+    async def question(self, question_id: str) -> Question | None: ...
+    async def questions(self, *, session_id: str | None = None, open_only: bool = True) -> list[Question]: ...
+
+    async def answer(self, question: Question) -> bool:
+        """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
+
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]: ...
+    async def spent(self, *, since: int = 0, until: int | None = None) -> list[Spent]: ...
+    async def devices(self) -> list[Device]: ...
+    async def done(self, key: str) -> Done | None: ...
+    async def setting(self, name: str) -> bytes | None: ...
