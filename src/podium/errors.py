@@ -14,6 +14,7 @@ PodiumError
 │   └── RemoteProtocolError     the agent did
 ├── AgentRefused                the agent answered a request with an error
 ├── PolicyError                 a policy file is wrong (says where, and what was probably meant)
+├── ConfigError                 the server's configuration is wrong (all that is, with its lines)
 ├── NotSupported                this agent or driver cannot do that (the catalog says so)
 └── ServiceError                a verb of the service could not be carried out
     ├── SessionNotFound
@@ -93,6 +94,10 @@ class AgentRefused(PodiumError):
 
 class PolicyError(PodiumError):
     """A policy file is wrong; nothing in it counts until it is mended."""
+
+
+class ConfigError(PodiumError):
+    """The server's configuration is wrong; it does not start until it is mended."""
 
 
 class NotSupported(PodiumError):

@@ -31,14 +31,22 @@ def code_of_status(status: str, error_kinds: Iterable[str] = ()) -> int:
 
 
 def code_of_error(error: BaseException) -> int:
-    from ..errors import NotInstalled, NotSignedIn, NotSupported, PolicyError, SessionNotFound, UnsupportedVersion
+    from ..errors import (
+        ConfigError,
+        NotInstalled,
+        NotSignedIn,
+        NotSupported,
+        PolicyError,
+        SessionNotFound,
+        UnsupportedVersion,
+    )
 
     match error:
         case NotSignedIn():
             return EXIT_NOT_SIGNED_IN
         case NotInstalled() | UnsupportedVersion() | ModuleNotFoundError():
             return EXIT_NOT_INSTALLED
-        case NotSupported() | PolicyError() | SessionNotFound() | ValueError():
+        case NotSupported() | PolicyError() | ConfigError() | SessionNotFound() | ValueError():
             return EXIT_USAGE
         case _:
             return EXIT_FAILED

@@ -132,7 +132,7 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
 
 
 def _stored(given: argparse.Namespace) -> Iterator[Event]:
-    from .past import events_of, stored_sessions
+    from ..past import events_of, stored_sessions
 
     for stored in stored_sessions(given.cwd, [given.agent] if given.agent else None):
         yield from events_of(stored)

@@ -61,8 +61,8 @@ def main(argv: list[str]) -> int:
 def _list(given: argparse.Namespace) -> int:
     import msgspec
 
+    from ..past import stored_sessions
     from .lines import one_line, style_for
-    from .past import stored_sessions
     from .tables import Cell, ago, table
 
     now = int(time.time() * 1000)
@@ -104,9 +104,9 @@ def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
 
 
 def _show(given: argparse.Namespace) -> int:
+    from ..past import events_of, find
     from ..unified.events import TurnStarted
     from .lines import Lines, clean, style_for
-    from .past import events_of, find
 
     style = style_for(sys.stdout)
     stored, lines = find(given.session, given.cwd), Lines(style)
@@ -120,9 +120,9 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _export(given: argparse.Namespace) -> int:
+    from ..past import events_of, find
     from ..unified.events import encode
     from .markdown import markdown
-    from .past import events_of, find
 
     stored = find(given.session, given.cwd)
     if given.format == "json":
@@ -148,7 +148,7 @@ def _resume(words: list[str]) -> int:
     run.add_output_flags(parser)
     add_option_flags(parser)
     given = parser.parse_args(words)
-    from .past import find
+    from ..past import find
 
     try:
         options = options_from(given)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import msgspec
-import yaml
 
 from podium.errors import PolicyError
 from podium.unified.events import Operation, Risk, ToolName
+from podium.written import Mistakes, Where, hint, yaml_tree
 
 from .policy import Policy
 from .rules import Action, Rule
@@ -30,7 +29,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _TOOLS: tuple[str, ...] = get_args(ToolName)
 _SUFFIXES: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
-Where = tuple[str | int, ...]
 
 
 def load_policy(path: Path) -> Policy:
@@ -47,25 +45,15 @@ def load_policy(path: Path) -> Policy:
 
 def parse_policy(text: str, *, format: Format = "yaml", source: str = "policy") -> Policy:
     """Raises :class:`PolicyError` with every mistake on a line of its own."""
-    tree, lines = _yaml_tree(text, source) if format == "yaml" else _toml_tree(text, source)
-    mistakes = _Mistakes(lines)
+    tree, lines = yaml_tree(text, source, PolicyError) if format == "yaml" else _toml_tree(text, source)
+    mistakes = Mistakes(lines)
     policy = _policy(tree, mistakes)
     if mistakes.found or policy is None:
         raise PolicyError("\n".join(f"{source}: {mistake}" for mistake in mistakes.found))
     return policy
 
 
-class _Mistakes:
-    def __init__(self, lines: Mapping[Where, int]) -> None:
-        self.found: list[str] = []
-        self._lines = lines
-
-    def add(self, where: Where, what: str, hint: str = "") -> None:
-        line = next((self._lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in self._lines), 1)
-        self.found.append(f"{what} on line {line}{hint}")
-
-
-def _policy(tree: object, mistakes: _Mistakes) -> Policy | None:
+def _policy(tree: object, mistakes: Mistakes) -> Policy | None:
     if not isinstance(tree, dict):
         mistakes.add((), "a policy is a table of settings and rules, which is missing")
         return None
@@ -86,7 +74,7 @@ def _policy(tree: object, mistakes: _Mistakes) -> Policy | None:
     return Policy(rules=tuple(rules), **cast("dict[str, Any]", settings))
 
 
-def _rule(entry: object, where: Where, mistakes: _Mistakes) -> Rule | None:
+def _rule(entry: object, where: Where, mistakes: Mistakes) -> Rule | None:
     if not isinstance(entry, dict):
         mistakes.add(where, "a rule is a table with an action", "; begin it with 'action: allow', 'deny' or 'ask'")
         return None
@@ -100,14 +88,14 @@ def _rule(entry: object, where: Where, mistakes: _Mistakes) -> Rule | None:
 
 
 def _settings(
-    table: dict[object, object], known: tuple[str, ...], where: Where, mistakes: _Mistakes
+    table: dict[object, object], known: tuple[str, ...], where: Where, mistakes: Mistakes
 ) -> dict[str, object]:
     settings: dict[str, object] = {}
     for written, value in table.items():
         key = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(written)).lower().replace("-", "_")
         at = (*where, str(written))
         if key not in known:
-            mistakes.add(at, f"unknown key '{written}'", _hint(key, known))
+            mistakes.add(at, f"unknown key '{written}'", hint(key, known))
         elif key in settings:
             mistakes.add(at, f"'{written}' is said twice")
         else:
@@ -115,7 +103,7 @@ def _settings(
     return settings
 
 
-def _value(key: str, value: object, at: Where, mistakes: _Mistakes) -> object:
+def _value(key: str, value: object, at: Where, mistakes: Mistakes) -> object:
     if key == "rules" or key == "version":
         return value
     if key == "outside":
@@ -130,61 +118,19 @@ def _value(key: str, value: object, at: Where, mistakes: _Mistakes) -> object:
     return _word(key, value, at, mistakes)
 
 
-def _word(key: str, value: object, at: Where, mistakes: _Mistakes) -> str:
+def _word(key: str, value: object, at: Where, mistakes: Mistakes) -> str:
     if not isinstance(value, str) or (not value.strip() and key not in ("name", "message")):
         mistakes.add(at, f"'{key}' must be text, not {value!r}")
         return ""
     choices = _CHOICES.get(key, ())
     if choices and value not in choices:
-        mistakes.add(at, f"unknown {key} '{value}'", _hint(value, choices) or f"; use one of {', '.join(choices)}")
+        mistakes.add(at, f"unknown {key} '{value}'", hint(value, choices) or f"; use one of {', '.join(choices)}")
     elif key in ("tool", "auto_approve") and value.lower() not in _TOOLS:
         close = difflib.get_close_matches(value.lower(), _TOOLS, 1, 0.8)
         # A name in another style is an agent's own (`Bash`, `mcp__server__tool`); a near miss of ours is a mistake.
         if close and value.islower() and "*" not in value:
             mistakes.add(at, f"unknown tool '{value}'", f"; did you mean '{close[0]}'?")
     return value
-
-
-def _hint(word: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word, known, 1, 0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
-def _yaml_tree(text: str, source: str) -> tuple[object, dict[Where, int]]:
-    try:
-        node = yaml.SafeLoader(text).get_single_node()
-        tree: object = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as fault:
-        mark = getattr(fault, "problem_mark", None)
-        line = f" on line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(fault, "problem", None) or str(fault)
-        raise PolicyError(f"{source}: this is not YAML: {problem}{line}") from fault
-    lines: dict[Where, int] = {}
-    twice: list[str] = []
-    if node is not None:
-        _yaml_lines(node, (), lines, twice, 0)
-    if twice:
-        raise PolicyError("\n".join(f"{source}: {mistake}" for mistake in twice))
-    return tree, lines
-
-
-def _yaml_lines(node: yaml.Node, where: Where, lines: dict[Where, int], twice: list[str], depth: int) -> None:
-    lines.setdefault(where, node.start_mark.line + 1)
-    if depth > 8:
-        return
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
-            name = str(key.value)
-            line = key.start_mark.line + 1
-            if name in seen:  # YAML keeps the last one silently; for a policy that is a trap
-                twice.append(f"'{name}' is said twice on line {line}")
-            seen.add(name)
-            lines[(*where, name)] = line
-            _yaml_lines(value, (*where, name), lines, twice, depth + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, item in enumerate(cast("list[yaml.Node]", node.value)):
-            _yaml_lines(item, (*where, number), lines, twice, depth + 1)
 
 
 def _toml_tree(text: str, source: str) -> tuple[object, dict[Where, int]]:

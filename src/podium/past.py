@@ -6,22 +6,24 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from .. import catalog
-from ..drivers.driver import Stored
-from ..drivers.stories import reader_of
-from ..errors import NotSupported, SessionNotFound
-from ..unified.events import Event, Init, TurnStarted, stamp
+from . import catalog
+from .drivers.driver import Stored
+from .drivers.stories import reader_of
+from .errors import NotSupported, SessionNotFound
+from .unified.events import Event, Init, TurnStarted, stamp
 
 SHORTEST = 4
 
 
-def stored_sessions(cwd: str | Path = ".", agents: Iterable[str] | None = None) -> list[Stored]:
+def stored_sessions(
+    cwd: str | Path = ".", agents: Iterable[str] | None = None, env: Mapping[str, str] | None = None
+) -> list[Stored]:
     """Newest first. An agent whose driver is missing, or whose files cannot be read, hides no other one's sessions."""
     folder = str(Path(cwd).resolve())
     found: list[Stored] = []
     for name in catalog.AGENTS if agents is None else [catalog.known(name) for name in agents]:
         try:
-            found += catalog.agent(name).history(folder, None)
+            found += catalog.agent(name).history(folder, env)
         except (ModuleNotFoundError, OSError):
             if agents is not None:
                 raise
