@@ -1,0 +1,78 @@
+"""The socket: opened before anything else so that a taken port is told at once, then served by uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator, Generator
+
+import uvicorn
+from starlette.applications import Starlette
+
+from podium.service.settings import Settings
+
+GRACE = 5
+"""Seconds that requests have to finish when the server stops."""
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Bind; raises ``OSError``."""
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.setblocking(False)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+class Listening(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals are the command's business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+@contextlib.asynccontextmanager
+async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[Listening]:
+    """Serve ``app`` while the body runs; what is being answered is finished on the way out."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="websockets-sansio",
+        ws_max_size=settings.limits.body,
+        ws_per_message_deflate=False,
+        lifespan="off",  # ours to enter: uvicorn would end the process when it fails
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        ssl_certfile=settings.tls_cert or None,
+        ssl_keyfile=settings.tls_key or None,
+    )
+    server = Listening(config)
+    async with app.router.lifespan_context(app):
+        serving = asyncio.create_task(server.serve([opened]))
+        starting = asyncio.create_task(server.ready.wait())
+        try:
+            await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            yield server
+        finally:
+            starting.cancel()
+            server.should_exit = True
+            await serving
