@@ -12,6 +12,7 @@ from podium.unified.events import (
     PermissionRequest,
     PermissionResolved,
     Status,
+    Text,
     ToolUse,
     TurnCompleted,
     TurnStarted,
@@ -41,7 +42,10 @@ def project(view: SessionView, event: Event) -> SessionView:
                 agent_version=event.agent_version or view.agent_version,
             )
         case TurnStarted():
-            return replace(view, turn=event.turn, turn_seq=event.seq, activity="working", error="")
+            told = view.messages + 1
+            return replace(view, turn=event.turn, turn_seq=event.seq, activity="working", error="", messages=told)
+        case Text(parent_tool_use_id=None):
+            return replace(view, messages=view.messages + 1)
         case ToolUse():
             return replace(view, tool_uses=view.tool_uses + 1)
         case PermissionRequest():

@@ -42,6 +42,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     max_budget_usd: float | None = None
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()
+    auto_approve: tuple[str, ...] = ()
+    """Tools that are allowed without a question, beside those of the server's configuration."""
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     output_schema: dict[str, Any] | None = None
@@ -95,6 +97,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: Usage = Usage()
     cost_usd: float | None = None
     tool_uses: int = 0
+    messages: int = 0
+    """Prompts and the agent's own messages; what its sub-agents say does not count."""
     open_questions: int = 0
     queued: int = 0
     wanted: Wanted | None = None
