@@ -94,9 +94,10 @@ def serve(settings: Settings) -> Serve:
         async with asyncio.timeout(within):
             asked = replace(settings, **changes)
             service = Service(asked)
+            app = create_app(service, token=TOKEN)
             opened = open_socket(asked.host, asked.port)
             address = opened.getsockname()[:2]
-            async with listening(create_app(service, token=TOKEN), asked, opened):
+            async with listening(app, asked, opened):
                 yield Server(service, address, Path(asked.roots[0]))
 
     return start
