@@ -279,4 +279,5 @@ AGENT = Agent(
     choose=lambda options: "stream",
     history=history,
     inspect=inspect,
+    tools=("Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"),
 )

@@ -277,4 +277,5 @@ AGENT = Agent(
     choose=choose,
     history=history,
     inspect=inspect,
+    tools=("exec_command", "apply_patch", "view_image", "web_search"),
 )

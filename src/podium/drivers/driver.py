@@ -104,3 +104,5 @@ class Agent:
     """The sessions stored for a directory; the environment says where the agent keeps them."""
     inspect: Callable[[Mapping[str, str] | None], Awaitable[Presence]]
     """Installed? Where? Which version? Signed in?"""
+    tools: tuple[str, ...] = ()
+    """Its tools for files, commands and the web, by its own names."""

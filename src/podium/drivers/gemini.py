@@ -288,4 +288,14 @@ AGENT = Agent(
     choose=lambda options: "acp",
     history=history,
     inspect=inspect,
+    tools=(
+        "run_shell_command",
+        "read_file",
+        "write_file",
+        "replace",
+        "grep_search",
+        "glob",
+        "web_fetch",
+        "google_web_search",
+    ),
 )

@@ -297,4 +297,5 @@ AGENT = Agent(
     choose=choose,
     history=history,
     inspect=inspect,
+    tools=("bash", "read", "write", "edit", "grep", "glob", "webfetch", "websearch"),
 )

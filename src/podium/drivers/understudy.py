@@ -111,4 +111,5 @@ AGENT = Agent(
     choose=lambda options: "acp",
     history=history,
     inspect=inspect,
+    tools=TOOLS,
 )
