@@ -1,15 +1,91 @@
-"""Nothing a test does may touch the user's own folders."""
+"""Nothing a test does may touch the user's own folders.
+
+Each process of the suite has a home, a temporary folder and a working directory of its own, which nobody else writes
+to. All three must be empty at the end: what a test leaves there, it would have left in the user's.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+AGENTS_OWN = (".claude", ".claude.json", ".codex", ".gemini", ".config/opencode", ".local/share/opencode", ".opencode")
+"""Where the CLIs keep their things, in the home of whoever is signed in: some look it up past ``HOME``."""
+
+PATIENCE = 20.0
+"""How long what was abandoned may take to be cleared away."""
+
+
+class Surroundings:
+    """Remembers after which test something was first seen."""
+
+    def __init__(self, folder: Path, workspaces: Path) -> None:
+        self._workspaces = re.sub(r"[^A-Za-z0-9]", "-", str(workspaces))
+        self.home, self.temporary, self.cwd = (folder / name for name in ("home", "tmp", "cwd"))
+        for place in (self.home, self.temporary, self.cwd):
+            place.mkdir()
+        self._real_home = Path("~").expanduser()
+        self._before = self._agents_own()
+        self._since: dict[str, str] = {}
+
+    def look(self, after: str) -> None:
+        self._since = {name: self._since.get(name, after) for name in self._left()}
+
+    def complaints(self) -> list[str]:
+        until = time.monotonic() + PATIENCE
+        while self._left() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.look("the last test")
+        return [f"{name}, first seen after {test}" for name, test in sorted(self._since.items())]
+
+    def _left(self) -> list[str]:
+        own = [str(path) for place in (self.home, self.temporary, self.cwd) for path in place.iterdir()]
+        return [*own, *sorted(self._agents_own() - self._before), *self._claudes_scratch()]
+
+    def _agents_own(self) -> set[str]:
+        return {str(self._real_home / name) for name in AGENTS_OWN if (self._real_home / name).exists()}
+
+    def _claudes_scratch(self) -> list[str]:
+        """Claude Code calls a folder after each working directory, and only some of its versions ask for ``TMPDIR``."""
+        return [str(path) for path in Path("/tmp").glob(f"claude-*/{self._workspaces}*")]
+
+
+@pytest.fixture(scope="session")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+    folder = Path(tempfile.mkdtemp(prefix="podium-tests-")).resolve()  # not below pytest's: sockets need short names
+    found = Surroundings(folder, tmp_path_factory.getbasetemp())
+    came_from, called = Path.cwd(), tempfile.tempdir
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(found.home))
+        patch.setenv("TMPDIR", str(found.temporary))
+        tempfile.tempdir = None  # it remembers the first answer
+        os.chdir(found.cwd)
+        yield found
+    os.chdir(came_from)
+    tempfile.tempdir = called
+    complaints = found.complaints()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert not complaints, "\n".join(["the tests left something outside their temporary folders:", *complaints])
+
 
 @pytest.fixture(autouse=True)
-def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def podium_home(
+    surroundings: Surroundings,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
     """Podium's own state goes to a scratch folder."""
     folder = tmp_path_factory.mktemp("podium-home")
     monkeypatch.setenv("PODIUM_HOME", str(folder))
-    return folder
+    yield folder
+    surroundings.look(request.node.nodeid)
