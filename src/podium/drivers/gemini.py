@@ -105,6 +105,7 @@ def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
         mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
         system_prompt=options.system_prompt,
         quiet=options.stall_after,
+        sandbox=bool(options.env.get("GEMINI_SANDBOX")),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
     )

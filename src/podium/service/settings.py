@@ -23,6 +23,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox | None = None
     auto_accept: tuple[str, ...] = ()
     """Tools that are allowed without a question, by normalized or own name."""
+    trusted_folders: tuple[str, ...] = ()
+    """Where this agent may work beside the roots."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
