@@ -44,7 +44,7 @@ from .unified.events import (
 from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import Options
-from .workspace import Workspace
+from .workspace import Workspace, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import Entry as AuditEntry
@@ -87,6 +87,7 @@ class Live:
             editable=driver.capabilities.edit_input,
         )
         self.unrecognized = 0
+        self.capabilities = driver.capabilities
         self._agent = agent
         self._options = options
         self._driver = driver
@@ -107,6 +108,7 @@ class Live:
         self._turn_over = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._handed = False  # whether the agent has, or is getting, the prompt of this turn
 
     @property
     def turn(self) -> int:
@@ -121,10 +123,7 @@ class Live:
         self._turn_over.clear()
         self._emit(self._grammar.start_turn(prompt, self._now()))
         self._told.clear()
-        if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
-            message = "the workspace is too large to be compared before and after a turn"
-            self.say(Notice(level="info", code="files_not_watched", message=message))
-            self._workspace = None
+        self._handed = False
         loop = asyncio.get_running_loop()
         if self._options.timeout is not None:
             self._timer = loop.call_later(self._options.timeout, self._time_is_up, self._options.timeout)
@@ -134,6 +133,9 @@ class Live:
         except BaseException as fault:
             self._stop_timer()
             asked_for = isinstance(fault, asyncio.CancelledError) and not _is_cancelled()
+            if asked_for and self._native is not None and self._closing is None:  # the agent never heard of this turn
+                self._emit(self._ordered(TurnCompleted(status="interrupted"), b""))
+                return
             error = error_of(fault) if isinstance(fault, Exception) else None
             self._emit(self._grammar.end(self._cut_short or "error", error, self._now()))
             self.relay.close()
@@ -143,6 +145,11 @@ class Live:
             self._starting = None
 
     async def _start(self, prompt: str) -> None:
+        if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
+            message = "the workspace is too large to be compared before and after a turn"
+            self.say(Notice(level="info", code="files_not_watched", message=message))
+            self._workspace = None
+        self._handed = True
         if self._native is None:
             self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
             self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
@@ -150,9 +157,10 @@ class Live:
             await self._native.send(prompt)
 
     async def interrupt(self) -> None:
-        if self._native is None and self._starting is not None:
+        if self._starting is not None and (self._native is None or not self._handed):
             self._cut_short = self._cut_short or "interrupted"
             self._starting.cancel()
+            return
         if self._native is None or not self._grammar.in_turn:
             return
         self._cut_short = self._cut_short or "interrupted"
@@ -164,18 +172,22 @@ class Live:
         except TimeoutError:
             await self._native.cancel()  # it does not listen: the session ends, and what is open is closed
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing = asyncio.get_running_loop().create_task(self._close(at_once=at_once))
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close(self, *, at_once: bool) -> None:
         self._stop_timer()
-        if self._grammar.in_turn:
+        if self._grammar.in_turn or self._starting is not None:
             self._cut_short = self._cut_short or "interrupted"
-        self.questions.resolve_all("interrupt")
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        if not at_once:
+            self.questions.resolve_all("interrupt")
         if self._native is not None:
-            await (self._native.cancel() if self._grammar.in_turn else self._native.close())
+            await (self._native.cancel() if at_once or self._grammar.in_turn else self._native.close())
         if self._pump is not None:
             self.relay.release()  # a reader that has gone away must not hold up the last events
             await asyncio.wait([self._pump])
@@ -247,7 +259,7 @@ class Live:
 
     async def _detailed(self, change: FileChange, workspace: Workspace) -> FileChange:
         """A change of which only the file's name was told."""
-        change = _inside(change, self._options.cwd)
+        change = inside(change, self._options.cwd)
         return await asyncio.to_thread(workspace.detailed, change, self._told.get(change.path))
 
     async def _untold(self, workspace: Workspace) -> list[Event]:
@@ -261,7 +273,7 @@ class Live:
             case Unrecognized():
                 self.unrecognized += 1
             case FileChange():
-                event = _inside(event, self._options.cwd)
+                event = inside(event, self._options.cwd)
                 self._told[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._risk(event))
@@ -406,16 +418,6 @@ def _always(path: str | None) -> Callable[[Rule], None] | None:
     from .permissions.write import remember_rule
 
     return lambda rule: remember_rule(Path(path), rule)
-
-
-def _inside(change: FileChange, cwd: str) -> FileChange:
-    """Paths below the working directory are told from there."""
-    prefix = cwd.rstrip("/") + "/"
-    if not change.path.startswith(prefix):
-        return change
-    near = change.path.removeprefix(prefix)
-    diff = change.diff.replace(f"--- a{prefix}", "--- a/", 1).replace(f"+++ b{prefix}", "+++ b/", 1)
-    return replace(change, path=near, diff=diff)
 
 
 def _call_of(request: PermissionRequest) -> ToolUse:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from .drivers.driver import Driver
 from .live import Live, milliseconds
 from .transports.relay import Reader
+from .unified.capabilities import Capabilities
 from .unified.decisions import Decision
 from .unified.events import (
     Event,
@@ -49,6 +50,11 @@ class Session:
         """How many of the agent's messages we could not type."""
         return self._live.unrecognized
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the driver of this session can do."""
+        return self._live.capabilities
+
     async def send(self, prompt: str) -> AsyncGenerator[Event]:
         """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
         reader = self._live.relay.reader()
@@ -72,9 +78,9 @@ class Session:
         """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster."""
         self._live.questions.answer(request_id, decision)
 
-    async def close(self) -> None:
-        """End the session in order. The last event is ``done``."""
-        await self._live.close()
+    async def close(self, *, at_once: bool = False) -> None:
+        """End the session in order; the last event is ``done``. ``at_once``: open questions are left unanswered."""
+        await self._live.close(at_once=at_once)
 
     async def __aenter__(self) -> Session:
         return self

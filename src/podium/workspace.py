@@ -183,3 +183,13 @@ def _text(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return None
+
+
+def inside(change: FileChange, cwd: str) -> FileChange:
+    """Paths below the working directory are told from there."""
+    prefix = cwd.rstrip("/") + "/"
+    if not change.path.startswith(prefix):
+        return change
+    near = change.path.removeprefix(prefix)
+    diff = change.diff.replace(f"--- a{prefix}", "--- a/", 1).replace(f"+++ b{prefix}", "+++ b/", 1)
+    return replace(change, path=near, diff=diff)
