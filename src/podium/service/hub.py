@@ -12,6 +12,7 @@ class Hub(Protocol):
 
     def bell(self, topic: str) -> Bell:
         """Listen to ``topic`` from now on."""
+        ...
 
 
 class Bell(Protocol):

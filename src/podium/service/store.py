@@ -1,7 +1,7 @@
 """The seam to the log. SQLite fills it (``sqlite.py``); anything that keeps these promises may.
 
-``write`` is atomic and returns when the changes would survive the death of this process. What is read is never newer
-than what was written so. Reads never wait for writes.
+``write`` is atomic and returns when the changes would survive the death of this process; writes are carried out in the
+order they were asked for. What is read is never newer than what was written so. Reads never wait for writes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from podium.permissions.audit import Entry
+
 from .views import Device, Done, Message, Question, Record, SessionView, Spent, State
+
+MOST_BYTES = 4 * 1024 * 1024
+"""How much one read of records takes into memory, unless told otherwise."""
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -22,13 +27,13 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Remove a session and everything of it."""
+    """Remove a session and everything of it; what was decided in it stays in the audit."""
 
     session_id: str
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """Remove a session's records before ``seq``."""
+    """Remove a session's records before ``seq``, but never its last; its row then says so (``first_seq``)."""
 
     session_id: str
     seq: int
@@ -41,7 +46,43 @@ class Remember(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
-Change: TypeAlias = Append | SessionView | Question | Message | Spent | Device | Done | Forget | Trim | Remember
+class Audited(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision. The audit file holds the same ``entry`` in its chain of hashes; rows are only ever added."""
+
+    entry: Entry
+    at: int
+    who: str = ""
+    """The device or person."""
+    n: int = 0
+    """Its number, given by the store."""
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Somebody changed what the server is told. Secrets are left out before it comes here; rows are only ever added."""
+
+    at: int
+    who: str
+    name: str
+    before: str = ""
+    after: str = ""
+    n: int = 0
+    """Its number, given by the store."""
+
+
+Change: TypeAlias = (
+    Append
+    | SessionView
+    | Question
+    | Message
+    | Spent
+    | Device
+    | Done
+    | Forget
+    | Trim
+    | Remember
+    | Audited
+    | ConfigChange
+)
 """A row put (inserted or replaced by its id), or one of the above."""
 
 
@@ -68,8 +109,9 @@ class Store(Protocol):
     async def write(self, *changes: Change) -> None:
         """All or nothing, durable on return. ``StoreBroken`` when it cannot be kept: then nothing is."""
 
-    async def records(self, session_id: str, after: int, limit: int, most_bytes: int = ...) -> list[Record]:
+    async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
         """Those with ``seq > after``, in order; at least one when there is one."""
+        ...
 
     async def session(self, session_id: str) -> SessionView | None: ...
     async def sessions(self, query: Query) -> list[SessionView]: ...
@@ -79,9 +121,20 @@ class Store(Protocol):
 
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
+        ...
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]: ...
     async def spent(self, *, since: int = 0, until: int | None = None) -> list[Spent]: ...
     async def devices(self) -> list[Device]: ...
     async def done(self, key: str) -> Done | None: ...
     async def setting(self, name: str) -> bytes | None: ...
+
+    async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
+        """Newest first."""
+        ...
+
+    async def audit_count(self, *, session_id: str | None = None) -> int: ...
+
+    async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
+        """Newest first."""
+        ...
