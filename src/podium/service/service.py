@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from podium.unified.events import decode
 
 from . import places
 from .hub import Hub, LocalHub
+from .identity import fresh_id
 from .journal import Journal, verdict
 from .recovery import closing
 from .served import Served
@@ -51,7 +51,7 @@ class Service:
         store: Store | None = None,
         hub: Hub | None = None,
         now: Callable[[], int] = milliseconds,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = fresh_id,
     ) -> None:
         self.settings = settings
         self.home = Path(settings.home) if settings.home else home()
