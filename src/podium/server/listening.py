@@ -12,6 +12,8 @@ from starlette.applications import Starlette
 
 from podium.service.settings import Settings
 
+from .connections import HttpConnection, WebSocketConnection
+
 GRACE = 5
 """Seconds that requests have to finish when the server stops."""
 
@@ -50,8 +52,10 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
     """Serve ``app`` while the body runs; what is being answered is finished on the way out."""
     config = uvicorn.Config(
         app,
-        http="h11",
-        ws="websockets-sansio",
+        http=HttpConnection,
+        ws=WebSocketConnection,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=60.0,  # the ping may stand behind much that a slow client has yet to read
         ws_max_size=settings.limits.body,
         ws_per_message_deflate=False,
         lifespan="off",  # ours to enter: uvicorn would end the process when it fails

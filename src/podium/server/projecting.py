@@ -109,9 +109,7 @@ class Tellings:
         self._kept.move_to_end(key)
 
     def _nearest(self, session_id: str, dialect: str, after: int) -> Telling:
-        places = [
-            key for key in self._kept if key[0] == session_id and key[1] == dialect and key[2] <= after
-        ]  # fmt: skip
+        places = [key for key in self._kept if key[:2] == (session_id, dialect) and key[2] <= after]
         if not places:
             return Telling(dialect)
         best = max(places, key=lambda key: key[2])

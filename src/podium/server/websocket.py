@@ -1,0 +1,200 @@
+"""``WS /ws/sessions/{id}``: a verdict, everything after ``after``, then what comes, until the session ends.
+
+Each message is one JSON event in the wanted dialect. Close codes: 1000 the session has ended, 1012 the server stops
+(come back with the last ``seq``), 4400 the query is wrong, 4401 no or a revoked token, 4403 not allowed, 4404 no such
+session, 4410 events are gone and the client did not ask for verdicts, 1008 the client talks too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.utils import ClientDisconnected
+
+from podium.errors import PodiumError
+from podium.service.service import Service
+
+from .auth import caller_of, demand
+from .connections import FRAMES, line_of, text_frame
+from .following import (
+    STALLED,
+    Begun,
+    Patience,
+    Place,
+    Ready,
+    Seconds,
+    begin,
+    joined,
+    numbered,
+    read_query,
+    telling_from,
+)
+from .problems import kind_of, problem
+from .projecting import CANONICAL, Telling, Tellings, known_dialect
+
+ENDED = 1000
+TALKS_TOO_MUCH = 1008
+GAP = 4410
+HEARD = 120
+"""Messages a client may send in a minute. They mean nothing here; some clients send pings of their own."""
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    after: Place = 0
+    dialect: str = CANONICAL
+    verdict: bool | None = None
+    """Whether the first message is the verdict. Not said: in the canonical dialect only."""
+    heartbeat: Seconds | None = None
+    seq: bool = False
+    """Wrap every message as ``{"seq", "more", "event"}``, for dialects whose events do not carry our ``seq``."""
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    return [WebSocketRoute("/ws/sessions/{id}", SessionSocket(service))]
+
+
+class SessionSocket:
+    """The ASGI app of the path. Starlette's own WebSocket class is left out: it costs more than the sending."""
+
+    def __init__(self, service: Service, *, stalled: float = STALLED) -> None:
+        self._service = service
+        self._tellings = Tellings(service.journal)
+        self._ready = Ready(lambda _, body: text_frame(body))
+        self._stalled = stalled
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (await receive())["type"] != "websocket.connect":
+            return
+        with contextlib.suppress(ClientDisconnected):
+            await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
+            try:
+                demand(caller_of(scope), "watch")
+                asked = read_query(QueryParams(scope["query_string"]), Asked)
+                known_dialect(asked.dialect)
+                begun = await begin(self._service, scope["path_params"]["id"], asked.after)
+                telling = await telling_from(self._tellings, begun, asked.dialect)
+            except PodiumError as fault:
+                await _close(send, 4000 + kind_of(fault).status, problem(fault).detail)
+                return
+            with Patience(line_of(scope).abort, self._stalled) as patience:
+                client = _Client(send, patience, begun, asked, framed=FRAMES in (scope.get("extensions") or {}))
+                await self._serve(client, telling, receive)
+
+    async def _serve(self, client: _Client, telling: Telling | None, receive: Receive) -> None:
+        tasks = [asyncio.create_task(self._tell(client, telling))]
+        if client.asked.heartbeat is not None:
+            tasks.append(asyncio.create_task(client.beat(client.asked.heartbeat)))
+        try:
+            if await _silent(receive):
+                await _close(client.send, TALKS_TOO_MUCH, "this socket only tells; send messages by POST")
+        finally:
+            for task in tasks:
+                task.cancel()
+            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(outcome, Exception) and not isinstance(outcome, ClientDisconnected):
+                    raise outcome
+
+    async def _tell(self, client: _Client, telling: Telling | None) -> None:
+        begun, asked = client.begun, client.asked
+        try:
+            wants = asked.dialect == CANONICAL if asked.verdict is None else asked.verdict
+            if wants:
+                await client.give(msgspec.json.encode(begun.verdict))
+            elif begun.verdict.verdict == "gap":
+                missing = f"events {begun.verdict.missing_from} to {begun.verdict.missing_to} are no longer kept"
+                await _close(client.send, GAP, f"{missing}; ask with verdict=true to go on without them")
+                return
+            async for pieces in self._pieces(client, telling):
+                await client.give_all(pieces)
+            await _close(client.send, ENDED, "the session has ended")
+        except ClientDisconnected:
+            raise
+        except PodiumError as fault:
+            await _close(client.send, 4000 + kind_of(fault).status, problem(fault).detail)
+        except Exception:
+            await _close(client.send, 1011, "something went wrong in Podium itself; the server's log says what")
+            raise
+
+    async def _pieces(self, client: _Client, telling: Telling | None) -> AsyncGenerator[list[tuple[int, bytes]]]:
+        session_id, with_seq = client.begun.view.id, client.asked.seq
+        async with contextlib.aclosing(self._service.follow(session_id, client.begun.after)) as following:
+            async for records in following:
+                if telling is None and client.framed and not with_seq:
+                    yield self._ready.pieces(session_id, records)
+                    continue
+                said: list[tuple[int, bytes]] = []
+                for record in records:
+                    messages = [record.body] if telling is None else telling.tell(record)
+                    for number, message in enumerate(messages, 1):
+                        more = number < len(messages)
+                        text = numbered(record.seq, message, more=more) if with_seq else message
+                        said.append((record.seq - more, text))
+                yield joined([(seq, text_frame(text)) for seq, text in said]) if client.framed else said
+
+
+class _Client:
+    """One client's end of the socket. ``at`` is the last record it was given whole."""
+
+    __slots__ = ("_patience", "asked", "at", "begun", "framed", "gave", "send")
+
+    def __init__(self, send: Send, patience: Patience, begun: Begun, asked: Asked, *, framed: bool) -> None:
+        self.send = send
+        self.begun = begun
+        self.asked = asked
+        self.at = begun.after
+        self.framed = framed
+        self.gave = 0
+        self._patience = patience
+
+    async def give(self, message: bytes) -> None:
+        self._patience.begin()
+        await self.send({"type": "websocket.send", "text": message.decode()})
+        self._patience.end()
+
+    async def give_all(self, pieces: list[tuple[int, bytes]]) -> None:
+        for seq, piece in pieces:
+            self._patience.begin()
+            if self.framed:
+                await self.send({"type": "websocket.send", "frames": piece})
+            else:
+                await self.send({"type": "websocket.send", "text": piece.decode()})
+            self.at = seq
+            self.gave += 1
+        self._patience.end()
+
+    async def beat(self, every: float) -> None:
+        while True:
+            gave = self.gave
+            await asyncio.sleep(every)
+            if gave == self.gave:
+                await self.send({"type": "websocket.send", "text": f'{{"type":"heartbeat","seq":{self.at}}}'})
+
+
+async def _silent(receive: Receive) -> bool:
+    """Listen until the client is gone (False), or has said more than is borne (True)."""
+    loop = asyncio.get_running_loop()
+    since, heard = loop.time(), 0
+    while (await receive())["type"] != "websocket.disconnect":
+        if loop.time() - since > 60:
+            since, heard = loop.time(), 0
+        heard += 1
+        if heard > HEARD:
+            return True
+    return False
+
+
+def _subprotocol(scope: Scope) -> str | None:
+    """The one that is no secret, when it was offered: browsers insist on an answer."""
+    return "podium" if "podium" in scope.get("subprotocols", ()) else None
+
+
+async def _close(send: Send, code: int, reason: str) -> None:
+    said: dict[str, Any] = {"type": "websocket.close", "code": code}
+    await send(said | {"reason": reason.encode()[:120].decode(errors="ignore")})  # a close frame holds 125 bytes
