@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -275,11 +276,42 @@ def test_completion_for_bash(podium: Any, tmp_path: Path) -> None:
     assert complete("podium", "policy", "s") == ["simulate"]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_completion_for_other_shells(podium: Any, shell: str) -> None:
-    told = podium.run("completion", shell)
-    assert told.returncode == 0
-    assert "understudy" in told.stdout
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_completion_for_fish(podium: Any, tmp_path: Path) -> None:
+    script = tmp_path / "podium.fish"
+    script.write_text(podium.run("completion", "fish").stdout)
+
+    def complete(line: str) -> list[str]:
+        argv = ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"]
+        done = subprocess.run(argv, cwd=podium.workspace, env=podium.env, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return [offer.partition("\t")[0] for offer in done.stdout.splitlines()]
+
+    assert complete("podium ") == [*sorted(COMMANDS)]
+    assert complete("podium --v") == ["--version"]
+    assert complete("podium run under") == ["understudy"]
+    assert complete("podium run understudy --tier ") == ["autonomous", "dry-run", "supervised"]
+    assert complete("podium run understudy --max-b") == ["--max-budget-usd"]
+    assert complete("podium policy s") == ["simulate"]
+    assert complete("podium sessions show ") == []  # the verb stands already
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_completion_for_zsh(podium: Any, tmp_path: Path) -> None:
+    script = tmp_path / "podium.zsh"
+    script.write_text(podium.run("completion", "zsh").stdout)
+    shell = podium.shell("zsh -f -i")
+    shell.type(f"source {script}; PS1='rea''dy> '\n")
+    shell.until("ready> ")
+    for typed, becomes in (
+        ("do", "podium doctor "),
+        ("run under", "podium run understudy "),
+        ("run understudy --max-b", "podium run understudy --max-budget-usd "),
+        ("policy s", "podium policy simulate "),
+        ("run understudy --tier ", "autonomous  dry-run     supervised"),
+    ):
+        shell.type(f"\x15podium {typed}\t")
+        shell.until(becomes, after=len(shell.text))
 
 
 def test_the_demo_ends_well(podium: Any) -> None:

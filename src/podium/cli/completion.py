@@ -49,7 +49,23 @@ _podium() {{
 }}
 complete -o default -F _podium podium
 """
-ZSH = "#compdef podium\nautoload -U +X bashcompinit && bashcompinit\n"
+ZSH = """\
+#compdef podium
+(( $+functions[compdef] )) || { autoload -U compinit && compinit -i }
+autoload -U +X bashcompinit && bashcompinit
+"""
+FISH = """\
+function __podium_words
+    set -l words (commandline -opc)
+    test (count $words) -eq $argv[1]; and test "$words[2]" = "$argv[2]"
+end
+function __podium_runs
+    set -l words (commandline -opc)
+    test "$words[2]" = "$argv[1]"
+end
+complete -c podium -n '__podium_words 1' -l help
+complete -c podium -n '__podium_words 1' -l version
+"""
 
 
 def main(argv: list[str]) -> int:
@@ -101,13 +117,13 @@ def _bash(known: dict[str, dict[str, list[str]]]) -> str:
 
 
 def _fish(known: dict[str, dict[str, list[str]]]) -> str:
-    lines = ["complete -c podium -n __fish_use_subcommand -f"]
+    lines: list[str] = []
     for command, (_, about) in COMMANDS.items():
-        here = f"-n '__fish_seen_subcommand_from {command}'"
-        lines.append(f"complete -c podium -n __fish_use_subcommand -a {command} -d '{about.replace(chr(39), '’')}'")
+        here = f"-n '__podium_runs {command}'"
+        lines.append(f"complete -c podium -n '__podium_words 1' -f -a {command} -d '{about.replace(chr(39), '’')}'")
         if _first(command):
-            lines.append(f"complete -c podium {here} -a '{' '.join(_first(command))}'")
+            lines.append(f"complete -c podium -n '__podium_words 2 {command}' -f -a '{' '.join(_first(command))}'")
         for flag, values in known[command].items():
             offered = f" -x -a '{' '.join(values)}'" if values else ""
             lines.append(f"complete -c podium {here} -l {flag.removeprefix('--')}{offered}")
-    return "\n".join(lines) + "\n"
+    return FISH + "\n".join(lines) + "\n"
