@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from podium import catalog
 from podium.api import conversation
+from podium.drivers.wishes import container, containers
 from podium.errors import (
     AlreadyAnswered,
     BadRequest,
@@ -264,7 +265,7 @@ class Service:
             "driver": view.driver or None,
             "executable": how.command or None,
             "extra_args": how.args,
-            "env": dict(how.env),
+            "env": {**how.env, **_contained(view.agent, wanted.container)},
             "max_turns": wanted.max_turns,
             "max_budget_usd": wanted.max_budget_usd,
             "allowed_tools": wanted.allowed_tools,
@@ -312,6 +313,14 @@ class Service:
             raise BadRequest(
                 f"the prompt has {len(prompt)} characters; this server takes {self.settings.limits.prompt}"
             )
+
+
+def _contained(agent: str, named: str) -> Mapping[str, str]:
+    env = container(agent, named) if named else {}
+    if env is None:
+        known = ", ".join(containers(agent)) or "none"
+        raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")
+    return env
 
 
 def _title(prompt: str) -> str:

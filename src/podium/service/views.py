@@ -38,6 +38,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     tier: Tier | None = None
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    container: str = ""
+    """A container the agent's program makes around itself, where it can: ``docker``, ``podman``."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     allowed_tools: tuple[str, ...] | None = None
