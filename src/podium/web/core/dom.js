@@ -1,0 +1,85 @@
+// Elements are made, never parsed: whatever an agent prints stays text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name === "value" || name === "checked" || name === "disabled" || name === "hidden" || name === "open") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+const SHAPES = {
+  read: "M4 5h11l5 5v9H4zM14 5v6h6",
+  write: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
+  execute: "M4 6l6 6-6 6M12 18h8",
+  network: "M12 3a9 9 0 100 18 9 9 0 000-18zM3 12h18M12 3c3 3 3 15 0 18M12 3c-3 3-3 15 0 18",
+  other: "M12 4l2.4 5.2 5.6.7-4.1 3.9 1 5.6L12 16.7 7.1 19.4l1-5.6L4 9.9l5.6-.7z",
+  task: "M5 5h6v6H5zM13 13h6v6h-6zM8 11v5h5",
+  plan: "M5 6l2 2 3-4M5 14l2 2 3-4M13 7h7M13 15h7",
+  list: "M4 6h16M4 12h16M4 18h16",
+  inbox: "M4 13l2-8h12l2 8v6H4zM4 13h5l1 3h4l1-3h5",
+  add: "M12 5v14M5 12h14",
+  chart: "M5 20V11M12 20V4M19 20v-6",
+  back: "M15 5l-7 7 7 7",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  stop: "M7 7h10v10H7z",
+  send: "M4 12l16-7-6 15-3-6z",
+  check: "M5 12l5 5L20 7",
+  cross: "M6 6l12 12M18 6L6 18",
+  edit: "M4 20h4L19 9l-4-4L4 16z",
+  folder: "M3 6h6l2 2h10v11H3z",
+  device: "M8 3h8v18H8zM11 18h2",
+  moon: "M20 14A8 8 0 0110 4a8 8 0 1010 10z",
+  down: "M6 9l6 6 6-6",
+  fork: "M7 4v6a4 4 0 004 4h2a4 4 0 014 4v2M7 14v6M4 7l3-3 3 3",
+  search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
+  warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+};
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", SHAPES[name] ?? SHAPES.other);
+  svg.append(path);
+  return svg;
+}
+
+export function replace(element, ...children) {
+  element.replaceChildren(...children.flat(9).filter(Boolean));
+  return element;
+}
+
+export function button(label, onclick, { kind = "", glyph = "", title = "", ...rest } = {}) {
+  const attributes = { class: `button ${kind}`, type: "button", onclick, ...rest };
+  if (!label) attributes["aria-label"] = title;
+  if (title) attributes.title = title;
+  return h("button", attributes, glyph && icon(glyph), label && h("span", {}, label));
+}
+
+export function empty(title, text, ...actions) {
+  return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions);
+}
+
+// Say something to screen readers without moving the focus.
+export function announce(words) {
+  const place = document.getElementById("announcer");
+  if (place) place.textContent = words;
+}
+
+export function toast(words, kind = "") {
+  const shelf = document.getElementById("toasts");
+  const note = h("div", { class: `toast ${kind}`, role: "status" }, words);
+  shelf.append(note);
+  setTimeout(() => note.remove(), 6000);
+}

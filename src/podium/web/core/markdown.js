@@ -1,0 +1,58 @@
+// Markdown is rendered by the server (sanitised, cached there); here only asked for once per text, and in time.
+
+import { call } from "./api.js";
+import { plain } from "./text.js";
+
+const KEEP = 400;
+const known = new Map();
+const asked = new Map();
+let batch = [];
+let timer = null;
+
+export function rendered(text) {
+  const found = known.get(text);
+  if (found !== undefined) return Promise.resolve(found);
+  if (asked.has(text)) return asked.get(text);
+  const promise = new Promise((resolve) => batch.push({ text, resolve })).then((html) => {
+    asked.delete(text);
+    known.set(text, html);
+    if (known.size > KEEP) known.delete(known.keys().next().value);
+    return html;
+  });
+  asked.set(text, promise);
+  timer ??= setTimeout(ask, 30);
+  return promise;
+}
+
+async function ask() {
+  timer = null;
+  const now = batch.splice(0, 50);
+  if (batch.length) timer = setTimeout(ask, 0);
+  let answers = [];
+  try {
+    answers = (await call("POST", "/api/render", { texts: now.map((one) => one.text) })).html;
+  } catch {
+    answers = [];
+  }
+  now.forEach((one, at) => one.resolve(answers[at] ?? null));
+}
+
+// A block that shows the text at once and its Markdown when it is there.
+export function block(text, { whole = true } = {}) {
+  const element = document.createElement("div");
+  element.className = "prose raw";
+  element.dir = "auto";
+  element.textContent = plain(text);
+  if (whole && text.length < 200000) {
+    const html = known.get(text);
+    if (html) dress(element, html);
+    else if (html === undefined) rendered(text).then((ready) => ready && dress(element, ready));
+  }
+  return element;
+}
+
+function dress(element, html) {
+  element.classList.remove("raw");
+  element.innerHTML = html; // the server's own sanitised output; scripts are shut out by the policy as well
+  element.dispatchEvent(new Event("podium:resized", { bubbles: true }));
+}

@@ -1,0 +1,149 @@
+// A list of thousands of items of unknown height, of which only those near the screen exist. Heights are measured when
+// an item was on screen and guessed before; what the reader looks at stays where it is.
+
+const AROUND = 800;
+const GUESS = 72;
+
+export class VirtualList extends HTMLElement {
+  connectedCallback() {
+    if (this.inner) return;
+    this.heights = new Map();
+    this.nodes = new Map();
+    this.items = [];
+    this.sticky = true;
+    this.tabIndex = 0;
+    this.inner = document.createElement("div");
+    this.inner.className = "virtual-inner";
+    this.above = document.createElement("div");
+    this.below = document.createElement("div");
+    this.inner.append(this.above, this.below);
+    this.append(this.inner);
+    this.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.sizes = new ResizeObserver((entries) => this.measured(entries));
+    this.frame = new ResizeObserver(() => this.draw());
+    this.frame.observe(this);
+  }
+
+  disconnectedCallback() {
+    this.sizes?.disconnect();
+    this.frame?.disconnect();
+  }
+
+  // ``make(item)`` gives an element; it is made again when the item's version has changed.
+  show(items, make) {
+    this.items = items;
+    this.make = make;
+    this.draw();
+  }
+
+  scrolled() {
+    const rest = this.scrollHeight - this.scrollTop - this.clientHeight;
+    this.sticky = rest < 40;
+    if (this.scrollTop < AROUND) this.dispatchEvent(new Event("top"));
+    this.later();
+  }
+
+  later() {
+    this.asked ??= requestAnimationFrame(() => ((this.asked = null), this.draw()));
+  }
+
+  toEnd() {
+    this.sticky = true;
+    this.draw();
+  }
+
+  height(item) {
+    return this.heights.get(item.key) ?? GUESS;
+  }
+
+  draw() {
+    if (!this.make) return;
+    // While the reader is somewhere in the middle, the first item on screen is the anchor.
+    const anchor = this.sticky ? null : this.anchor();
+    const total = this.items.reduce((sum, item) => sum + this.height(item), 0);
+    let top = this.sticky ? Math.max(0, total - this.clientHeight) : this.scrollTop;
+    if (anchor) top = this.offset(anchor.key) + anchor.within;
+    const from = top - AROUND;
+    const to = top + this.clientHeight + AROUND;
+    let y = 0;
+    let before = 0;
+    let after = 0;
+    const wanted = [];
+    for (const item of this.items) {
+      const height = this.height(item);
+      if (y + height < from) before += height;
+      else if (y > to) after += height;
+      else wanted.push(item);
+      y += height;
+    }
+    this.place(wanted);
+    this.above.style.height = `${before}px`;
+    this.below.style.height = `${after}px`;
+    if (this.sticky) this.scrollTop = this.scrollHeight;
+    else if (anchor && Math.abs(this.scrollTop - top) > 1) this.scrollTop = top;
+  }
+
+  place(wanted) {
+    const keys = new Set(wanted.map((item) => item.key));
+    for (const [key, kept] of this.nodes) {
+      if (keys.has(key)) continue;
+      this.sizes.unobserve(kept.node);
+      kept.node.remove();
+      this.nodes.delete(key);
+    }
+    let behind = this.above;
+    for (const item of wanted) {
+      let kept = this.nodes.get(item.key);
+      if (!kept || kept.version !== item.version || kept.item !== item) {
+        const node = this.make(item, kept?.node);
+        if (kept && kept.node !== node) {
+          this.sizes.unobserve(kept.node);
+          kept.node.replaceWith(node);
+        }
+        kept = { node, version: item.version, item };
+        node.dataset.key = item.key;
+        this.nodes.set(item.key, kept);
+        this.sizes.observe(node);
+      }
+      if (behind.nextSibling !== kept.node) behind.after(kept.node);
+      behind = kept.node;
+    }
+  }
+
+  anchor() {
+    const top = this.scrollTop;
+    let y = 0;
+    for (const item of this.items) {
+      const height = this.height(item);
+      if (y + height > top) return { key: item.key, within: top - y };
+      y += height;
+    }
+    return null;
+  }
+
+  offset(key) {
+    let y = 0;
+    for (const item of this.items) {
+      if (item.key === key) return y;
+      y += this.height(item);
+    }
+    return y;
+  }
+
+  measured(entries) {
+    let changed = false;
+    for (const entry of entries) {
+      const key = entry.target.dataset.key;
+      const height = entry.borderBoxSize?.[0]?.blockSize ?? entry.target.offsetHeight;
+      if (!height || this.heights.get(key) === height) continue;
+      // Items above the screen that turn out taller must not push what is being read.
+      const above = !this.sticky && entry.target.offsetTop + height < this.scrollTop;
+      if (above) this.scrollTop += height - (this.heights.get(key) ?? GUESS);
+      this.heights.set(key, height);
+      changed = true;
+    }
+    if (changed) this.later();
+  }
+}
+
+customElements.define("virtual-list", VirtualList);

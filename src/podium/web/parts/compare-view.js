@@ -1,0 +1,85 @@
+// One prompt on several agents, side by side: what became of it, what it changed, what it cost. Keep one.
+
+import { button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { get, query } from "../core/api.js";
+import { store } from "../core/store.js";
+import { duration, firstLine, money, number, plain } from "../core/text.js";
+import { diffCounts } from "./items.js";
+import { diffView } from "./diff-view.js";
+
+class CompareView extends HTMLElement {
+  connectedCallback() {
+    this.leave = new AbortController();
+    this.diffs = new Map();
+    this.page = h("div", { class: "page compare" });
+    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Compare")), this.page);
+    store.listen("sessions questions", () => this.draw(), { signal: this.leave.signal });
+  }
+
+  disconnectedCallback() {
+    this.leave.abort();
+  }
+
+  set group(name) {
+    this.name = name;
+    get(`/api/sessions${query({ group: name, limit: 50 })}`).then((page) => {
+      for (const one of page.sessions) store.sessions.set(one.id, one);
+      this.draw();
+    });
+  }
+
+  draw() {
+    const sessions = [...store.sessions.values()].filter((one) => one.group === this.name).sort((a, b) => a.agent.localeCompare(b.agent));
+    if (!sessions.length) return replace(this.page, empty("Nothing to compare", "Start one prompt on several agents first.", h("a", { class: "button", href: "#/new" }, "New session")));
+    for (const one of sessions) this.loadDiff(one);
+    return replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].prompt, 300)), h("div", { class: "columns" }, sessions.map((one) => this.column(one))));
+  }
+
+  async loadDiff(one) {
+    const key = `${one.lastSeq > 0 && one.activity}`;
+    if (this.diffs.get(one.id)?.key === key) return;
+    this.diffs.set(one.id, { key, diff: this.diffs.get(one.id)?.diff ?? "" });
+    const found = await get(`/api/sessions/${one.id}/diff`).catch(() => null);
+    this.diffs.set(one.id, { key, diff: found?.diff ?? "" });
+    this.draw();
+  }
+
+  column(one) {
+    const diff = this.diffs.get(one.id)?.diff ?? "";
+    const counts = diffCounts(diff);
+    const over = one.activity === "ended";
+    const rows = [
+      ["Status", over ? one.state : one.openQuestions ? "waits for you" : one.activity],
+      ["Changes", diff ? `+${counts.added} −${counts.removed}` : over ? "none" : "…"],
+      ["Tokens", one.usage?.totalTokens ? number(one.usage.totalTokens) : "–"],
+      ["Cost", money(one.costUsd) || "–"],
+      ["Time", duration(one.updatedAt - one.createdAt)],
+      ["Branch", plain(one.branch) || "–"],
+    ];
+    return h(
+      "section",
+      { class: `column ${one.state}`, "aria-label": one.agent },
+      h("h2", {}, h("span", { class: `dot ${one.openQuestions ? "waiting" : over ? one.state : one.activity}` }), one.agent),
+      h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
+      diff && h("details", {}, h("summary", {}, "Changes"), diffView(diff)),
+      h("div", { class: "row-actions" }, h("a", { class: "button", href: `#/s/${one.id}` }, "Open"), over && one.branch && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
+    );
+  }
+
+  async keep(chosen) {
+    const others = [...store.sessions.values()].filter((one) => one.group === this.name && one.id !== chosen.id && one.branch);
+    const sure = confirm(`Keep branch ${chosen.branch} and remove the worktrees of the ${others.length} others?`);
+    if (!sure) return;
+    try {
+      await store.act(chosen.id, "worktree", { keep: true });
+      await Promise.all(others.map((one) => store.act(one.id, "worktree", { keep: false })));
+      toast(`Kept: branch ${chosen.branch}`);
+      store.refresh();
+    } catch (fault) {
+      toast(fault.message, "error");
+    }
+  }
+}
+
+customElements.define("compare-view", CompareView);

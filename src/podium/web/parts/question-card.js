@@ -1,0 +1,144 @@
+// A question: what is asked, how risky and why, with the whole command or diff. Nothing is pre-chosen, and one tap can
+// answer only the question it was aimed at: the buttons of a fresh card wait a moment, and a card answers once.
+
+import { announce, button, h, icon, replace, toast } from "../core/dom.js";
+import { get } from "../core/api.js";
+import { firstLine, plain } from "../core/text.js";
+
+const SETTLE = 600; // a tap meant for what stood here before must not hit a button that has just come
+const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
+const ASKS = { execute: "wants to run a command", write: "wants to change a file", read: "wants to read", network: "wants to use the network", other: "asks to go on" };
+const BY = { client: "by you or another device", callback: "by the program", policy: "by a rule", timeout: "because nobody answered in time", interrupt: "because the turn ended" };
+
+export function questionCard(question, { resolved = null, store, link = false } = {}) {
+  const { request } = question;
+  const title = `${question.agent ?? request.agent ?? "The agent"} ${ASKS[request.operation] ?? ASKS.other}`;
+  const card = h(
+    "article",
+    { class: `question ${request.risk ?? "medium"} ${resolved || question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
+    h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
+    link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
+    request.description && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
+    subject(request),
+  );
+  if (resolved) card.append(verdictLine(resolved));
+  else if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
+  else card.append(actions(card, question, store));
+  return card;
+}
+
+function subject(request) {
+  const input = request.input ?? {};
+  const command = typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
+  if (command) return h("pre", { class: "command", dir: "auto" }, plain(command));
+  const fresh = input.content ?? input.new_string ?? input.newString;
+  const old = input.old_string ?? input.oldString;
+  if (typeof fresh === "string") {
+    return h("div", { class: "diff" }, request.target && h("p", { class: "path" }, plain(request.target)), typeof old === "string" ? lines(old, "removed", "−") : null, lines(fresh, "added", "+"));
+  }
+  return h("pre", { class: "command" }, plain(request.target || JSON.stringify(input, null, 2)).slice(0, 8000));
+}
+
+function lines(text, kind, sign) {
+  const all = text.slice(0, 20000).split("\n");
+  const shown = all.slice(0, 80).map((line) => h("div", { class: `row ${kind}` }, h("span", { class: "sign" }, sign), h("span", { class: "code" }, plain(line))));
+  return all.length > 80 ? [...shown, h("p", { class: "quiet" }, `${all.length - 80} more lines`)] : shown;
+}
+
+function verdictLine(resolved) {
+  const words = resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
+  return h("p", { class: `verdict ${resolved.decision}` }, icon(resolved.decision === "allow" ? "check" : "cross"), `${words} ${BY[resolved.by] ?? ""}`, resolved.message ? h("span", { class: "quiet", dir: "auto" }, ` ${firstLine(resolved.message, 200)}`) : null);
+}
+
+function actions(card, question, store) {
+  const bar = h("div", { class: "answers" });
+  let answered = false;
+  const born = performance.now();
+
+  const answer = async (body, event) => {
+    if (answered || (event && event.isTrusted && performance.now() - born < SETTLE)) return;
+    answered = true;
+    for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = true;
+    try {
+      await store.answer(question, body);
+      announce(body.decision === "allow" ? "Allowed" : "Denied");
+      replace(bar, h("p", { class: "quiet" }, body.decision === "allow" ? "Allowed" : "Denied"));
+      card.classList.add("over");
+    } catch (fault) {
+      if (fault.status === 409) replace(bar, h("p", { class: "quiet" }, fault.message));
+      else {
+        answered = false;
+        for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = false;
+        toast(fault.message, "error");
+      }
+    }
+    store.refreshQuestions();
+  };
+
+  const choose = () =>
+    replace(
+      bar,
+      button("Allow once", (event) => answer({ decision: "allow" }, event), { glyph: "check", kind: "allow", "data-key": "y" }),
+      button("Deny", (event) => answer({ decision: "deny" }, event), { glyph: "cross", kind: "deny", "data-key": "n" }),
+      button("More", more, { kind: "plain", "data-key": "a", "aria-haspopup": "true" }),
+    );
+
+  function more() {
+    const edit = (question.editable ?? (question.request.choices ?? []).some((one) => one.includes("edit"))) && question.request.input;
+    replace(
+      bar,
+      button("Allow in this session", (event) => answer({ decision: "allow", remember: "session" }, event), { glyph: "check" }),
+      button("Always allow…", always, { glyph: "check" }),
+      edit && button("Edit, then allow…", change, { glyph: "edit" }),
+      button("Deny with a message…", refuse, { glyph: "cross" }),
+      button("Back", choose, { kind: "plain" }),
+    );
+    bar.querySelector("button").focus();
+  }
+
+  async function always() {
+    const found = await get(`/api/permissions/${encodeURIComponent(question.id)}/rule`).catch(() => null);
+    const rules = found?.rules ?? [];
+    replace(
+      bar,
+      h("p", {}, rules.length ? "This rule will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
+      rules.length > 0 && h("pre", { class: "command" }, plain(found.text ?? JSON.stringify(rules, null, 2))),
+      rules.length > 0 && button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), { glyph: "check" }),
+      button("Back", choose, { kind: "plain" }),
+    );
+  }
+
+  function change() {
+    const input = question.request.input ?? {};
+    const single = typeof input.command === "string";
+    const area = h("textarea", { rows: 5, "aria-label": "The input to use instead", spellcheck: "false", autocapitalize: "off" });
+    area.value = single ? input.command : JSON.stringify(input, null, 2);
+    const submit = (event) => {
+      let updatedInput;
+      try {
+        updatedInput = single ? { ...input, command: area.value } : JSON.parse(area.value);
+      } catch (fault) {
+        return toast(`not JSON: ${fault.message}`, "error");
+      }
+      return answer({ decision: "allow", updatedInput }, event);
+    };
+    replace(bar, area, button("Allow as edited", submit, { glyph: "check" }), button("Back", choose, { kind: "plain" }));
+    area.focus();
+  }
+
+  function refuse() {
+    const area = h("textarea", { rows: 3, "aria-label": "What the agent is told", placeholder: "What should it do instead?" });
+    const stop = h("input", { type: "checkbox", id: `stop-${question.id}` });
+    replace(
+      bar,
+      area,
+      h("label", { class: "check" }, stop, "and end its turn"),
+      button("Deny", (event) => answer({ decision: "deny", message: area.value, interrupt: stop.checked }, event), { glyph: "cross", kind: "deny" }),
+      button("Back", choose, { kind: "plain" }),
+    );
+    area.focus();
+  }
+
+  choose();
+  return bar;
+}

@@ -1,0 +1,208 @@
+// One session: its stream, what can be done with it, and the place to say more.
+
+import { announce, button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { get } from "../core/api.js";
+import { store } from "../core/store.js";
+import { firstLine, money, number, plain, tail } from "../core/text.js";
+import "../core/virtual.js";
+import { itemElement } from "./items.js";
+import { diffView } from "./diff-view.js";
+
+class SessionView extends HTMLElement {
+  connectedCallback() {
+    this.leave = new AbortController();
+    this.head = h("header", { class: "bar" });
+    this.list = document.createElement("virtual-list");
+    this.list.setAttribute("role", "log");
+    this.list.setAttribute("aria-label", "What the agent does");
+    this.jump = button("Latest", () => this.list.toEnd(), { glyph: "down", kind: "jump", hidden: true });
+    this.status = h("p", { class: "status", role: "status" });
+    this.foot = h("footer", { class: "composer" });
+    replace(this, this.head, h("div", { class: "stream" }, this.list, this.jump), this.status, this.foot);
+    this.list.addEventListener("top", () => this.opened?.earlier());
+    this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.sticky), { passive: true });
+    store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
+    this.context = { store, questionOf: (request) => this.questionOf(request) };
+    this.compose();
+    if (this.wanted) this.load(this.wanted);
+  }
+
+  disconnectedCallback() {
+    this.leave.abort();
+    store.close();
+  }
+
+  set session(id) {
+    this.wanted = id;
+    if (this.isConnected) this.load(id);
+  }
+
+  async load(id) {
+    try {
+      this.opened = await store.open(id);
+      this.draw();
+      if (!matchMedia("(pointer: coarse)").matches) this.input?.focus({ preventScroll: true });
+    } catch (fault) {
+      replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "Back" }, icon("back"))), empty("This session cannot be shown", fault.message, h("a", { class: "button", href: "#/" }, "All sessions")));
+    }
+  }
+
+  questionOf(request) {
+    const id = `${this.opened.id}:${request.requestId}`;
+    return store.questions.get(id) ?? { id, sessionId: this.opened.id, agent: request.agent, request, open: !this.opened.over };
+  }
+
+  draw() {
+    if (!this.opened?.view) return;
+    const { view, fold } = this.opened;
+    this.drawHead(view);
+    if (fold.items.length === 0 && !this.opened.over) {
+      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () => h("div", { class: "item waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"));
+    } else {
+      const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
+      this.list.show([...missing, ...fold.items], (item) => (item.kind === "gap" ? h("p", { class: "note warning item" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context)));
+    }
+    this.drawStatus(view);
+    this.drawComposer(view);
+  }
+
+  drawHead(view) {
+    const key = JSON.stringify([view.title, view.activity, view.state, view.cwd, view.archived, view.branch, view.openQuestions]);
+    if (this.headKey === key) return;
+    this.headKey = key;
+    const running = view.activity !== "ended";
+    replace(
+      this.head,
+      h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
+      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${tail(view.cwd)}${view.branch ? ` · ${plain(view.branch)}` : ""}`)),
+      running && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
+      button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
+    );
+  }
+
+  drawStatus(view) {
+    const { fold } = this.opened;
+    const parts = [];
+    if (!this.opened.linked && !this.opened.over) parts.push("offline, reconnecting…");
+    else if (view.openQuestions) parts.push("waits for your answer");
+    else if (view.activity === "working" || view.activity === "starting") parts.push("working…");
+    if (view.queued) parts.push(`${view.queued} queued`);
+    const unsent = store.outbox.filter((one) => one.id === view.id).length;
+    if (unsent) parts.push(`${unsent} to be sent`);
+    const tokens = fold.usage?.totalTokens ?? view.usage?.totalTokens;
+    if (tokens) parts.push(`${number(tokens)} tokens`);
+    const cost = fold.cost ?? view.costUsd;
+    if (cost) parts.push(money(cost));
+    const words = parts.join(" · ");
+    if (this.status.textContent !== words) this.status.textContent = words;
+  }
+
+  compose() {
+    this.input = h("textarea", { rows: 1, placeholder: "Say what comes next", "aria-label": "Message to the agent", enterkeyhint: "send" });
+    this.input.addEventListener("input", () => {
+      this.input.style.height = "auto";
+      this.input.style.height = `${Math.min(this.input.scrollHeight, 200)}px`;
+    });
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.submit();
+      }
+    });
+    this.sendButton = button("", () => this.submit(), { glyph: "send", kind: "primary", title: "Send" });
+  }
+
+  drawComposer(view) {
+    const ended = view.activity === "ended";
+    const key = `${ended} ${view.keepOpen} ${view.nativeId}`;
+    if (this.composerKey === key) return;
+    this.composerKey = key;
+    if (!ended) return replace(this.foot, this.input, this.sendButton);
+    this.input.placeholder = "Go on from here";
+    if (!view.nativeId) return replace(this.foot, h("p", { class: "quiet" }, "This session is over."));
+    return replace(this.foot, this.input, button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" }), button("Fork", () => this.submit("fork"), { glyph: "fork" }));
+  }
+
+  async submit(verb) {
+    const prompt = this.input.value.trim();
+    if (!prompt) return this.input.focus();
+    const view = this.opened.view;
+    try {
+      if (view.activity === "ended") {
+        const made = await store.act(view.id, verb ?? "resume", { prompt });
+        this.input.value = "";
+        location.hash = `#/s/${made.id}`;
+      } else {
+        this.input.value = "";
+        this.input.style.height = "auto";
+        await store.send(view.id, prompt);
+        announce("Sent");
+      }
+    } catch (fault) {
+      this.input.value ||= prompt;
+      toast(fault.message, "error");
+    }
+  }
+
+  async act(verb, body) {
+    try {
+      return await store.act(this.opened.id, verb, body);
+    } catch (fault) {
+      toast(fault.message, "error");
+      return null;
+    }
+  }
+
+  menu(view) {
+    const dialog = h("dialog", { class: "sheet", "aria-label": "Session" });
+    const close = () => dialog.close();
+    const doing = (work) => async () => {
+      close();
+      try {
+        await work();
+      } catch (fault) {
+        toast(fault.message, "error");
+      }
+    };
+    const title = h("input", { type: "text", value: view.title, "aria-label": "Title", maxlength: 200 });
+    const ended = view.activity === "ended";
+    dialog.append(
+      h("form", { class: "rename", onsubmit: (event) => (event.preventDefault(), doing(() => store.change(view.id, { title: title.value }))()) }, title, button("Rename", doing(() => store.change(view.id, { title: title.value })), { kind: "plain" })),
+      button("Changes since it began", doing(() => this.showDiff(view)), { glyph: "file" }),
+      !ended && button("End the session", doing(() => this.act("cancel")), { glyph: "stop", kind: "deny" }),
+      !ended && view.nativeId && button("Fork…", doing(() => this.fork(view)), { glyph: "fork" }),
+      button(view.archived ? "Take out of the archive" : "Archive", doing(() => store.change(view.id, { archived: !view.archived })), { glyph: "folder" }),
+      h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` }, icon("down"), "Export as Markdown"),
+      h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` }, icon("down"), "Export as JSON"),
+      button("Close", close, { kind: "plain" }),
+    );
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  async fork(view) {
+    const prompt = this.input.value.trim();
+    if (!prompt) return toast("Write first what the fork should do, then fork");
+    const made = await store.act(view.id, "fork", { prompt });
+    this.input.value = "";
+    location.hash = `#/s/${made.id}`;
+    return undefined;
+  }
+
+  async showDiff(view) {
+    const found = await get(`/api/sessions/${view.id}/diff`);
+    const dialog = h("dialog", { class: "sheet tall", "aria-label": "Changes" }, h("h2", {}, "Changes since it began"));
+    if (!found.diff) dialog.append(h("p", { class: "quiet" }, "Nothing has changed."));
+    for (const part of (found.diff ?? "").split(/^(?=diff --git )/m).filter(Boolean)) {
+      const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1] ?? part.match(/^--- (?:a\/)?(.+)$/m)?.[1] ?? "";
+      dialog.append(h("h3", {}, plain(name)), diffView(part, { wide: matchMedia("(min-width: 1100px)").matches }));
+    }
+    dialog.append(button("Close", () => dialog.close(), { kind: "plain" }));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+}
+
+customElements.define("session-view", SessionView);
