@@ -1,0 +1,37 @@
+"""``permission/*``: the questions that wait, and their answers."""
+
+from __future__ import annotations
+
+from podium.unified.decisions import Allow, Decision, Deny
+
+from ..problems import InvalidField
+from .params import PermissionAnswer, PermissionList
+from .peer import Call
+from .results import Answered, Questions
+
+
+async def listed(call: Call, wish: PermissionList) -> Questions:
+    if wish.session_id:
+        await call.service.get(wish.session_id)
+    return Questions(permissions=await call.service.questions(session_id=wish.session_id or None, open_only=wish.open))
+
+
+async def answer(call: Call, wish: PermissionAnswer) -> Answered:
+    if bool(wish.id) == bool(wish.session_id and wish.request_id):
+        raise InvalidField("name the question by id, or by sessionId and requestId", field="$.id")
+    question = await call.service.answer(
+        wish.id or f"{wish.session_id}:{wish.request_id}", _decision(wish), who=call.caller.name
+    )
+    return Answered(permission=question)
+
+
+def _decision(wish: PermissionAnswer) -> Decision:
+    if wish.decision == "allow":
+        for name, given in (("message", wish.message), ("interrupt", wish.interrupt)):
+            if given:
+                raise InvalidField(f"{name} goes with deny only; leave it out", field=f"$.{name}")
+        return Allow(updated_input=wish.updated_input, remember=wish.remember)
+    for name, given in (("updatedInput", wish.updated_input is not None), ("remember", wish.remember != "once")):
+        if given:
+            raise InvalidField(f"{name} goes with allow only; leave it out", field=f"$.{name}")
+    return Deny(wish.message, wish.interrupt)

@@ -1,0 +1,92 @@
+"""``session/*``: what the log knows, and following it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from podium import catalog
+from podium.service.store import Query
+
+from ..following import begin
+from .params import (
+    Resume,
+    SessionEvents,
+    SessionList,
+    SessionNamed,
+    SessionSend,
+    Subscribe,
+    Unsubscribe,
+)
+from .peer import EVERYTHING, Call
+from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSession, Unsubscribed
+
+
+async def listed(call: Call, wish: SessionList) -> SessionPage:
+    query = Query(
+        state=wish.state,
+        agent=catalog.known(wish.agent) if wish.agent else "",
+        project_id=wish.project_id,
+        group=wish.group,
+        search=wish.search,
+        archived=wish.archived,
+        ended=wish.ended,
+        offset=wish.offset,
+        limit=wish.limit,
+    )
+    views, total = await call.service.sessions(query)
+    found = [UnifiedSession.of(view) for view in views]
+    return SessionPage(sessions=found, total=total, offset=wish.offset, limit=wish.limit)
+
+
+async def get(call: Call, wish: SessionNamed) -> UnifiedSession:
+    return UnifiedSession.of(await call.service.get(wish.session_id))
+
+
+async def events(call: Call, wish: SessionEvents) -> EventPage:
+    view = await call.service.get(wish.session_id)
+    after = wish.after if wish.offset is None else wish.offset
+    page = await call.peer.tellings.page(wish.session_id, wish.dialect, after, wish.limit)
+    return EventPage(
+        events=[msgspec.Raw(message) for message in page.messages],
+        session_id=view.id,
+        after=after,
+        next_after=page.last,
+        first_seq=view.first_seq,
+        last_seq=view.last_seq,
+        state=view.state,
+    )
+
+
+async def send(call: Call, wish: SessionSend) -> Sent:
+    message = await call.service.send(wish.session_id, wish.prompt, who=call.caller.name)
+    return Sent(message_id=message.id, session_id=wish.session_id)
+
+
+async def subscribe(call: Call, wish: Subscribe) -> Subscribed:
+    if not wish.session_id:
+        call.subscribe(EVERYTHING, 0, "notify")
+        return Subscribed(session_id="")
+    begun = await begin(call.service, wish.session_id, wish.after)
+    verdict = begun.verdict
+    call.subscribe(wish.session_id, begun.after, wish.dialect, wish.watch)
+    return Subscribed(
+        session_id=wish.session_id,
+        verdict=verdict.verdict,
+        after=verdict.after,
+        last_seq=verdict.last_seq,
+        missing_from=verdict.missing_from,
+        missing_to=verdict.missing_to,
+    )
+
+
+async def unsubscribe(call: Call, wish: Unsubscribe) -> Unsubscribed:
+    ended = call.peer.end(wish.session_id)
+    return Unsubscribed(status="unsubscribed" if ended else "notSubscribed", session_id=wish.session_id)
+
+
+async def resume(call: Call, wish: Resume) -> Ran:
+    view = await call.service.resume(wish.session_id, wish.prompt, fork=wish.fork, who=call.caller.name)
+    call.choice.session_id = view.id
+    if wish.subscribe and call.peer.listens:
+        call.subscribe(view.id, 0, wish.dialect)
+    return Ran(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
