@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -88,20 +89,46 @@ async def add_worktree(cwd: Path, folder: Path, branch: str) -> Worktree:
     return Worktree(root, folder, branch, base, place)
 
 
-async def git(cwd: Path, *words: str) -> str:
-    """What git says on stdout, without the last line break. Raises ``GitFailed`` with what it says on stderr."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+async def git(cwd: Path, *words: str, env: Mapping[str, str] | None = None, most: int | None = None) -> str:
+    """What git says on stdout, without the last line break. Raises ``GitFailed`` with what it says on stderr.
+
+    ``most``: git is stopped after so many bytes of answer.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = await asyncio.create_subprocess_exec(
-            "git", *words, cwd=cwd, env={**env, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            "git", *words, cwd=cwd, env={**own, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **(env or {})},
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
     except FileNotFoundError as fault:
         raise GitFailed("git was not found; install it, and try again") from fault
-    out, complaint = await process.communicate()
+    try:
+        out, complaint = await (process.communicate() if most is None else _at_most(process, most))
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    if len(out) == most:
+        return out.decode("utf-8", "replace")
     if process.returncode:
         raise GitFailed(f"git {words[0]}: {complaint.decode('utf-8', 'replace').strip() or process.returncode}")
     return out.decode("utf-8", "replace").rstrip("\n")
+
+
+async def _at_most(process: asyncio.subprocess.Process, most: int) -> tuple[bytes, bytes]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    complaint = asyncio.ensure_future(process.stderr.read())
+    out = b""
+    while len(out) < most and (part := await process.stdout.read(min(most - len(out), 1 << 20))):
+        out += part
+    if len(out) == most:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.stdout.read()  # it ends only when nothing is left to be read
+    await process.wait()
+    return out, await complaint
 
 
 async def _has_identity(folder: Path) -> bool:

@@ -10,11 +10,13 @@ from .settings import Settings
 from .views import Wanted
 
 
-def roots(settings: Settings) -> list[Path]:
-    return [Path(root).expanduser().resolve() for root in settings.roots]
+def roots(settings: Settings, agent: str = "") -> list[Path]:
+    """The folders; with ``agent`` those too that only this one is trusted with."""
+    own = settings.agents[agent].trusted_folders if agent in settings.agents else ()
+    return [Path(root).expanduser().resolve() for root in (*settings.roots, *own)]
 
 
-def workspace(wanted: Wanted, settings: Settings) -> Path:
+def workspace(wanted: Wanted, settings: Settings, agent: str = "") -> Path:
     """The folder a new session runs in. Raises ``NotAllowed`` outside the roots, ``BadRequest`` when there is none."""
     if wanted.cwd:
         folder = Path(wanted.cwd).expanduser()
@@ -25,14 +27,14 @@ def workspace(wanted: Wanted, settings: Settings) -> Path:
     else:
         folder = roots(settings)[0]
     found = folder.resolve()
-    allowed(found, settings)
+    allowed(found, settings, agent)
     if not found.is_dir():
         raise BadRequest(f"{found} is not a folder; make it first, or name another one")
     return found
 
 
-def allowed(path: Path, settings: Settings) -> None:
-    if not any(path.is_relative_to(root) for root in roots(settings)):
+def allowed(path: Path, settings: Settings, agent: str = "") -> None:
+    if not any(path.is_relative_to(root) for root in roots(settings, agent)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
 
 

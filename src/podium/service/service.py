@@ -23,6 +23,7 @@ from podium.errors import (
     TooMany,
 )
 from podium.live import milliseconds
+from podium.permissions.policy import Policy
 from podium.register import home
 from podium.session import Session
 from podium.unified.decisions import Allow, Decision
@@ -32,12 +33,18 @@ from . import places
 from .hub import Hub, LocalHub
 from .identity import fresh_id
 from .journal import Journal, verdict
+from .ledger import Ledger
+from .past import Past
+from .policies import CurrentPolicy
+from .presence import Agents
 from .recovery import closing
 from .served import Served
 from .settings import AgentSettings, Settings
 from .sqlite import SqliteStore
 from .store import Forget, Query, Store
+from .tracking import standing
 from .views import Message, Question, Record, SessionView, Verdict, Wanted
+from .workspaces import Workspaces
 
 EVERYTHING = 1_000_000
 
@@ -59,6 +66,11 @@ class Service:
         self.journal = Journal(store or SqliteStore(self.home / "log.db"), hub or LocalHub())
         self.fault: StoreError | None = None
         """Why the service takes no more work, if it does not."""
+        self.policy = CurrentPolicy(Path(settings.policy).expanduser()) if settings.policy else None
+        self.ledger = Ledger(self.store)
+        self.workspaces = Workspaces(self.get)
+        self.past = Past(self.journal, settings, now=now, new_id=new_id)
+        self.agents = Agents(settings)
         self._now = now
         self._new_id = new_id
         self._served: dict[str, Served] = {}
@@ -212,11 +224,14 @@ class Service:
         how = self.settings.agents.get(agent, AgentSettings())
         if not how.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
-        cwd = places.workspace(wanted, self.settings)
+        cwd = places.workspace(wanted, self.settings, agent)
+        branch, base = await standing(cwd)
         view = SessionView(
             id=self._new_id(),
             agent=agent,
             cwd=str(cwd),
+            branch=branch,
+            base=base,
             prompt=wanted.prompt,
             title=wanted.title or _title(wanted.prompt),
             project_id=wanted.project_id,
@@ -276,7 +291,8 @@ class Service:
             "mcp_servers": wanted.mcp_servers,
             "timeout": wanted.timeout,
             "permission_timeout": wanted.permission_timeout or self.settings.answer_within,
-            "policy": self.settings.policy or None,
+            "policy": self._rules(wanted, how),
+            "remember_in": self.settings.policy or None,
             "audit": str(self.home / "audit.jsonl"),
         }
         if resume is not None:
@@ -285,6 +301,13 @@ class Service:
             return conversation(view.agent, options, attended=True, session_id=view.id)
         except (NotSupported, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
+
+    def _rules(self, wanted: Wanted, how: AgentSettings) -> CurrentPolicy | Policy | None:
+        """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
+        tools = (*how.auto_accept, *wanted.auto_approve)
+        if self.policy is None:
+            return Policy(auto_approve=tools) if tools else None
+        return self.policy.over(Policy(auto_approve=tools)) if tools else self.policy
 
     async def _mend(self, view: SessionView) -> None:
         """A session that was open when the server last stopped."""

@@ -1,0 +1,53 @@
+"""The workspaces of sessions: what git says of them, their files, and how they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+from podium.errors import BadRequest
+
+from . import reading, tracking, watching
+from .reading import FileText, Listing
+from .tracking import Diff, GitStatus
+from .views import SessionView
+from .watching import Touched
+
+
+class Workspaces:
+    """``get`` finds a session by its id."""
+
+    def __init__(self, get: Callable[[str], Awaitable[SessionView]]) -> None:
+        self._get = get
+
+    async def git_status(self, session_id: str) -> GitStatus:
+        return await tracking.status(await self._folder(session_id))
+
+    async def diff(self, session_id: str, *, path: str = "") -> Diff:
+        """All that has changed since the session began; with ``path`` of that file or folder alone."""
+        view = await self._get(session_id)
+        folder = await self._folder(session_id)
+        if path:
+            await asyncio.to_thread(reading.inside, folder, path)
+        return await tracking.diff(folder, view.base, path=path)
+
+    async def files(self, session_id: str, path: str = "") -> Listing:
+        return await asyncio.to_thread(reading.listing, await self._folder(session_id), path)
+
+    async def read(
+        self, session_id: str, path: str, *, first_line: int | None = None, last_line: int | None = None
+    ) -> FileText:
+        folder = await self._folder(session_id)
+        return await asyncio.to_thread(reading.read, folder, path, first_line=first_line, last_line=last_line)
+
+    async def watch(self, session_id: str, *, stop: asyncio.Event | None = None) -> AsyncGenerator[Touched]:
+        """What is touched in the workspace from now on, until ``stop`` is set."""
+        async for touched in watching.watch(await self._folder(session_id), stop=stop):
+            yield touched
+
+    async def _folder(self, session_id: str) -> Path:
+        folder = Path((await self._get(session_id)).cwd)
+        if not await asyncio.to_thread(folder.is_dir):
+            raise BadRequest(f"the workspace {folder} is no folder any more")
+        return folder
