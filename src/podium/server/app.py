@@ -1,43 +1,70 @@
-"""All doors on one app: who may come in, from where, how much at once, and how errors are told."""
+"""All doors on one app: from where, how much, who, and then to the verbs; errors are told by one table."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from importlib import import_module
+from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.websockets import WebSocket, WebSocketState
 
 from podium.errors import PodiumError
 from podium.service.service import Service
 
+from . import pairing, status
 from .auth import Authentication
+from .codes import Codes
+from .devices import Devices
+from .limits import BodyLimit
+from .logs import RequestLog
+from .origins import Origins, own_names
+from .problems import kind_of, problem, problem_response
+from .tokens import server_token
 
 DOORS = ("rest", "websocket", "sse", "polling", "jsonrpc")
 
 
-def create_app(service: Service, *, token: str) -> Starlette:
-    """The app; its lifespan starts and stops ``service``."""
+def create_app(service: Service, *, token: str | None = None) -> Starlette:
+    """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
+    devices = Devices(service.store, server_token(service.home) if token is None else token)
+    codes = Codes()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with service:
-            yield
+            await devices.open()
+            try:
+                yield
+            finally:
+                await devices.close()
 
-    return Starlette(
-        routes=_routes(service),
-        middleware=[Middleware(Authentication, token=token)],
-        exception_handlers={PodiumError: _told},
+    app = Starlette(
+        routes=[
+            *status.routes(service, devices, started=time.time()),
+            *pairing.routes(service, devices, codes),
+            *_doors(service),
+        ],
+        middleware=[
+            Middleware(RequestLog),
+            Middleware(Origins, names=own_names(service.settings)),
+            Middleware(Authentication, devices=devices),
+            Middleware(BodyLimit, most=service.settings.limits.body),
+        ],
+        exception_handlers=dict.fromkeys((PodiumError, HTTPException, Exception), _told),
         lifespan=lifespan,
     )
+    app.state.devices = devices
+    app.state.codes = codes
+    return app
 
 
-def _routes(service: Service) -> list[BaseRoute]:
+def _doors(service: Service) -> list[BaseRoute]:
     found: list[BaseRoute] = []
     for name in DOORS:
         with contextlib.suppress(ImportError):  # while the doors are being built
@@ -45,6 +72,15 @@ def _routes(service: Service) -> list[BaseRoute]:
     return found
 
 
-async def _told(request: Request, fault: Exception) -> Response:
-    body = msgspec.json.encode({"title": type(fault).__name__, "status": 400, "detail": str(fault)})
-    return Response(body, 400, media_type="application/problem+json")
+async def _told(connection: Any, fault: Exception) -> Any:
+    """What a client hears of an error that no door has told."""
+    answer = problem_response(fault, instance=connection.url.path)
+    if not isinstance(connection, WebSocket):
+        return answer
+    with contextlib.suppress(Exception):  # the client may be gone
+        if connection.application_state is WebSocketState.CONNECTING:
+            await connection.send_denial_response(answer)
+        else:
+            code = 4000 + kind_of(fault).status if isinstance(fault, PodiumError) else 1011
+            await connection.close(code, problem(fault).detail[:100])
+    return None

@@ -12,10 +12,14 @@ from starlette.applications import Starlette
 
 from podium.service.settings import Settings
 
-from .connections import HttpConnection, WebSocketConnection
+from .connections import WebSocketConnection
+from .devices import Devices
+from .limits import HEAD_BYTES, connection
 
+PATIENCE = 1.0
+"""Seconds that streams have to end by themselves when the server stops."""
 GRACE = 5
-"""Seconds that requests have to finish when the server stops."""
+"""Seconds that requests have to finish then."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -33,9 +37,10 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class Listening(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, devices: Devices | None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._devices = devices
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -46,13 +51,20 @@ class Listening(uvicorn.Server):
         await super().startup(sockets)
         self.ready.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._devices is not None:
+            self._devices.stopping = True
+            asyncio.get_running_loop().call_later(PATIENCE, self._devices.stop)
+        await super().shutdown(sockets)
+
 
 @contextlib.asynccontextmanager
 async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[Listening]:
     """Serve ``app`` while the body runs; what is being answered is finished on the way out."""
     config = uvicorn.Config(
         app,
-        http=HttpConnection,
+        http=connection(settings.limits.connections),
+        h11_max_incomplete_event_size=HEAD_BYTES,
         ws=WebSocketConnection,
         ws_ping_interval=20.0,
         ws_ping_timeout=60.0,  # the ping may stand behind much that a slow client has yet to read
@@ -67,7 +79,7 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
     )
-    server = Listening(config)
+    server = Listening(config, getattr(app.state, "devices", None))
     async with app.router.lifespan_context(app):
         serving = asyncio.create_task(server.serve([opened]))
         starting = asyncio.create_task(server.ready.wait())
