@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "parallel": ("parallel", "run one prompt on several agents, each in its own git worktree, and compare"),
     "agents": ("agents", "list the agents: installed, version, signed in, what they can do"),
     "sessions": ("sessions", "list, show, export and resume the stored sessions of all agents"),
+    "rpc": ("rpc", "speak JSON-RPC on stdin and stdout, here or with a running server"),
     "doctor": ("doctor", "say what is wrong here and the command that mends it"),
     "policy": ("policy", "explain and try out permission policies"),
     "audit": ("audit", "verify and show the log of permission decisions"),
