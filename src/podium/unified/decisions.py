@@ -10,7 +10,7 @@ import msgspec
 from .events import PermissionRequest, Remember
 
 
-class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
+class Allow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="allow"):
     """Let the tool run, with ``updated_input`` in place of its own where the agent can do that.
 
     ``remember``: ask again next time, not again in this session, or never again.
