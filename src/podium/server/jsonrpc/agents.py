@@ -8,11 +8,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from podium import catalog
-from podium.api import discover as discover_agents
-from podium.drivers.driver import Agent, Presence
 from podium.drivers.wishes import containers
 from podium.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound
-from podium.service.service import Service
+from podium.service.presence import AgentView
 from podium.service.settings import AgentSettings
 from podium.service.store import Query
 from podium.service.views import Question, SessionView, Wanted
@@ -42,27 +40,22 @@ _AT_WORK = ("starting", "working")
 
 
 async def discover(call: Call, wish: Nothing) -> Discovered:
-    available: list[AvailableAgent] = []
-    unavailable: list[MissingAgent] = []
-    for found in await discover_agents():
-        agent = catalog.agent(found.agent)
-        if not _enabled(call.service, agent.name):
-            problem = "it is switched off in this server's configuration"
-            unavailable.append(MissingAgent(type=agent.name, name=agent.title, problem=problem, fix=""))
-        elif found.installed:
-            available.append(_available(agent, found))
-        else:
-            missing = MissingAgent(type=agent.name, name=agent.title, problem=found.problem, fix=found.fix)
-            unavailable.append(missing)
+    found = await call.service.agents()
     now = await status(call, Status())
-    return Discovered(available=available, active=now.type, status=now.status, unavailable=unavailable)
+    return Discovered(
+        available=[_available(one) for one in found if one.enabled and one.installed],
+        active=now.type,
+        status=now.status,
+        unavailable=[
+            MissingAgent(type=one.agent, name=catalog.agent(one.agent).title, problem=one.problem, fix=one.fix)
+            for one in found
+            if not (one.enabled and one.installed)
+        ],
+    )
 
 
-def _enabled(service: Service, agent: str) -> bool:
-    return service.settings.agents.get(agent, AgentSettings()).enabled
-
-
-def _available(agent: Agent, found: Presence) -> AvailableAgent:
+def _available(found: AgentView) -> AvailableAgent:
+    agent = catalog.agent(found.agent)
     can = agent.drivers[agent.choose(Options())].capabilities
     modes = [*(mode for mode in can.sandbox if mode != "none"), *containers(agent.name)]
     return AvailableAgent(
@@ -85,7 +78,7 @@ def _available(agent: Agent, found: Presence) -> AvailableAgent:
 
 async def select(call: Call, wish: Select) -> Selected:
     agent = catalog.agent(wish.type)
-    if not _enabled(call.service, agent.name):
+    if not call.service.settings.agents.get(agent.name, AgentSettings()).enabled:
         raise BadRequest(f"{agent.name} is switched off in this server's configuration")
     call.choice.agent = agent.name
     return Selected(type=agent.name, name=agent.title)
@@ -117,9 +110,7 @@ async def run(call: Call, wish: Run) -> Ran:
 
 
 async def _go_on(call: Call, wish: Run) -> Ran:
-    session_id = wish.session_id or call.choice.session_id
-    if not session_id:
-        raise InvalidField("there is nothing to continue: name a sessionId, or run something new", field="$.sessionId")
+    session_id = call.session(wish.session_id)
     if wish.options != RunOptions():
         raise InvalidField("options count for a new session; leave them out to continue one", field="$.options")
     view = await call.service.get(session_id)
@@ -188,9 +179,7 @@ def _sandbox(agent: str, named: str | None) -> tuple[Sandbox | None, str]:
 
 
 async def stop(call: Call, wish: Stop) -> Stopped:
-    session_id = wish.session_id or call.choice.session_id
-    if not session_id:
-        raise InvalidField("this client has run nothing: name the sessionId to stop", field="$.sessionId")
+    session_id = call.session(wish.session_id)
     if wish.turn:
         view = await call.service.interrupt(session_id)
     else:
@@ -268,6 +257,7 @@ def _doing(view: SessionView) -> AgentState:
 
 async def _active(call: Call, named: str = "") -> str:
     """The agent a call means: named, else selected, else the server's default."""
-    if named or call.choice.agent or call.service.settings.default_agent:
-        return catalog.known(named or call.choice.agent or call.service.settings.default_agent)
-    return next(iter(catalog.AGENTS))
+    name = named or call.choice.agent or call.service.settings.default_agent
+    if name:
+        return catalog.known(name)
+    return next(one.agent for one in await call.service.agents() if one.default)

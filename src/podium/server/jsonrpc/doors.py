@@ -14,8 +14,9 @@ from podium.service.service import Service
 
 from ..auth import Caller, caller_of
 from ..connections import line_of
+from ..problems import Refused
 from ..projecting import Tellings
-from .dispatch import reply_to, too_large
+from .dispatch import reply_to
 from .peer import Choice, Peer
 
 CLIENTS = 1000
@@ -27,13 +28,12 @@ def routes(service: Service) -> list[BaseRoute]:
     choices = _Choices()
 
     async def post(request: Request) -> Response:
-        body = await request.body()
-        most = service.settings.limits.body
-        if len(body) > most:
-            return Response(too_large(most), media_type="application/json")
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media != "application/json":
+            raise Refused("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
         peer = Peer(service, tellings, caller, choice=choices.of(caller))
-        reply = await reply_to(peer, body)
+        reply = await reply_to(peer, await request.body())
         if reply.body is None:
             return Response(status_code=204)
         return Response(reply.body, media_type="application/json", headers={"cache-control": "no-store"})

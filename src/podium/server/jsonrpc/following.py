@@ -53,4 +53,15 @@ def _with_more(said: bytes) -> bytes:
 
 
 async def watch(service: Service, tell: Tell, session_id: str, watched: tuple[Watched, ...]) -> None:
-    """What changes on disk in the session's workspace."""
+    """What changes on disk in the session's workspace, and what git says of it then."""
+    known = await service.workspaces.git_status(session_id) if "git" in watched else None
+    async with aclosing(service.workspaces.watch(session_id)) as touches:
+        async for touched in touches:
+            if "files" in watched and touched.files:
+                params = {"session_id": session_id, "files": touched.files, "cut": touched.cut}
+                await tell(notification("file_changed", params))
+            if known is not None:
+                status = await service.workspaces.git_status(session_id)
+                if touched.git or status != known:
+                    await tell(notification("git_changed", {"session_id": session_id, "status": status}))
+                known = status

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from podium.service.reading import FileText, Listing
+from podium.service.tracking import Diff, GitStatus
 from podium.service.views import Scope
 
-from . import agents, params, permissions, results, sessions
+from . import agents, params, permissions, results, sessions, workspaces
 from .peer import Call
 
 
@@ -51,6 +53,14 @@ _TABLE = (
            "watch", params.Unsubscribe, results.Unsubscribed, sessions.unsubscribe),
     Method("session/resume", "Go on with an ended session in a new one, or beside any with `fork`.",
            "run", params.Resume, results.Ran, sessions.resume),
+    Method("git/status", "Say where a session's workspace stands in git, and which files have changed.",
+           "watch", params.GitState, GitStatus, workspaces.git_status),
+    Method("git/diff", "Show all that has changed in the workspace since the session began, new files included.",
+           "watch", params.GitDiff, Diff, workspaces.git_diff),
+    Method("file/list", "List a folder of the workspace.",
+           "watch", params.FileList, Listing, workspaces.file_list),
+    Method("file/read", "Read a file of the workspace, or some of its lines.",
+           "watch", params.FileRead, FileText, workspaces.file_read),
     Method("permission/list", "List questions that wait for an answer, or all.",
            "watch", params.PermissionList, results.Questions, permissions.listed),
     Method("permission/answer", "Answer a question, once.",

@@ -150,22 +150,29 @@ class Resume(Params, frozen=True, kw_only=True):
     dialect: Dialect = "notify"
 
 
-class Diff(Params, frozen=True, kw_only=True):
-    session_id: str
+class GitState(Params, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+class GitDiff(Params, frozen=True, kw_only=True):
+    """``path``: only this file or folder."""
+
+    session_id: str = ""
+    path: str = ""
 
 
 class FileList(Params, frozen=True, kw_only=True):
-    session_id: str
+    session_id: str = ""
     path: str = ""
 
 
 class FileRead(Params, frozen=True, kw_only=True):
-    """The lines ``first`` to ``last``, from 1; both may be left out."""
+    """Lines count from 1; without them the whole file."""
 
-    session_id: str
     path: str
-    first: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
-    last: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    session_id: str = ""
+    first_line: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    last_line: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
 
 
 class PermissionList(Params, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from podium.service.service import Service
 
 from ..auth import Caller
 from ..following import STALLED
+from ..problems import InvalidField
 from ..projecting import Tellings
 from .following import Tell, follow, notification, watch
 from .overview import overview
@@ -53,6 +54,12 @@ class Call:
         self.caller = peer.caller
         self.choice = peer.choice
         self.afterwards: list[Callable[[], None]] = []
+
+    def session(self, named: str) -> str:
+        """The session a call means: named, else the one this client ran last."""
+        if not named and not self.choice.session_id:
+            raise InvalidField("this client has run nothing yet: name the sessionId", field="$.sessionId")
+        return named or self.choice.session_id
 
     def subscribe(self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...] = ()) -> None:
         """Follow a session (or everything) once the answer is out; one already followed is followed anew."""
