@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "say what is wrong here and the command that mends it"),
     "policy": ("policy", "explain and try out permission policies"),
     "audit": ("audit", "verify and show the log of permission decisions"),
+    "config": ("config", "show, check and edit the configuration of the server"),
     "translate": ("translate", "turn an agent's native output (stdin) into unified events"),
     "demo": ("demo", "watch an agent work in a scratch repository: no key, no CLI, seconds"),
     "model": ("model", "serve a scripted model on loopback, to try and test real CLIs without a key"),

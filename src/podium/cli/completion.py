@@ -14,6 +14,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "sessions": ("list", "show", "export", "resume"),
     "policy": ("explain", "simulate", "check"),
     "audit": ("verify", "show"),
+    "config": ("show", "check", "edit", "path"),
     "completion": ("bash", "zsh", "fish"),
 }
 TAKES_AGENT = ("run", "agents", "doctor", "translate")

@@ -164,9 +164,9 @@ def convert(key: Key, value: object) -> Any:
             if all(isinstance(one, str) and one.strip() for one in entries):
                 return tuple(cast("list[str]", entries))
         case "table" | "places" if isinstance(value, dict):
-            entries = cast("dict[object, object]", value)
-            if all(isinstance(one, str | int | float) for one in entries.values()):
-                return {str(one): str(text) for one, text in entries.items()}
+            pairs = cast("dict[object, object]", value)
+            if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in pairs.values()):
+                return {str(one): str(text) for one, text in pairs.items()}
         case _:
             pass
     raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {shown}")
