@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 from msgspec.structs import replace
+from starlette.applications import Starlette
 
 from podium.server.app import create_app
 from podium.server.listening import listening, open_socket
@@ -32,7 +33,8 @@ Value = TypeVar("Value")
 class Server:
     """A server that runs."""
 
-    def __init__(self, service: Service, address: tuple[str, int], workspace: Path) -> None:
+    def __init__(self, app: Starlette, service: Service, address: tuple[str, int], workspace: Path) -> None:
+        self.app = app
         self.service = service
         self.host, self.port = address
         self.url = f"http://{self.host}:{self.port}"
@@ -98,7 +100,7 @@ def serve(settings: Settings) -> Serve:
             opened = open_socket(asked.host, asked.port)
             address = opened.getsockname()[:2]
             async with listening(app, asked, opened):
-                yield Server(service, address, Path(asked.roots[0]))
+                yield Server(app, service, address, Path(asked.roots[0]))
 
     return start
 
