@@ -36,9 +36,9 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     described, components = msgspec.json.schema_components([*kinds, Event, Problem], ref_template=_REF)
     schemas = dict(zip(map(id, kinds), described, strict=False))
     components["Event"] = described[-2] | {"description": "One event in the dialect `podium`."}
-    if "EventPage" in components:
+    for name in ("EventPage", "Polled"):
         told = {"anyOf": [{"$ref": _REF.format(name="Event")}, {"type": "object"}]}
-        components["EventPage"]["properties"]["events"]["items"] = told
+        components[name]["properties"]["events"]["items"] = told
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
@@ -74,7 +74,7 @@ def _operation(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
     said: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": f"Needs the scope `{operation.scope}`.",
+        "description": "Takes no token." if operation.scope is None else f"Needs the scope `{operation.scope}`.",
         "tags": [operation.tag],
         "parameters": [*_in_path(operation.path), *_in_query(operation.query), *_in_header(operation)],
         "responses": _responses(operation, schemas),
@@ -83,22 +83,25 @@ def _operation(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
     if bodies:
         schema = bodies[0] if len(bodies) == 1 else {"anyOf": bodies}
         said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.scope is None:
+        said["security"] = []
     return said
 
 
 def _responses(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": operation.summary}
     if operation.answer is not None:
-        success["content"] = {"application/json": {"schema": schemas[id(operation.answer)]}}
+        success["content"] = {operation.media: {"schema": schemas[id(operation.answer)]}}
     failures = {*_ALWAYS, *operation.faults}
     if operation.bodies or operation.method != "GET":
         failures |= {*_WITH_BODY}
-    if operation.method == "POST":
+    if operation.method == "POST" and operation.keyed:
         failures |= {*_WITH_KEY}
     problem = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
     return {
         str(operation.status): success,
         **{str(status): {"description": _TITLES[status], "content": problem} for status in sorted(failures)},
+        **({"204": {"description": "There is nothing more to tell"}} if operation.media != "application/json" else {}),
     }
 
 
@@ -133,6 +136,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_header(operation: Operation) -> Iterable[dict[str, Any]]:
-    if operation.method == "POST":
+    if operation.method == "POST" and operation.keyed:
         schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         yield {"name": HEADER, "in": "header", "required": False, "schema": schema}

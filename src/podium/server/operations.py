@@ -55,8 +55,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     tag: str
-    scope: Right
-    verb: Verb
+    scope: Right | None
+    """``None``: it takes no token."""
+    verb: Verb | None = None
+    """``None``: another door answers it."""
     query: Any = None
     """A struct whose fields are the names after ``?``."""
     bodies: tuple[Any, ...] = ()
@@ -64,8 +66,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[Any], Any] | None = None
     answer: Any = None
     """The type of the JSON answer; ``None``: it has no body."""
+    media: str = "application/json"
     status: int = 200
     faults: tuple[int, ...] = ()
     """The statuses of its own problems, beside those every operation has."""
+    keyed: bool = True
+    """For a POST: whether it takes an ``Idempotency-Key``. One whose answer is a secret does not: none is kept."""
     recall: Verb | None = None
     """For a request whose answer a crash has swallowed: what it made, found again (see ``idempotency``)."""

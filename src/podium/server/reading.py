@@ -75,7 +75,10 @@ def _invalid(error: msgspec.ValidationError, shape: Any, kind: str) -> InvalidFi
         known = _fields(shape) if where == "$" else ()
         return InvalidField(_unknown(kind, unknown[1], known), field=f"{where}.{unknown[1]}")
     complaint = f"{complaint[:1].lower()}{complaint[1:]}"
-    return InvalidField(complaint if where == "$" else f"{where.removeprefix('$.')}: {complaint}", field=where)
+    place = where.removeprefix("$.")
+    return InvalidField(
+        complaint if where == "$" else f"{place}: {complaint}", field=place if kind != "field" else where
+    )
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -108,11 +111,11 @@ def _value(name: str, text: str, wanted: inspect.Type) -> Any:
     kinds = wanted.types if isinstance(wanted, inspect.UnionType) else (wanted,)
     if any(isinstance(kind, inspect.IntType) for kind in kinds):
         if not _WHOLE.match(text):
-            raise InvalidField(f"{name}: expected a whole number, got {text[:40]!r}", field=f"$.{name}")
+            raise InvalidField(f"{name}: expected a whole number, got {text[:40]!r}", field=name)
         return int(text)
     if any(isinstance(kind, inspect.BoolType) for kind in kinds):
         if text not in _BOOLEANS:
-            raise InvalidField(f"{name}: expected true or false, got {text[:40]!r}", field=f"$.{name}")
+            raise InvalidField(f"{name}: expected true or false, got {text[:40]!r}", field=name)
         return _BOOLEANS[text]
     return text
 

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from podium.live import milliseconds
 from podium.service.service import Service
 
-from . import rest_permissions, rest_sessions
+from . import described, rest_permissions, rest_sessions, rest_surroundings
 from .auth import caller_of, demand
 from .docs_page import docs_routes
 from .idempotency import HEADER, Once, Reply, checked_key, fingerprint
@@ -29,7 +29,12 @@ from .reading import as_type, read_body, read_query
 
 _log = logging.getLogger("podium.server")
 
-OPERATIONS: tuple[Operation, ...] = (*rest_sessions.OPERATIONS, *rest_permissions.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *rest_sessions.OPERATIONS,
+    *rest_permissions.OPERATIONS,
+    *rest_surroundings.OPERATIONS,
+    *described.OPERATIONS,
+)
 _MAY_HOLD_SLASHES = ("questionId", "requestId")
 """An agent chooses the ids of its questions."""
 
@@ -38,7 +43,8 @@ def routes(service: Service) -> list[BaseRoute]:
     pages, once = Pages(service.journal), Once(service.store, milliseconds)
     by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
-        by_path[operation.path][operation.method] = operation
+        if operation.verb is not None:
+            by_path[operation.path][operation.method] = operation
     found: list[BaseRoute] = [
         Route(_pattern(path), Path(service, pages, once, operations)) for path, operations in by_path.items()
     ]
@@ -76,7 +82,8 @@ class Path:
             said = f"{request.method} is not possible here; {allowed} is"
             raise Refused("method-not-allowed", said, headers={"allow": allowed})
         caller = caller_of(request)
-        demand(caller, operation.scope)
+        if operation.scope is not None:
+            demand(caller, operation.scope)
         call: Call[Any, Any] = Call(
             service=self._service,
             pages=self._pages,
@@ -96,11 +103,11 @@ class Path:
     async def _carry_out(self, request: Request, operation: Operation, call: Call[Any, Any], plain: Any) -> Reply:
         given = request.headers.get(HEADER)
         if given is None or operation.method != "POST":
-            return await _verb(operation, operation.verb, call)
+            return await _verb(operation, call)
 
         async def work() -> Reply:
             try:
-                return await _verb(operation, operation.verb, call)
+                return await _verb(operation, call)
             except Exception as fault:
                 return _told(fault, request)
 
@@ -127,8 +134,9 @@ def _typed(operation: Operation, plain: Any) -> Any:
     return as_type(plain, operation.bodies[0]) if read is None else read(plain)
 
 
-async def _verb(operation: Operation, verb: Callable[[Call[Any, Any]], Any], call: Call[Any, Any]) -> Reply:
-    return _reply(operation, await verb(call))
+async def _verb(operation: Operation, call: Call[Any, Any]) -> Reply:
+    assert operation.verb is not None
+    return _reply(operation, await operation.verb(call))
 
 
 def _reply(operation: Operation, answer: Any) -> Reply:

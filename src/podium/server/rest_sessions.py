@@ -103,7 +103,7 @@ async def events(call: Call[EventsQuery, None]) -> EventPage:
     query = call.query
     known_dialect(query.dialect)
     if query.after is not None and query.offset is not None:
-        raise InvalidField("give after or offset, not both", field="$.offset")
+        raise InvalidField("give after or offset, not both", field="offset")
     view = await call.service.get(call.session_id)
     if query.after is not None:
         return await call.pages.after(view, query.dialect, query.after, query.limit)
