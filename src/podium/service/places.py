@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium.errors import BadRequest, NotAllowed
+from podium.register import home
 
 from .settings import Settings
 from .views import Wanted
@@ -34,8 +35,14 @@ def workspace(wanted: Wanted, settings: Settings, agent: str = "") -> Path:
 
 
 def allowed(path: Path, settings: Settings, agent: str = "") -> None:
-    if not any(path.is_relative_to(root) for root in roots(settings, agent)):
+    ours = worktrees(Path(settings.home) if settings.home else home()).resolve()
+    if not any(path.is_relative_to(root) for root in (*roots(settings, agent), ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
+
+
+def worktrees(of: Path) -> Path:
+    """Where sessions that work in a git worktree of their own have it."""
+    return of / "worktrees"
 
 
 def _project(project_id: str, settings: Settings) -> Path:

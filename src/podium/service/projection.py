@@ -1,6 +1,12 @@
-"""What a session's row says after an event: pure, so that the row can always be made again from the records."""
+"""What a session's row says after an event: pure, so that the row can always be made again from the records.
+
+``state`` follows from how the session ended: an interrupted one was ``cancelled`` when a person ended it, and
+``failed`` when something else did, which the stream then says in a fatal error before it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -9,10 +15,14 @@ from podium.unified.events import (
     Error,
     Event,
     Init,
+    Notice,
     PermissionRequest,
     PermissionResolved,
     Status,
     Text,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
     ToolUse,
     TurnCompleted,
     TurnStarted,
@@ -28,6 +38,28 @@ _STATES: dict[Status, State] = {
     "max_turns": "failed",
     "max_budget": "failed",
 }
+PLAIN = (TextDelta, ThinkingDelta, ToolProgress)
+_WOKEN = "woken: "
+
+
+def woken(native_id: str) -> Notice:
+    """A session's CLI runs again. Stands where the agent's next ``init`` would."""
+    return Notice(level="info", code="woken", message=_WOKEN + native_id)
+
+
+def asleep(why: str) -> Notice:
+    """A session's CLI was put away; the session goes on when somebody speaks to it."""
+    return Notice(level="info", code="asleep", message=why)
+
+
+def projected(view: SessionView, events: Iterable[Event]) -> SessionView:
+    """``view`` after all of ``events``; most of them are pieces of text, which change nothing but the number."""
+    last: Event | None = None
+    for event in events:
+        last = event
+        if type(event) not in PLAIN:
+            view = project(view, event)
+    return view if last is None else replace(view, last_seq=last.seq, updated_at=last.timestamp)
 
 
 def project(view: SessionView, event: Event) -> SessionView:
@@ -52,23 +84,35 @@ def project(view: SessionView, event: Event) -> SessionView:
             return replace(view, open_questions=view.open_questions + 1, activity="waiting")
         case PermissionResolved():
             left = max(view.open_questions - 1, 0)
-            working = "waiting" if left else ("working" if view.activity == "waiting" else view.activity)
+            working = "working" if view.activity == "waiting" and not left else view.activity
             return replace(view, open_questions=left, activity=working)
         case UsageReport():
             return replace(view, usage=event.session, cost_usd=event.session.cost_usd)
         case Error(fatal=True):
             return replace(view, error=event.message)
+        case Notice(code="asleep"):
+            return replace(view, activity="asleep")
+        case Notice(code="woken"):
+            return replace(view, native_id=event.message.removeprefix(_WOKEN) or view.native_id)
         case TurnCompleted():
-            return replace(view, activity="idle", result=event.result or view.result)
+            failed = event.status not in ("success", "interrupted") and not view.error
+            return replace(
+                view,
+                activity="idle",
+                result=event.result or view.result,
+                error=event.result if failed else view.error,
+            )
         case Done():
+            cut = event.status == "interrupted" and bool(view.error)
             return replace(
                 view,
                 activity="ended",
-                state=_STATES[event.status],
+                state="failed" if cut else _STATES[event.status],
                 status=event.status,
                 result=event.result or view.result,
                 usage=event.usage,
                 cost_usd=event.cost_usd,
+                tool_uses=max(view.tool_uses, event.tool_uses),
                 open_questions=0,
                 queued=0,
             )

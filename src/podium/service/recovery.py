@@ -6,10 +6,24 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from podium.unified.events import Done, Event, Init, PermissionResolved, Status, ToolUse, TurnCompleted, stamp
+from podium.unified.events import (
+    Done,
+    Error,
+    Event,
+    Init,
+    PermissionResolved,
+    Status,
+    ToolUse,
+    TurnCompleted,
+    stamp,
+)
 from podium.unified.grammar import Grammar
 
 from .views import SessionView
+
+UNTOLD = ("text_delta", "thinking_delta", "tool_progress", "notice", "retry", "file_change", "plan", "unrecognized")
+"""The types of records that do not matter for what is left open."""
+MID_TURN = ("starting", "working", "waiting")
 
 
 def closing(
@@ -18,12 +32,14 @@ def closing(
     now: int,
     *,
     why: str,
+    status: Status = "interrupted",
     keep: Collection[str] = (),
     end: bool = True,
 ) -> list[Event]:
     """What is to be appended: open calls and questions closed, the turn ended, and with ``end`` the session ``done``.
 
-    ``keep`` are the questions that stay open though their turn ends.
+    A session that was in the middle of something fails because of ``why``; one between turns ends as its last turn
+    did. ``keep`` are the questions that stay open though their turn ends.
     """
     grammar = Grammar(cwd=view.cwd)
     if view.last_seq:
@@ -31,9 +47,9 @@ def closing(
     for event in last_turn:
         grammar.accept(event, event.timestamp)
     grammar.turn = view.turn
-    status: Status = "interrupted"
+    error = Error(kind="unknown", message=why, fatal=True) if end and view.activity in MID_TURN else None
     out: list[Event] = []
-    for event in grammar.end(status, now=now):
+    for event in grammar.end(status, error, now=now):
         match event:
             case PermissionResolved() if event.request_id in keep:
                 continue
@@ -44,11 +60,10 @@ def closing(
             case Done() if not end:
                 continue
             case Done():
-                usage = view.usage
                 event = replace(
                     event,
-                    usage=usage,
-                    cost_usd=usage.cost_usd,
+                    usage=view.usage,
+                    cost_usd=view.usage.cost_usd,
                     result=event.result or view.result,
                     tool_uses=view.tool_uses,
                     duration_ms=float(now - view.created_at),
@@ -58,6 +73,6 @@ def closing(
             case _:
                 pass
         out.append(event)
-    for seq, event in enumerate(out, view.last_seq + 1):
-        stamp(event, view.agent, view.id, seq, now, view.turn)
+    for event in out:
+        stamp(event, view.agent, view.id, 0, now, view.turn)
     return out

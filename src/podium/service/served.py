@@ -1,4 +1,4 @@
-"""One session of the service: its conversation with the CLI, its queue of prompts, and every event into the log.
+"""One session of the service: its conversation with the CLI, its queue of prompts, its sleep and its end.
 
 A task of its own takes one prompt after the other. Whoever wants something of it (a follow-up, an interrupt, an answer)
 only leaves word; the log says what came of it.
@@ -7,260 +7,302 @@ only leaves word; the log says what came of it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Literal
 
-from msgspec.structs import replace
-
-from podium.errors import AlreadyAnswered, PodiumError, StoreError
+from podium.errors import AlreadyAnswered, LocalProtocolError, PodiumError, SessionEnded, StoreError
 from podium.session import Session
-from podium.transports.relay import Reader
-from podium.unified.decisions import Allow, Decision, Deny
-from podium.unified.events import (
-    Done,
-    Event,
-    Notice,
-    PermissionRequest,
-    PermissionResolved,
-    TurnCompleted,
-    encode,
-    stamp,
-)
+from podium.unified.decisions import Deny
+from podium.unified.events import Event, Status
 
-from .continuation import Continuation
-from .journal import Journal
-from .projection import project
-from .store import Append, Change
-from .views import Message, Question, Record, SessionView, Spent
-
-Wake = Callable[[SessionView], Session]
-"""Opens the conversation again, by resume."""
-
-
-class _Life:
-    """One run of the CLI."""
-
-    def __init__(self, session: Session, view: SessionView) -> None:
-        self.session = session
-        self.reader: Reader[Event] = session.events
-        self.joined = Continuation(view)
-        self.pump: asyncio.Task[None] | None = None
+from .asking import answered
+from .chronicle import STOPPED, UNANSWERED, Chronicle
+from .life import Life, first_of
+from .projection import asleep
+from .recovery import MID_TURN
+from .seats import Seats
+from .views import Message, Question, SessionView
 
 
 class Served:
     def __init__(
         self,
-        view: SessionView,
-        journal: Journal,
+        chronicle: Chronicle,
         *,
-        wake: Wake,
-        now: Callable[[], int],
+        wake: Callable[[SessionView], Session],
+        seats: Seats,
         sleep_after: float | None,
         broken: Callable[[StoreError], None],
-        ended: Callable[[str], None],
+        left: Callable[[str], None],
     ) -> None:
-        self.view = view
-        self._journal = journal
+        self.chronicle = chronicle
+        self.task: asyncio.Task[None] | None = None
         self._open = wake
-        self._now = now
+        self._seats = seats
         self._sleep_after = sleep_after
         self._broken = broken
-        self._ended = ended
-        self._life: _Life | None = None
-        self._queue: deque[Message] = deque()
+        self._left = left
+        self._life: Life | None = None
+        self._decided: list[Question] = []
+        self._arriving = 0
         self._news = asyncio.Event()
-        self._turn_over = asyncio.Event()
-        self._ending = False
+        self._ending: Literal["cancelled", "stopped"] | None = None
+        self._turning = False
         self._sleeping = False
-        self._questions: dict[str, Question] = {}
-        self._arranged: list[tuple[str, str, Decision]] = []
-        self._writing = asyncio.Lock()
-        self.task: asyncio.Task[None] | None = None
+        self._tired = False
+        self._rested = asyncio.Event()
+
+    # -- what others want of it
+
+    @property
+    def view(self) -> SessionView:
+        return self.chronicle.view
 
     @property
     def awake(self) -> bool:
         return self._life is not None
 
-    def start(self, session: Session | None, messages: Iterable[Message] = ()) -> None:
+    @property
+    def can_doze(self) -> bool:
+        """It is between turns and could be woken again."""
+        idle = not self._in_turn and not self.chronicle.queue and not self._arriving and self._ending is None
+        return idle and self.view.keep_open and self._resumable
+
+    def start(
+        self, session: Session | None, messages: Iterable[Message] = (), decided: Iterable[Question] = ()
+    ) -> None:
         if session is not None:
-            self._life = _Life(session, self.view)
-        self._queue.extend(messages)
-        self._news.set()
+            self._begin(session)
+        self.chronicle.queue.extend(messages)
+        self._decided.extend(decided)
         self.task = asyncio.get_running_loop().create_task(self._perform(), name=f"podium {self.view.id}")
 
     async def post(self, message: Message) -> None:
         """Take a follow-up: stored first, sent when the turns before it are over."""
-        async with self._writing:
-            view = replace(self.view, queued=self.view.queued + 1, updated_at=self._now())
-            await self._journal.write(message, view)
-            self.view = view
-        self._queue.append(message)
-        self._news.set()
+        if self._ending is not None:
+            raise SessionEnded(f"session {self.view.id} is ending; resume it to go on")
+        self._arriving += 1
+        try:
+            await self.chronicle.enqueue(message)
+        finally:
+            self._arriving -= 1
+            self._news.set()
 
     async def interrupt(self) -> None:
         if self._life is not None:
             await self._life.session.interrupt()
 
-    async def end(self) -> None:
+    async def cancel(self) -> None:
         """End it: what runs is cut short. Returns when ``done`` is stored."""
-        self._ending = True
+        self._ending = self._ending or "cancelled"
         self._news.set()
-        if self._life is not None and not self._turn_over.is_set():
+        if self._life is not None and self._in_turn:
             await self._life.session.close()
-        if self.task is not None:
-            await asyncio.wait([self.task])
+        await self._over()
 
-    def tell(self, request_id: str, decision: Decision) -> None:
-        """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
-        if self._life is None:
-            raise AlreadyAnswered("the session sleeps; the question is no longer open there")
-        self._life.session.answer(self._life.joined.own_ids.get(request_id, request_id), decision)
+    async def stop(self) -> None:
+        """The server stops: it sleeps where it can go on later; what runs is cut short and said to be."""
+        if self._ending is None:
+            self._ending = "stopped"
+            self._news.set()
+            if self._life is not None and self._in_turn:
+                await self._life.kill()
+        await self._over()
+
+    async def kill(self) -> None:
+        """Nothing can be stored any more: leave nothing running."""
+        if self.task is not None:
+            self.task.cancel()
+        await self._over()
+
+    async def doze(self) -> None:
+        """Make room for another one."""
+        self._rested.clear()
+        self._tired = True
+        self._news.set()
+        await self._rested.wait()
+
+    async def decide(self, question: Question) -> bool:
+        """Put the answered ``question`` and tell the agent. False: somebody was faster, or its time was up."""
+        if not await self.chronicle.answer(question):
+            return False
+        request_id = question.request.request_id
+        if request_id in self.chronicle.asking.rearmed:
+            self._decided.append(question)
+            self._news.set()
+            return True
+        if self._life is None or question.decision is None:
+            return False
+        try:
+            self._life.answer(request_id, question.decision)
+        except AlreadyAnswered:
+            return False  # its time was up, or its turn ended, at the same moment: the stream is about to say so
+        return True
+
+    # -- its own task
 
     async def _perform(self) -> None:
+        chronicle = self.chronicle
         try:
-            while not self._ending and not self.view.ended:
-                if self._queue:
-                    await self._turn(self._queue.popleft())
-                elif not self.view.keep_open:
-                    break
-                else:
+            while not self.view.ended and self._ending is None:
+                rearmed = chronicle.asking.rearmed
+                if self._life is not None and self._life.over:
+                    await self._lost(self._life)
+                elif self._decided:
+                    await chronicle.settle(self._decided.pop(0))
+                elif chronicle.queue and not rearmed:
+                    await self._turn(chronicle.queue[0])
+                elif self.view.keep_open or rearmed or self._arriving:
                     await self._wait()
+                else:
+                    break
             await self._finish()
         except StoreError as fault:
             self._broken(fault)
-            if self._life is not None:
-                await self._life.session.close()
+        except Exception as fault:  # a fault of our own ends as an event, not as a session that hangs
+            await self._fail(fault)
         finally:
-            self._ended(self.view.id)
+            await self._put_away()
+
+    async def _turn(self, message: Message) -> None:
+        self._turning, self._tired = True, False
+        self._rested.set()
+        try:
+            life = self._life or await self._wake()
+            if life is None or self._ending is not None:
+                return
+            self.chronicle.sending = message
+            self.chronicle.turn_over.clear()
+            try:
+                await life.session.post(message.prompt)
+            except LocalProtocolError:  # the agent has begun a turn by itself; ours comes after it
+                self.chronicle.sending = None
+            except Exception:  # the stream has said what went wrong
+                pass
+            await first_of(self.chronicle.turn_over.wait(), life.pump)
+        finally:
+            self._turning = False
 
     async def _wait(self) -> None:
         self._news.clear()
-        if self._queue or self._ending:
+        chronicle = self.chronicle
+        if self._decided or self._ending is not None or (chronicle.queue and not chronicle.asking.rearmed):
             return
+        if self._tired or (self._life is not None and self._life.over):
+            await self._rest()
+            return
+        due = min((one.expires_at for one in chronicle.asking.rearmed.values() if one.expires_at), default=None)
+        bound = self._sleep_after if self._life is not None else None
+        if due is not None:
+            bound = max(due - chronicle.now(), 0) / 1000
         try:
-            async with asyncio.timeout(self._sleep_after if self._life is not None else None):
+            async with asyncio.timeout(bound):
                 await self._news.wait()
         except TimeoutError:
-            await self._sleep()
+            await (self._rest() if due is None else self._expire())
 
-    async def _turn(self, message: Message) -> None:
-        life = self._life
-        if life is None:
-            life = self._life = _Life(self._open(self.view), self.view)
-        if life.pump is None:
-            life.pump = asyncio.get_running_loop().create_task(self._store_all(life))
-        async with self._writing:
-            view = replace(self.view, queued=max(self.view.queued - 1, 0), activity="working")
-            await self._journal.write(replace(message, state="sent"), view)
-            self.view = view
-        self._turn_over.clear()
-        with contextlib.suppress(PodiumError):  # the stream says what went wrong
-            await life.session.post(message.prompt)
-        over = asyncio.ensure_future(self._turn_over.wait())
-        await asyncio.wait([over, life.pump], return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if life.pump.done():
-            self._life = None
-            life.pump.result()
+    async def _rest(self) -> None:
+        self._tired = False
+        if self._resumable and self._life is not None and not self._life.over:
+            await self._sleep("the agent sleeps until somebody speaks to it")
+        self._rested.set()
 
-    async def _store_all(self, life: _Life) -> None:
-        """Everything this life says, as much at once as there is; a slow disk slows the agent."""
-        while await life.reader.news():
-            await self.store(life.joined.join(life.reader.ready(), last=not self._sleeping))
-
-    async def store(self, events: list[Event]) -> None:
-        async with self._writing:
-            view = self.view
-            records: list[Record] = []
-            changes: list[Change] = []
-            for event in events:
-                records.append(Record(event.seq, event.timestamp, type(event).__struct_config__.tag, encode(event)))  # type: ignore[arg-type]
-                view = project(view, event)
-                changes += self._rows(view, event)
-            await self._journal.write(Append(view.id, records), *changes, view)
-            self.view = view
-        for event in events:
-            if isinstance(event, TurnCompleted | Done):
-                self._turn_over.set()
-
-    def _rows(self, view: SessionView, event: Event) -> list[Change]:
-        match event:
-            case PermissionRequest():
-                question = Question(
-                    id=f"{view.id}:{event.request_id}",
-                    session_id=view.id,
-                    agent=view.agent,
-                    request=event,
-                    asked_at=event.timestamp,
-                    expires_at=event.expires_at,
-                )
-                self._questions[event.request_id] = question
-                return [question]
-            case PermissionResolved():
-                asked = self._questions.pop(event.request_id, None)
-                if asked is None:
-                    return []
-                decision: Decision = (
-                    Allow(remember=event.remember) if event.decision == "allow" else Deny(event.message)
-                )
-                return [
-                    replace(
-                        asked,
-                        open=False,
-                        decision=decision,
-                        by=event.by,
-                        message=event.message,
-                        resolved_at=event.timestamp,
-                        applied=True,
-                    )
-                ]
-            case TurnCompleted():
-                return [
-                    Spent(
-                        session_id=view.id,
-                        turn=event.turn,
-                        at=event.timestamp,
-                        agent=view.agent,
-                        project=view.project_id or view.cwd,
-                        model=view.model,
-                        usage=event.usage,
-                    )
-                ]
-            case _:
-                return []
-
-    async def _sleep(self) -> None:
+    async def _sleep(self, why: str) -> None:
         """Put the CLI away; the session goes on when somebody speaks to it."""
-        life = self._life
-        if life is None or not self.view.native_id:
-            return
+        assert self._life is not None
         self._sleeping = True
-        await life.session.close()
-        if life.pump is not None:
-            await asyncio.wait([life.pump])
-        self._life, self._sleeping = None, False
-        await self.say(Notice(level="info", code="asleep", message="the agent sleeps until somebody speaks to it"))
-        async with self._writing:
-            view = replace(self.view, activity="asleep")
-            await self._journal.write(view)
-            self.view = view
+        await self._life.close()
+        self._sleeping = False
+        await self._lost(self._life, why)
 
-    async def say(self, event: Event) -> None:
-        """An event of the service's own."""
-        view = self.view
-        stamp(event, view.agent, view.id, view.last_seq + 1, self._now(), view.turn)
-        await self.store([event])
+    async def _lost(
+        self, life: Life, why: str = "the agent's program has ended; it is started again when needed"
+    ) -> None:
+        self._life = None
+        self._seats.leave(self.view.id)
+        life.pump.result()
+        if not self.view.ended and not life.killed:
+            await self.chronicle.say(asleep(why))
+
+    async def _wake(self) -> Life | None:
+        await first_of(self._seats.wait(self.view.id), self._told_to_end())
+        if self._ending is not None:
+            return None
+        self.chronicle.asking.arranged = await self.chronicle.outlived()
+        await self.chronicle.change(activity="starting")
+        return self._begin(self._open(self.view))
+
+    def _begin(self, session: Session) -> Life:
+        self._life = Life(session, self.view, store=self._heard, counts=self._counts, over=self._news.set)
+        return self._life
+
+    async def _heard(self, events: list[Event]) -> None:
+        asking = self.chronicle.asking
+        await self.chronicle.store(events)
+        due, asking.due = asking.due, []
+        for request_id, decision in due:
+            if self._life is not None:
+                self._life.answer(request_id, decision)
+
+    async def _expire(self) -> None:
+        now = self.chronicle.now()
+        for question in list(self.chronicle.asking.rearmed.values()):
+            if question.open and question.expires_at is not None and question.expires_at <= now:
+                await self.decide(answered(question, Deny(UNANSWERED), by="timeout", who="", now=now))
 
     async def _finish(self) -> None:
-        life = self._life
-        if life is not None:
-            await life.session.close()
-            if life.pump is None:
-                life.pump = asyncio.get_running_loop().create_task(self._store_all(life))
-            await life.pump
-            self._life = None
-        if not self.view.ended:
-            from .recovery import closing
+        chronicle, life, stopped = self.chronicle, self._life, self._ending == "stopped"
+        resumable = self._resumable
+        if life is not None and stopped and not self._in_turn and self.view.keep_open and resumable:
+            await self._sleep(STOPPED)
+        elif life is not None:
+            await life.close()
+            await self._lost(life)
+        if self.view.ended:
+            return
+        if stopped and self._in_turn:
+            await (chronicle.rearm() if chronicle.asking.open and resumable else chronicle.end(STOPPED))
+        elif not stopped or self.view.activity != "asleep":
+            await chronicle.end("the session was closed")
 
-            await self.store(closing(self.view, (), self._now(), why="the session was closed"))
+    async def _fail(self, fault: Exception) -> None:
+        await self._put_away()
+        try:
+            why = str(fault) if isinstance(fault, PodiumError) else repr(fault)
+            await self.chronicle.end(why, status="error")
+        except StoreError as broken:
+            self._broken(broken)
+
+    async def _put_away(self) -> None:
+        life, self._life = self._life, None
+        self._rested.set()
+        self._left(self.view.id)
+        if life is not None:
+            await life.kill()
+
+    # -- how it stands
+
+    @property
+    def _in_turn(self) -> bool:
+        return self._turning or self.view.activity in MID_TURN
+
+    @property
+    def _resumable(self) -> bool:
+        return self._life is not None and bool(self.view.native_id) and self._life.session.capabilities.resume
+
+    def _counts(self, cut: Status | None) -> bool:
+        """Whether a life's ``done`` is the session's: not when the session can go on in another one."""
+        if self._sleeping:
+            return False
+        if self._ending is not None or not self.view.keep_open or not self._resumable:
+            return True
+        return cut == "error"
+
+    async def _told_to_end(self) -> None:
+        while self._ending is None:
+            self._news.clear()
+            await self._news.wait()
+
+    async def _over(self) -> None:
+        if self.task is not None:
+            await asyncio.wait([self.task])

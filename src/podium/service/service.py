@@ -3,50 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from podium import catalog
-from podium.api import conversation
-from podium.drivers.wishes import container, containers
 from podium.errors import (
     AlreadyAnswered,
     BadRequest,
-    NotSupported,
     SessionEnded,
     SessionNotFound,
     StoreBroken,
     StoreError,
     TooMany,
 )
-from podium.live import milliseconds
-from podium.permissions.policy import Policy
+from podium.live import home_of, milliseconds
 from podium.register import home
 from podium.session import Session
 from podium.unified.decisions import Allow, Decision
-from podium.unified.events import decode
+from podium.unified.options import Options
 
-from . import places
+from . import branches, places
+from .asking import answered
+from .chronicle import Chronicle
 from .hub import Hub, LocalHub
 from .identity import fresh_id
 from .journal import Journal, verdict
 from .ledger import Ledger
+from .opening import Opening, agent_named
 from .past import Past
-from .policies import CurrentPolicy
 from .presence import Agents
-from .recovery import closing
+from .seats import Seats
 from .served import Served
-from .settings import AgentSettings, Settings
+from .settings import Settings
 from .sqlite import SqliteStore
-from .store import Forget, Query, Store
+from .store import Forget, Query, Remember, Store
 from .tracking import standing
-from .views import Message, Question, Record, SessionView, Verdict, Wanted
+from .views import Kept, Message, Question, Record, SessionView, Verdict, Wanted
 from .workspaces import Workspaces
 
 EVERYTHING = 1_000_000
+STOP_WITHIN = 60.0
+"""Seconds in which everything that runs is ended when the server stops. What is left is mended at the next start."""
 
 
 class Service:
@@ -66,7 +65,8 @@ class Service:
         self.journal = Journal(store or SqliteStore(self.home / "log.db"), hub or LocalHub())
         self.fault: StoreError | None = None
         """Why the service takes no more work, if it does not."""
-        self.policy = CurrentPolicy(Path(settings.policy).expanduser()) if settings.policy else None
+        self.opening = Opening(settings, self.home)
+        self.policy = self.opening.policy
         self.ledger = Ledger(self.store)
         self.workspaces = Workspaces(self.get)
         self.past = Past(self.journal, settings, now=now, new_id=new_id)
@@ -74,6 +74,9 @@ class Service:
         self._now = now
         self._new_id = new_id
         self._served: dict[str, Served] = {}
+        self._seats = Seats(settings.limits.awake)
+        self._counts: Counter[str] = Counter()
+        self._killing: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -89,13 +92,20 @@ class Service:
 
     async def start(self) -> None:
         await self.store.open()
-        for view in await self.store.sessions(Query(ended=False, limit=EVERYTHING)):
-            await self._mend(view)
+        await self._mend()
 
     async def stop(self) -> None:
-        """Nothing new is taken; what runs is ended truthfully; the log is closed last."""
+        """Nothing new is taken; what runs is ended truthfully, in bounded time; the log is closed last."""
         self._stopping = True
-        await asyncio.gather(*(served.end() for served in list(self._served.values())), return_exceptions=True)
+        running = [asyncio.ensure_future(served.stop()) for served in list(self._served.values())]
+        if running:
+            _, late = await asyncio.wait(running, timeout=STOP_WITHIN)
+            for task in late:
+                task.cancel()
+        for served in list(self._served.values()):
+            await served.kill()
+        if self._killing is not None:
+            await asyncio.wait([self._killing])
         await self.store.close()
 
     # -- sessions
@@ -111,26 +121,38 @@ class Service:
             raise BadRequest(f"session {session_id} is still open: send it a message instead of resuming it")
         if not old.native_id:
             raise BadRequest(f"session {session_id} never reached its agent; there is nothing to resume")
-        wanted = replace(old.wanted or Wanted(prompt=prompt, agent=old.agent), prompt=prompt, cwd=old.cwd)
-        wanted = replace(wanted, agent=old.agent, title=old.title, worktree=False)
+        wanted = replace(
+            old.wanted or Wanted(prompt=prompt),
+            prompt=prompt,
+            cwd=old.cwd,
+            agent=old.agent,
+            title=old.title,
+            worktree=False,
+        )
         return await self._begin(wanted, who=who, parent=old, fork=fork)
 
     async def send(self, session_id: str, prompt: str, *, who: str = "") -> Message:
-        """A follow-up. It waits its turn; it wakes a session that sleeps."""
-        self._accepting()
+        """A follow-up. It waits its turn; it wakes a session that sleeps. (No agent is steered in mid-turn.)"""
+        await self._accepting()
         self._check_prompt(prompt)
-        view = await self.get(session_id)
-        if view.ended or session_id not in self._served:
+        await self.get(session_id)
+        served = self._served.get(session_id)
+        if served is None or served.view.ended:
             raise SessionEnded(f"session {session_id} has ended; resume it to go on")
-        served = self._served[session_id]
         if served.view.queued >= self.settings.limits.queued:
             raise TooMany(f"{served.view.queued} messages wait in session {session_id} already; let some be answered")
         message = Message(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
-        await served.post(message)
+        if not served.awake and not served.chronicle.asking.rearmed:
+            await self._make_room(session_id)
+        try:
+            await served.post(message)
+        except SessionEnded:
+            self._seats.leave(session_id)
+            raise
         return message
 
     async def interrupt(self, session_id: str) -> SessionView:
-        """End the running turn."""
+        """End the running turn. What is queued behind it comes next; a session that does not stay open ends."""
         await self.get(session_id)
         if (served := self._served.get(session_id)) is not None:
             await served.interrupt()
@@ -140,29 +162,31 @@ class Service:
         """End the session now, whatever it does. One that has ended stays as it is."""
         await self.get(session_id)
         if (served := self._served.get(session_id)) is not None:
-            await served.end()
+            await served.cancel()
         return await self.get(session_id)
 
     async def change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> SessionView:
         """Rename or archive."""
         view = await self.get(session_id)
         served = self._served.get(session_id)
-        changed = replace(
-            view if served is None else served.view,
-            title=view.title if title is None else title,
-            archived=view.archived if archived is None else archived,
-        )
-        if served is not None:
-            served.view = changed
-        await self.journal.write(changed)
-        return changed
+        chronicle = self._chronicle(view) if served is None else served.chronicle
+        wanted = {"title": title, "archived": archived}
+        return await chronicle.change(**{name: value for name, value in wanted.items() if value is not None})
 
     async def delete(self, session_id: str) -> None:
         """Remove an ended session and all its records."""
         view = await self.get(session_id)
-        if not view.ended:
+        if not view.ended or session_id in self._served:
             raise BadRequest(f"session {session_id} is still running; cancel it first")
         await self.journal.write(Forget(session_id))
+
+    async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:
+        """Take an ended session's worktree away: its changes stay as a commit on its branch, or go with it."""
+        view = await self.get(session_id)
+        if not view.ended:
+            raise BadRequest(f"session {session_id} is still running; cancel it first, or let it end")
+        left = await branches.finish(view, self.home, keep=keep)
+        return await self._chronicle(view).change(branch=left)
 
     async def get(self, session_id: str) -> SessionView:
         view = await self.store.session(session_id)
@@ -194,40 +218,56 @@ class Service:
 
     async def answer(self, question_id: str, decision: Decision, *, who: str = "") -> Question:
         """Decide a question, once. ``question_id`` is ``<session id>:<request id>``."""
-        asked = await self.store.question(question_id)
-        if asked is None:
-            raise SessionNotFound(f"no question has the id {question_id!r}")
-        answered = replace(
-            asked, open=False, decision=decision, by="client", who=who, resolved_at=self._now(),
-            message="" if isinstance(decision, Allow) else decision.message,
-        )  # fmt: skip
-        if not await self.store.answer(answered):
-            raise AlreadyAnswered(f"question {question_id} has been answered already, or its time was up")
+        asked = await self._question(question_id)
+        late = AlreadyAnswered(f"question {question_id} has been answered already, or its time was up")
         served = self._served.get(asked.session_id)
-        if served is None:
-            raise AlreadyAnswered(f"session {asked.session_id} has ended; its questions are closed")
-        served.tell(asked.request.request_id, decision)
-        return answered
+        if not asked.open or served is None:
+            raise late
+        edited = isinstance(decision, Allow) and decision.updated_input is not None
+        if edited and asked.request.tool_name != "question" and not self.opening.capabilities(served.view).edit_input:
+            raise BadRequest(f"{asked.agent} cannot run a tool with another input than it asked for; allow or deny")
+        await self._accepting()
+        question = answered(asked, decision, by="client", who=who, now=self._now())
+        if not await served.decide(question):
+            raise late
+        return question
+
+    async def rule_for(self, question_id: str) -> Kept:
+        """What ``remember="always"`` would add to the policy, and where; no rules when none could speak for it."""
+        from podium.permissions.load import rule_tree
+        from podium.permissions.remember import rules_for
+
+        asked = await self._question(question_id)
+        view = await self.get(asked.session_id)
+        env = self.opening.how(view.agent).env
+        rules = rules_for(asked.request, view.cwd, home=home_of(Options(env=env)))
+        return Kept(file=str(self.opening.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
+
+    def counters(self) -> dict[str, int]:
+        """What has happened since the start, and how it stands: ``created <agent>``, ``ended <agent> <state>``, …"""
+        return {
+            **self._counts,
+            "open": len(self._served),
+            "awake": sum(served.awake for served in self._served.values()),
+            "followers": self.journal.followers,
+        }
 
     # -- the inside
 
     async def _begin(
         self, wanted: Wanted, *, who: str, parent: SessionView | None = None, fork: bool = False
     ) -> SessionView:
-        self._accepting()
+        await self._accepting()
         self._check_prompt(wanted.prompt)
-        awake = sum(served.awake for served in self._served.values())
-        if awake >= self.settings.limits.awake:
-            raise TooMany(f"{awake} agents run already, which is this server's limit; end one, or try again later")
-        name = wanted.agent or self.settings.default_agent
-        agent = catalog.agent(name).name if name else next(iter(catalog.AGENTS))
-        how = self.settings.agents.get(agent, AgentSettings())
+        agent = agent_named(wanted.agent or self.settings.default_agent or await self._default_agent())
+        how = self.opening.how(agent)
         if not how.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = places.workspace(wanted, self.settings, agent)
+        session_id = self._new_id()
         branch, base = await standing(cwd)
         view = SessionView(
-            id=self._new_id(),
+            id=session_id,
             agent=agent,
             cwd=str(cwd),
             branch=branch,
@@ -247,87 +287,114 @@ class Service:
             created_at=self._now(),
             updated_at=self._now(),
             queued=1,
-            wanted=wanted,
+            wanted=replace(wanted, prompt="", cwd=str(cwd)),
         )
-        session = self._open(view, resume=None if parent is None else parent.native_id, fork=fork)
-        message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
-        await self.journal.write(view, message)
-        self._serve(view).start(session, [message])
+        resume = None if parent is None else parent.native_id
+        self.opening.session(view, resume=resume, fork=fork)  # what is wrong with the wish is said before all else
+        await self._make_room(session_id)
+        try:
+            if wanted.worktree:
+                view = await branches.branch_off(view, self.home)
+            session = self.opening.session(view, resume=resume, fork=fork)
+            message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
+            await self._write_first(view, message)
+        except BaseException:
+            self._seats.leave(session_id)
+            raise
+        self._counts[f"created {agent}"] += 1
+        self._serve(self._chronicle(view)).start(session, [message])
         return view
 
-    def _serve(self, view: SessionView) -> Served:
-        served = self._served[view.id] = Served(
-            view,
-            self.journal,
-            wake=lambda now: self._open(now, resume=now.native_id),
-            now=self._now,
+    async def _write_first(self, view: SessionView, message: Message) -> None:
+        try:
+            await self.journal.write(view, message)
+        except StoreError as fault:
+            self._broken(fault)
+            raise
+
+    async def _default_agent(self) -> str:
+        """The first that is installed; the embedded one always is."""
+        found = [one for one in await self.agents() if one.enabled and one.installed]
+        ready = [one for one in found if one.signed_in is not False] or found
+        if not ready:
+            raise BadRequest("every agent is switched off in this server's configuration; enable one")
+        return ready[0].agent
+
+    async def _make_room(self, session_id: str) -> None:
+        """A seat for this session. Sessions that only wait for a next prompt are put to sleep for it."""
+        while not self._seats.take(session_id):
+            idle = [served for served in self._served.values() if served.can_doze]
+            if not idle:
+                limit = self._seats.limit
+                raise TooMany(f"{limit} agents run already, which is this server's limit; end one, or try again later")
+            await min(idle, key=lambda served: served.view.updated_at).doze()
+
+    def _chronicle(self, view: SessionView) -> Chronicle:
+        return Chronicle(
+            view, self.journal, now=self._now, new_id=self._new_id, broken=self._broken, counts=self._counts
+        )
+
+    def _serve(self, chronicle: Chronicle) -> Served:
+        served = self._served[chronicle.view.id] = Served(
+            chronicle,
+            wake=self._woken,
+            seats=self._seats,
             sleep_after=self.settings.sleep_after,
             broken=self._broken,
-            ended=self._left,
+            left=self._left,
         )
         return served
 
-    def _open(self, view: SessionView, *, resume: str | None = None, fork: bool = False) -> Session:
-        """The conversation as it was asked for; nothing is started yet. Raises what is wrong with the wish."""
-        wanted = view.wanted or Wanted(prompt="")
-        how = self.settings.agents.get(view.agent, AgentSettings())
-        options: dict[str, Any] = {
-            "cwd": view.cwd,
-            "tier": view.tier,
-            "approval": view.approval,
-            "sandbox": view.sandbox,
-            "model": view.model or None,
-            "driver": view.driver or None,
-            "executable": how.command or None,
-            "extra_args": how.args,
-            "env": {**how.env, **_contained(view.agent, wanted.container)},
-            "max_turns": wanted.max_turns,
-            "max_budget_usd": wanted.max_budget_usd,
-            "allowed_tools": wanted.allowed_tools,
-            "disallowed_tools": wanted.disallowed_tools,
-            "system_prompt": wanted.system_prompt,
-            "append_system_prompt": wanted.append_system_prompt,
-            "output_schema": wanted.output_schema,
-            "mcp_servers": wanted.mcp_servers,
-            "timeout": wanted.timeout,
-            "permission_timeout": wanted.permission_timeout or self.settings.answer_within,
-            "policy": self._rules(wanted, how),
-            "remember_in": self.settings.policy or None,
-            "audit": str(self.home / "audit.jsonl"),
-        }
-        if resume is not None:
-            options |= {"resume": resume, "fork": fork}
-        try:
-            return conversation(view.agent, options, attended=True, session_id=view.id)
-        except (NotSupported, TypeError, ValueError) as fault:
-            raise BadRequest(str(fault)) from fault
+    def _woken(self, view: SessionView) -> Session:
+        return self.opening.session(view, resume=view.native_id)
 
-    def _rules(self, wanted: Wanted, how: AgentSettings) -> CurrentPolicy | Policy | None:
-        """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
-        tools = (*how.auto_accept, *wanted.auto_approve)
-        if self.policy is None:
-            return Policy(auto_approve=tools) if tools else None
-        return self.policy.over(Policy(auto_approve=tools)) if tools else self.policy
-
-    async def _mend(self, view: SessionView) -> None:
-        """A session that was open when the server last stopped."""
-        records = await self.store.records(view.id, max(view.turn_seq - 1, 0), EVERYTHING)
-        events = closing(view, [decode(one.body) for one in records], self._now(), why="the server stopped")
-        served = self._serve(view)
-        await served.store(events)
-        self._served.pop(view.id, None)
+    async def _mend(self) -> None:
+        """Close or take up again the sessions that are open in the log and that nobody serves."""
+        for view in await self.store.sessions(Query(ended=False, limit=EVERYTHING)):
+            if view.id in self._served:
+                continue
+            chronicle = self._chronicle(view)
+            resumable = bool(view.native_id) and self.opening.capabilities(view).resume
+            decided = await chronicle.mend(resumable=resumable)
+            if not chronicle.view.ended:
+                self._serve(chronicle).start(None, decided=decided)
 
     def _left(self, session_id: str) -> None:
         self._served.pop(session_id, None)
+        self._seats.leave(session_id)
 
     def _broken(self, fault: StoreError) -> None:
-        self.fault = fault
+        """Nothing can be kept: no new work, and nothing is left running that nobody could tell of."""
+        if self.fault is None:
+            self.fault = fault
+            self._killing = asyncio.get_running_loop().create_task(self._kill_all())
 
-    def _accepting(self) -> None:
-        if self.fault is not None:
-            raise StoreBroken(f"the server takes no more work: {self.fault}")
+    async def _kill_all(self) -> None:
+        await asyncio.gather(*(served.kill() for served in list(self._served.values())), return_exceptions=True)
+
+    async def _accepting(self) -> None:
         if self._stopping:
             raise TooMany("the server is stopping; try again when it is back")
+        if self.fault is not None:
+            await self._try_again(self.fault)
+
+    async def _try_again(self, fault: StoreError) -> None:
+        """Whether the log can be written again, as when somebody has made room on the disk."""
+        if self._killing is not None:
+            await asyncio.wait([self._killing])
+        try:
+            await self.journal.write(Remember("written again", b"1"), Remember("written again", None))
+        except StoreError:
+            raise StoreBroken(f"the server takes no more work: {fault}") from fault
+        if self.fault is not None:
+            self.fault = None
+            await self._mend()
+
+    async def _question(self, question_id: str) -> Question:
+        asked = await self.store.question(question_id)
+        if asked is None:
+            raise SessionNotFound(f"no question has the id {question_id!r}")
+        return asked
 
     def _check_prompt(self, prompt: str) -> None:
         if not prompt.strip():
@@ -336,14 +403,6 @@ class Service:
             raise BadRequest(
                 f"the prompt has {len(prompt)} characters; this server takes {self.settings.limits.prompt}"
             )
-
-
-def _contained(agent: str, named: str) -> Mapping[str, str]:
-    env = container(agent, named) if named else {}
-    if env is None:
-        known = ", ".join(containers(agent)) or "none"
-        raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")
-    return env
 
 
 def _title(prompt: str) -> str:

@@ -132,6 +132,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agent has been told."""
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The rules that an answer for good adds to a policy ``file``, as they are written there."""
+
+    file: str
+    rules: tuple[dict[str, Any], ...] = ()
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A follow-up prompt: accepted, then sent when the turn before it is over."""
 

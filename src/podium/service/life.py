@@ -1,0 +1,78 @@
+"""One run of a session's CLI: its conversation, and the task that hands on everything it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from podium.session import Session
+from podium.transports.relay import Reader
+from podium.unified.decisions import Decision
+from podium.unified.events import Event
+
+from .continuation import Continuation, Counts
+from .views import SessionView
+
+
+class Life:
+    def __init__(
+        self,
+        session: Session,
+        view: SessionView,
+        *,
+        store: Callable[[list[Event]], Awaitable[None]],
+        counts: Counts,
+        over: Callable[[], None],
+    ) -> None:
+        self.session = session
+        self._reader: Reader[Event] = session.events
+        self._joined = Continuation(view)
+        self._store = store
+        self._counts = counts
+        self.killed = False
+        self.pump = asyncio.get_running_loop().create_task(self._hand_on(), name=f"podium events {view.id}")
+        self.pump.add_done_callback(lambda _: over())
+
+    @property
+    def over(self) -> bool:
+        return self.pump.done()
+
+    def answer(self, request_id: str, decision: Decision) -> None:
+        """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
+        self.session.answer(self._joined.own_ids.get(request_id, request_id), decision)
+
+    async def close(self) -> None:
+        """End it in order; everything it says is stored."""
+        await self.session.close()
+        await asyncio.wait([self.pump])
+
+    async def kill(self) -> None:
+        """End it now; what it says of it is not stored, and its questions are not answered."""
+        self.killed = True
+        await self.session.close(at_once=True)
+        await asyncio.wait([self.pump])
+
+    async def _hand_on(self) -> None:
+        """As much at once as there is; a slow disk slows the agent."""
+        reader = self._reader
+        while await reader.news():
+            events = self._joined.join(reader.ready(), self._counts)
+            if events and not self.killed:
+                try:
+                    await self._store(events)
+                except BaseException:
+                    reader.close()  # nobody reads on: the agent must not wait for us while it is ended
+                    raise
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:
+    """Return when one of them has ended; those that were begun for this are cancelled."""
+    begun = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ours = [task for task, wait in zip(begun, waits, strict=True) if task is not wait]
+        for task in ours:
+            task.cancel()
+        await asyncio.gather(*ours, return_exceptions=True)
