@@ -30,6 +30,7 @@ class SqliteStore:
     """``durable="power"`` syncs each commit: what is acknowledged survives the machine's death too."""
 
     def __init__(self, path: Path, *, durable: Durable = "process", now: Callable[[], int] = milliseconds) -> None:
+        path = path.absolute()
         self._path = path
         self._now = now
         self._claim: Claim | None = None

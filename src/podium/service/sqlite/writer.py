@@ -26,6 +26,8 @@ AT_ONCE = 256
 """The most jobs in one commit: a commit that never ends tells nobody."""
 CHECKPOINT_AT = 4 * 1024 * 1024
 """How large the WAL grows before it is moved into the file."""
+CHECKPOINT_NOW = 64 * 1024 * 1024
+"""How large it may become when the disk is too slow for that: then writing waits."""
 
 
 class Writer:
@@ -130,15 +132,15 @@ class Writer:
 
     def _keep_small(self, db: sqlite3.Connection) -> None:
         with contextlib.suppress(OSError):
-            if self._wal.stat().st_size < CHECKPOINT_AT:
+            size = self._wal.stat().st_size
+            if size < CHECKPOINT_AT:
                 return
-            if self._checkpoints.nearly_done():
+            self._checkpoints.ask()
+            if self._checkpoints.ended(wait=size > CHECKPOINT_NOW):
                 # The other thread has moved all but what was written meanwhile; with that little moved as well,
                 # the next commit begins the WAL anew. Without this it would grow as long as somebody writes.
                 with contextlib.suppress(sqlite3.Error):
                     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            else:
-                self._checkpoints.ask()
 
 
 class _Checkpoints:
@@ -147,20 +149,29 @@ class _Checkpoints:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._asked = threading.Event()
+        self._ended = threading.Event()
+        self._under_way = False
         self._stopping = False
-        self._done = False
         self._thread = threading.Thread(target=self._run, name="podium-log-checkpoints", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def ask(self) -> None:
-        self._asked.set()
+        """For one, unless one is under way."""
+        if not self._under_way:
+            self._under_way = True
+            self._asked.set()
 
-    def nearly_done(self) -> bool:
-        """Whether one has ended since this was last asked."""
-        done, self._done = self._done, False
-        return done
+    def ended(self, *, wait: bool) -> bool:
+        """Whether the one that was asked for has ended; true once for each."""
+        if wait:
+            self._ended.wait()
+        if not self._ended.is_set():
+            return False
+        self._ended.clear()
+        self._under_way = False
+        return True
 
     def stop(self) -> None:
         self._stopping = True
@@ -169,16 +180,15 @@ class _Checkpoints:
             self._thread.join()
 
     def _run(self) -> None:
-        try:
-            db = open_for_checkpoints(self._path)
-        except sqlite3.Error:
-            return  # the writing thread says what is wrong with the file
-        with contextlib.closing(db):
-            while self._asked.wait() and not self._stopping:
-                self._asked.clear()
-                with contextlib.suppress(sqlite3.Error):
-                    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                self._done = True
+        while self._asked.wait() and not self._stopping:
+            self._asked.clear()
+            # What is wrong with the file, the writing thread will say.
+            with (
+                contextlib.suppress(sqlite3.Error, OSError),
+                contextlib.closing(open_for_checkpoints(self._path)) as db,
+            ):
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._ended.set()
 
 
 def _settle(outcomes: list[_Outcome]) -> None:
