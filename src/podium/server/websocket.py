@@ -73,7 +73,7 @@ class SessionSocket:
         if (await receive())["type"] != "websocket.connect":
             return
         with contextlib.suppress(ClientDisconnected):
-            await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
+            await send({"type": "websocket.accept"})
             try:
                 demand(caller_of(scope), "watch")
                 asked = read_query(QueryParams(scope["query_string"]), Asked)
@@ -188,11 +188,6 @@ async def _silent(receive: Receive) -> bool:
         if heard > HEARD:
             return True
     return False
-
-
-def _subprotocol(scope: Scope) -> str | None:
-    """The one that is no secret, when it was offered: browsers insist on an answer."""
-    return "podium" if "podium" in scope.get("subprotocols", ()) else None
 
 
 async def _close(send: Send, code: int, reason: str) -> None:

@@ -1,0 +1,167 @@
+"""The servers that ``bench.fanout`` measures, each in a process of its own: ours, and the barest one there could be.
+
+They take orders line by line (``go``, ``memory``) and answer in JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+TOKEN = "a-token-for-the-benchmark"
+
+
+def bodies(session_id: str, count: int) -> list[bytes]:
+    """What a session says: canonical events, mostly a few words each."""
+    from podium.unified.events import Done, Event, TextDelta, encode
+
+    header = {"agent": "bench", "session_id": session_id, "timestamp": 1_700_000_000_000, "turn": 1}
+    said: list[Event] = [TextDelta(**header, seq=seq, text="some words ", message_id="m1") for seq in range(1, count)]  # type: ignore[arg-type]
+    return [encode(event) for event in [*said, Done(**header, seq=count, status="success")]]  # type: ignore[arg-type]
+
+
+def expected(messages: Iterable[bytes]) -> tuple[int, int]:
+    """The length and the checksum of what every subscriber must read, whoever serves it."""
+    from podium.server.connections import text_frame
+
+    stream = b"".join(text_frame(message) for message in messages)
+    return len(stream), zlib.crc32(stream)
+
+
+def answer(**said: Any) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def memory() -> int:
+    with Path("/proc/self/statm").open() as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def orders() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def ours(sessions: int, events: int, batch: int) -> None:
+    """Events go into the journal as a session puts them there, ``batch`` at a time: what one read of the agent's pipe
+    brings. Subscribers come through the whole app."""
+    import gc
+
+    from podium.server.app import create_app
+    from podium.server.connections import WebSocketConnection
+    from podium.server.listening import listening, open_socket
+    from podium.service.service import Service
+    from podium.service.settings import AgentSettings, Settings
+    from podium.service.store import Append
+    from podium.service.views import Record, SessionView, Wanted
+
+    def no_pings(_: WebSocketConnection) -> None:
+        """They would stand in the middle of what is checksummed, on a machine slow enough."""
+
+    WebSocketConnection.start_keepalive = no_pings  # type: ignore[method-assign]
+
+    async def feed(view: SessionView, said: list[bytes]) -> None:
+        from msgspec.structs import replace
+
+        for start in range(0, events, batch):
+            records = [
+                Record(seq, 1_700_000_000_000, "text_delta", said[seq - 1])
+                for seq in range(start + 1, min(start + batch, events) + 1)
+            ]
+            last = records[-1].seq
+            ended = last == events
+            view = replace(
+                view, last_seq=last, activity="ended" if ended else "working", state="done" if ended else "running"
+            )
+            await service.journal.write(Append(view.id, records), view)
+
+    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+        program = os.environ.get("BENCH_PROGRAM", "")
+        settings = Settings(
+            home=folder, roots=(folder,), agents={"claude": AgentSettings(command=program)}, sleep_after=None
+        )
+        service = Service(settings)
+        opened = open_socket("127.0.0.1", 0)
+        async with listening(create_app(service, token=TOKEN), settings, opened):
+            views = [SessionView(id=f"session-{number}", agent="bench", cwd=folder) for number in range(sessions)]
+            await service.journal.write(*views)
+            said = [bodies(view.id, events) for view in views]
+            answer(port=opened.getsockname()[1])
+            reader = await orders()
+            while order := (await reader.readline()).decode().split():
+                match order:
+                    case ["go"]:
+                        await asyncio.gather(*(feed(*each) for each in zip(views, said, strict=True)))
+                        answer(over=True)
+                    case ["memory"]:
+                        gc.collect()
+                        answer(memory=memory())
+                    case ["agent", keep]:
+                        wanted = Wanted(prompt="go", agent="claude", cwd=folder, keep_open=keep == "keep")
+                        answer(session=(await service.create(wanted)).id)
+                    case _:
+                        break
+
+
+async def bare(events: int, batch: int) -> None:
+    """``websockets`` alone: every message broadcast as it comes."""
+    from websockets.asyncio.server import ServerConnection, broadcast, serve
+
+    said = [body.decode() for body in bodies("session-0", events)]
+    connections: set[ServerConnection] = set()
+    somebody = asyncio.Event()
+
+    async def come(connection: ServerConnection) -> None:
+        connections.add(connection)
+        somebody.set()
+        await connection.wait_closed()
+        connections.discard(connection)
+
+    async with serve(come, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
+        answer(port=next(iter(server.sockets)).getsockname()[1])
+        reader = await orders()
+        while order := (await reader.readline()).decode().split():
+            match order:
+                case ["go"]:
+                    for start in range(0, events, batch):
+                        for message in said[start : start + batch]:
+                            broadcast(connections, message)
+                        await asyncio.sleep(0)
+                    answer(over=True)
+                case ["agent", *_]:
+                    answer(session="session-0")
+                    await somebody.wait()
+                    await _relay(connections)
+                case _:
+                    break
+
+
+async def _relay(connections: Any) -> None:
+    """A program's lines to the sockets, unread and unkept."""
+    from websockets.asyncio.server import broadcast
+
+    pipe = asyncio.subprocess.PIPE
+    program = await asyncio.create_subprocess_exec(os.environ["BENCH_PROGRAM"], stdin=pipe, stdout=pipe)
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write(b'{"type":"user"}\n')
+    async for line in program.stdout:
+        broadcast(connections, line.decode())
+        if b'"type":"result"' in line:
+            break
+    program.stdin.close()
+    await program.wait()
+
+
+if __name__ == "__main__":
+    _, which, *numbers = sys.argv
+    sessions, events, batch = map(int, numbers)
+    asyncio.run(ours(sessions, events, batch) if which == "ours" else bare(events, batch))
