@@ -146,7 +146,8 @@ class _Reading:
                     self._mistakes.add(at, f"'{name}' is a section and must be a table", "; indent its keys under it")
             else:
                 what = "agent" if where == ("agents",) else "key"
-                near = hint(path, known) if what == "key" else hint(str(name), catalog.AGENTS)
+                beside = {".".join(one.split(".")[: len(at)]) for one in known}
+                near = hint(path, beside) or hint(path, known) if what == "key" else hint(str(name), catalog.AGENTS)
                 self._mistakes.add(at, f"unknown {what} '{path if what == 'key' else name}'", near)
 
     def _put(self, key: Key, path: str, value: object, origin: str, folder: Path, at: Where = ()) -> None:

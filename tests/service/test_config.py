@@ -1,0 +1,259 @@
+"""The configuration: the file of the seed, every mistake at once with its line, variables over it, flags over those."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podium.errors import ConfigError
+from podium.service.config import Loaded, Value, find, load, parse
+from podium.service.keys import KEYS
+from podium.service.settings import AgentSettings, Limits, Settings
+from podium.service.template import shown, table, template
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text()
+
+SEED = """\
+# config.yaml
+agents:
+  default: claude
+
+  claude:
+    command: claude
+    args: ["-p", "--verbose", "--output-format", "stream-json"]
+    skip_permissions: false
+
+  gemini:
+    command: gemini
+    args: ["--output-format", "stream-json"]
+    sandbox: docker
+    model: gemini-2.0-flash
+    trusted_folders:
+      - ~/Projects
+    auto_accept:
+      - read_file
+      - find_files
+
+  codex:
+    enabled: false  # Future
+"""
+
+EVERYTHING = """\
+server: {host: 0.0.0.0, port: 0, hosts: podium.example.org}
+workspaces:
+  roots: [here, /]
+  projects: {site: here/site}
+agents:
+  default: claude-code
+  claude-code: {command: /opt/claude, args: [-p, --foo, bar], env: {A: 1}, driver: stream, tier: dry-run}
+  codex: {skip_permissions: true, sandbox: workspaceWrite}
+  opencode: {approval: askDangerous}
+sessions:
+  tier: autonomous
+  sleep_after: never
+  answer_within: 1.5h
+  keep_days: 30
+  limits: {awake: 2, queued: 3, prompt: 4, body: 5, connections: 6, subscriptions: 7}
+log: {durable: power}
+"""
+
+
+def test_the_file_of_the_seed_is_taken_as_it_is() -> None:
+    loaded = parse(SEED)
+    assert loaded.settings == Settings(
+        default_agent="claude",
+        agents={
+            "claude": AgentSettings(),
+            "gemini": AgentSettings(
+                env={"GEMINI_SANDBOX": "docker"},
+                model="gemini-2.0-flash",
+                trusted_folders=(str(Path("~/Projects").expanduser()),),
+                auto_accept=("read_file", "find_files"),
+            ),
+            "codex": AgentSettings(enabled=False),
+        },
+    )
+    assert loaded.warnings == (
+        "agents.claude.args: -p --verbose --output-format stream-json dropped: Podium gives the program what it needs "
+        "of that",
+        "agents.gemini.args: --output-format stream-json dropped: Podium gives the program what it needs of that",
+    )
+
+
+def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).touch()
+    (tmp_path / "rules.yaml").write_text("rules: []\n")
+    text = EVERYTHING + "policy: {file: rules.yaml}\n"
+    text = text.replace("hosts:", "tls_cert: cert.pem, tls_key: key.pem, hosts:")
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    assert load(file, env={}).settings == Settings(
+        host="0.0.0.0",
+        port=0,
+        hosts=("podium.example.org",),
+        tls_cert=str(tmp_path / "cert.pem"),
+        tls_key=str(tmp_path / "key.pem"),
+        roots=(str(tmp_path / "here"), "/"),
+        projects={"site": str(tmp_path / "here" / "site")},
+        default_agent="claude",
+        agents={
+            "claude": AgentSettings(
+                command="/opt/claude", args=("--foo", "bar"), env={"A": "1"}, driver="stream", tier="dry-run"
+            ),
+            "codex": AgentSettings(tier="autonomous", sandbox="workspaceWrite"),
+            "opencode": AgentSettings(approval="askDangerous"),
+        },
+        policy=str(tmp_path / "rules.yaml"),
+        tier="autonomous",
+        sleep_after=None,
+        answer_within=5400.0,
+        keep_days=30.0,
+        durable="power",
+        limits=Limits(awake=2, queued=3, prompt=4, body=5, connections=6, subscriptions=7),
+    )
+
+
+MISTAKES: dict[str, list[str]] = {
+    "- a list": ["config.yaml: a configuration is a table with sections such as 'server:', which is missing on line 1"],
+    "server: [": ["config.yaml: this is not YAML: expected the node content, but found '<stream end>' on line 1"],
+    "server:\n  port: 1\n  port: 2": ["config.yaml: 'port' is said twice on line 3"],
+    "server: 1": ["config.yaml: 'server' is a section and must be a table on line 1; indent its keys under it"],
+    "server:\n  prot: 1\nsesions: {}": [
+        "config.yaml: unknown key 'server.prot' on line 2; did you mean 'server.port'?",
+        "config.yaml: unknown key 'sesions' on line 3; did you mean 'sessions'?",
+    ],
+    "server: {port: 99999, host: 5, hosts: [1]}": [
+        "config.yaml: 'port' must be at least 0 and at most 65535, not 99999 on line 1",
+        "config.yaml: 'host' must be text, not 5 on line 1",
+        "config.yaml: 'hosts' must be a list of texts, not [1] on line 1",
+    ],
+    "agents:\n  cluade: {}\n  codex:\n    modle: x": [
+        "config.yaml: unknown agent 'cluade' on line 2; did you mean 'claude'?",
+        "config.yaml: unknown key 'agents.codex.modle' on line 4; did you mean 'agents.codex.model'?",
+    ],
+    "agents:\n  default: codex\n  codex: {enabled: false, args: [--yolo], driver: appserver}": [
+        "config.yaml: '--yolo' cannot be an argument: Podium must know of it on line 3; use 'skip_permissions: true' "
+        "instead",
+        "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
+        "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
+    ],
+    "agents: {default: cluade}": ["config.yaml: there is no agent 'cluade' on line 1; did you mean 'claude'?"],
+    "agents:\n  gemini: {sandbox: dokcer}\n  claude: {sandbox: docker}": [
+        "config.yaml: gemini has no sandbox 'dokcer' on line 2; did you mean 'docker'?",
+        "config.yaml: claude has no sandbox 'docker' on line 3; use one of none, readOnly, workspaceWrite, fullAccess",
+    ],
+    "agents: {claude: {skip_permissions: true, tier: dry-run, env: [secret]}}": [
+        "config.yaml: 'env' must be a table of texts, not a secret on line 1",
+        "config.yaml: 'skip_permissions' contradicts tier or approval on line 1; keep one",
+    ],
+    "sessions: {sleep_after: 15x, answer_within: 0, tier: supervise, limits: {awake: 0}}": [
+        "config.yaml: 'sleep_after' must be seconds, a time like 15m or 24h, or never, not '15x' on line 1",
+        "config.yaml: 'answer_within' must be seconds, a time like 15m or 24h, or never, not 0 on line 1",
+        "config.yaml: unknown tier 'supervise' on line 1; did you mean 'supervised'?",
+        "config.yaml: 'awake' must be at least 1, not 0 on line 1",
+    ],
+    "server:\n  tls_cert: /nowhere.pem": [
+        "config.yaml: 'server.tls_cert' needs 'server.tls_key' beside it on line 2",
+        "config.yaml: there is no file /nowhere.pem on line 2",
+    ],
+    "policy: {file: /nowhere.yaml}": [
+        "/nowhere.yaml: the policy cannot be read: [Errno 2] No such file or directory: '/nowhere.yaml'"
+    ],
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: re.sub(r"\s+", " ", text)[:40])
+def test_all_mistakes_are_told_with_their_lines(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert str(caught.value).splitlines() == MISTAKES[text]
+
+
+VARIABLES: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({"PODIUM_SERVER__PORT": "8000"}, {"port": 8000}),
+    ({"PODIUM_SERVER__HOSTS": "a, b"}, {"hosts": ("a", "b")}),
+    ({"PODIUM_SERVER__HOST": "0"}, {"host": "0"}),
+    ({"PODIUM_WORKSPACES__PROJECTS": "{a: /b}"}, {"projects": {"a": "/b"}}),
+    ({"PODIUM_SESSIONS__LIMITS__AWAKE": "4"}, {"limits": Limits(awake=4)}),
+    ({"PODIUM_SESSIONS__SLEEP_AFTER": "never"}, {"sleep_after": None}),
+    ({"PODIUM_AGENTS__CODEX__ENABLED": "false"}, {"agents": {"codex": AgentSettings(enabled=False)}}),
+    ({"PODIUM_HOME": "/x", "PODIUM_DEBUG": "1", "OTHER__THING": "1"}, {}),
+]
+
+
+@pytest.mark.parametrize(("env", "given"), VARIABLES, ids=lambda one: next(iter(one), ""))
+def test_variables_say_what_the_file_could(env: dict[str, str], given: dict[str, Any]) -> None:
+    assert parse("", env=env).settings == Settings(**given)
+
+
+def test_flags_win_over_variables_and_those_over_the_file() -> None:
+    text = "server: {host: file, port: 1}\nlog: {durable: power}"
+    env = {"PODIUM_SERVER__HOST": "variable", "PODIUM_SERVER__PORT": "2"}
+    loaded = parse(text, env=env, flags={"server.port": 3, "server.hosts": None, "workspaces.roots": ("/",)})
+    assert loaded.settings == Settings(host="variable", port=3, durable="power", roots=("/",))
+    said = [value for value in loaded.values if value.origin != "default"]
+    assert said == [
+        Value("server.host", "variable", "PODIUM_SERVER__HOST"),
+        Value("server.port", 3, "--port"),
+        Value("workspaces.roots", ("/",), "--roots"),
+        Value("log.durable", "power", "config.yaml line 2"),
+    ]
+    assert [value.path for value in loaded.values] == [key.path for key in KEYS if "*" not in key.path]
+
+
+def test_a_wrong_variable_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("", env={"PODIUM_SERVER__PROT": "1", "PODIUM_SERVER__PORT": "x"})
+    assert str(caught.value).splitlines() == [
+        "PODIUM_SERVER__PORT: 'port' must be a whole number, not 'x'",
+        "PODIUM_SERVER__PROT: there is no such key; did you mean 'server.port'?",
+    ]
+
+
+def test_the_file_is_found_in_its_order(tmp_path: Path) -> None:
+    own, named, given = tmp_path / "config" / "podium", tmp_path / "named.yaml", tmp_path / "given.yaml"
+    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    assert find(env=env) is None
+    assert load(env=env) == Loaded(settings=Settings(), file=None, values=parse("").values)
+    own.mkdir(parents=True)
+    (own / "config.yaml").touch()
+    assert find(env=env) == own / "config.yaml"
+    env["PODIUM_HOME"] = str(tmp_path)
+    (tmp_path / "config.yaml").touch()
+    assert find(env=env) == tmp_path / "config.yaml"
+    env["PODIUM_CONFIG"] = str(named)
+    with pytest.raises(ConfigError, match=r"named\.yaml: there is no such file; podium config edit makes one"):
+        find(env=env)
+    named.touch()
+    assert find(env=env) == named
+    given.touch()
+    assert find(given, env=env) == given
+
+
+def test_the_page_and_the_template_know_every_key() -> None:
+    assert table() in PAGE
+    assert parse(template()).settings == Settings()
+    uncommented = yaml.safe_load(re.sub(r"^#(?= *\w+:)", "", template(), flags=re.MULTILINE))
+    paths = {key.path.replace("*", "understudy") for key in KEYS}
+    assert {path for path in paths if _at(uncommented, path) is None} == set()
+    assert [key.path for key in KEYS if shown(key.path, None) == "never"] == [
+        "sessions.sleep_after", "sessions.answer_within", "sessions.keep_days",
+    ]  # fmt: skip
+
+
+def test_the_example_of_the_page_is_fine(tmp_path: Path) -> None:
+    example = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
+    (tmp_path / "policy.yaml").write_text("rules: []\n")
+    assert parse(example, file=tmp_path / "config.yaml").settings.default_agent == "claude"
+
+
+def _at(tree: Any, path: str) -> Any:
+    for name in path.split("."):
+        tree = (tree or {}).get(name)
+    return tree

@@ -1,0 +1,128 @@
+"""A policy that follows its file: changes hold at once, mistakes change nothing, and without a good one all is denied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from podium.permissions.policy import Policy
+from podium.permissions.rules import Rule
+from podium.service.policies import CurrentPolicy
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
+from podium.service.views import SessionView, Wanted
+from podium.unified.decisions import Allow
+from podium.unified.events import PermissionRequest, PermissionResolved, decode
+
+ASKED = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "make all"})
+RULE = "rules:\n  - action: {action}\n    command: make *\n"
+
+
+def put(file: Path, text: str) -> None:
+    """Replace the file as editors do: the new one is another file, so that no clock has to tell them apart."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(file)
+
+
+def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "rules.yaml"
+    policy = CurrentPolicy(file).over(Policy(rules=(Rule(action="ask", tool=("*",)),)))
+    told: list[tuple[str, bool]] = []
+    with caplog.at_level(logging.WARNING):
+        for text in (None, RULE.format(action="allow"), RULE.format(action="deny"), "rules: 5", "rules: []", None):
+            file.unlink(missing_ok=True) if text is None else put(file, text)
+            told.append((policy.decide(ASKED, "/work", home="/home").action, bool(policy.problem)))
+    assert told == [
+        ("deny", True),  # there never was one
+        ("allow", False),
+        ("deny", False),
+        ("deny", True),  # the one before it holds
+        ("ask", False),
+        ("ask", True),  # it is gone; the one before it holds
+    ]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert "'rules' must be a list on line 1; the one before it still holds until it is mended" in caplog.text
+    assert "nothing is allowed until it is mended" in caplog.text
+
+
+def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Path) -> None:
+    policy = CurrentPolicy(tmp_path / "no.yaml").over(Policy(default="allow"))
+    ruling = policy.decide(ASKED, "/work")
+    assert (ruling.action, ruling.why) == (
+        "deny",
+        f"the policy {tmp_path / 'no.yaml'} cannot be read, so nothing is allowed",
+    )
+
+
+@asynccontextmanager
+async def service_with(tmp_path: Path, *, policy: str = "", accept: tuple[str, ...] = ()) -> AsyncIterator[Service]:
+    workspace = tmp_path / "work"
+    workspace.mkdir(exist_ok=True)
+    agent = AgentSettings(auto_accept=accept, env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
+    settings = Settings(
+        home=str(tmp_path / "home"), roots=(str(workspace),), policy=policy, agents={"understudy": agent}
+    )
+    async with asyncio.timeout(60), Service(settings) as service:
+        yield service
+
+
+async def resolved(service: Service, view: SessionView) -> list[tuple[str, str]]:
+    """Who decided what, with every question that waits answered by a yes."""
+    found: list[tuple[str, str]] = []
+    async for batch in service.follow(view.id, 0):
+        for record in batch:
+            event = decode(record.body)
+            if isinstance(event, PermissionResolved):
+                found.append((event.decision, event.by))
+            if isinstance(event, PermissionRequest) and event.expires_at is not None:
+                await service.answer(f"{view.id}:{event.request_id}", Allow())
+    return found
+
+
+def prompt(*commands: str) -> str:
+    return json.dumps({"script": [[{"shell": command}] for command in commands] + [[{"say": "done"}]]})
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+
+
+def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
+    async def main() -> list[tuple[str, str]]:
+        file = tmp_path / "rules.yaml"
+        put(file, "rules: []\n")
+        async with service_with(tmp_path, policy=str(file)) as service:
+            view = await service.create(Wanted(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy"))
+            found: list[tuple[str, str]] = []
+            async for batch in service.follow(view.id, 0):
+                for record in batch:
+                    event = decode(record.body)
+                    if isinstance(event, PermissionResolved):
+                        found.append((event.decision, event.by))
+                    elif isinstance(event, PermissionRequest) and event.expires_at is not None:
+                        put(
+                            file,
+                            "rules:\n  - {action: allow, command: echo two}\n  - {action: deny, command: echo *}\n",
+                        )
+                        await service.answer(f"{view.id}:{event.request_id}", Allow())
+            return found
+
+    # Before the change somebody is asked; then the file denies, even what an earlier rule of it allows.
+    assert asyncio.run(main()) == [("allow", "client"), ("deny", "policy"), ("deny", "policy")]
+
+
+def test_tools_of_the_configuration_and_of_the_request_need_no_question(tmp_path: Path) -> None:
+    async def main() -> list[tuple[str, str]]:
+        async with service_with(tmp_path, accept=("read_file",)) as service:
+            wanted = Wanted(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
+            return await resolved(service, await service.create(wanted))
+
+    assert asyncio.run(main()) == [("allow", "policy")]
