@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from .. import catalog
 from ..testing import AGENTS, find_cli
 from ..testing.cli_install import InstallFailed, install, main_executable
 from ..unified.events import Event, TextDelta
@@ -23,17 +25,17 @@ async def perform_real(chosen: Sequence[str], *, fetch: bool = True) -> list[Tal
     """Run the chosen CLIs (all without a choice); the tallies for the closing table."""
     style = style_for(sys.stdout)
     names = [name for name in AGENTS if not chosen or name in chosen]
+    programs = await asyncio.to_thread(_programs, names, fetch=fetch)
     places = asyncio.Semaphore(AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="podium-demo-", ignore_cleanup_errors=True) as scratch:
 
         async def one(name: str) -> Rehearsal:
             async with places:
-                executable = await asyncio.to_thread(_program, name, fetch=fetch)
-                if executable is None:
+                if name not in programs:
                     missing = Rehearsal(name)
                     missing.problem, missing.tally.status = "not installed", "not installed"
                     return missing
-                return await rehearse(name, executable, Path(scratch), _shown(name, style))
+                return await rehearse(name, programs[name], Path(scratch), _shown(name, style))
 
         seen = await asyncio.gather(*(one(name) for name in names))
     for rehearsal in seen:
@@ -55,14 +57,20 @@ def _shown(name: str, style: Style) -> Callable[[Event], None]:
     return show
 
 
-def _program(name: str, *, fetch: bool) -> str | None:
-    found = find_cli(name)
-    if found is not None or not fetch:
-        return str(found) if found is not None else None
+def _programs(names: Sequence[str], *, fetch: bool) -> dict[str, str]:
+    """Where each CLI is; those found nowhere are installed into Podium's own folder."""
+    found = {name: str(program) for name in names if (program := find_cli(name)) is not None}
+    missing = tuple(name for name in names if name not in found)
+    if not missing or not fetch:
+        return found
     folder = state_folder() / "clis"
     try:
-        install(folder, (name,))
+        install(folder, missing, second=False)  # all at once: npm suffers no other in its folder
     except (InstallFailed, OSError) as failure:
-        print(f"{name} could not be installed: {str(failure).splitlines()[0]}", file=sys.stderr)
-        return None
-    return main_executable(folder, name)
+        first, *rest = [line for line in str(failure).splitlines() if line.strip() and "complete log" not in line]
+        print(f"not installed: {' '.join([first, *rest[-1:]])}", file=sys.stderr)
+        for name in missing:
+            print(f"  by hand: {catalog.agent(name).install}", file=sys.stderr)
+        return found
+    os.environ["PODIUM_CLIS"] = str(folder)  # where there is no Node.js, it came with them
+    return found | {name: path for name in missing if (path := main_executable(folder, name)) is not None}

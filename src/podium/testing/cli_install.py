@@ -33,8 +33,9 @@ class InstallFailed(Exception):
     """A package could not be fetched; the message holds what the package manager said."""
 
 
-def install(folder: Path, agents: tuple[str, ...] = tuple(MAIN)) -> None:
-    """Bring the main versions of ``agents``, and their second versions, into ``folder``."""
+def install(folder: Path, agents: tuple[str, ...] = tuple(MAIN), *, second: bool = True) -> None:
+    """Bring the main versions of ``agents``, and their ``second`` versions, into ``folder``."""
+    folder = folder.absolute()  # programs in it are started from elsewhere
     folder.mkdir(parents=True, exist_ok=True)
     missing = [agent for agent in agents if not _has_main(folder, agent)]
     if missing:
@@ -44,7 +45,7 @@ def install(folder: Path, agents: tuple[str, ...] = tuple(MAIN)) -> None:
         packages = [f"{name}@{version}" for agent in missing for name, version in [MAIN[agent]]]
         npm, env = _npm(folder)
         _run([npm, "install", "--no-audit", "--no-fund", "--save-exact", "--loglevel=error", *packages], folder, env)
-    for agent in agents:
+    for agent in agents if second else ():
         if agent in SECOND and not second_executable(folder, agent):
             name, version, _ = SECOND[agent]
             print(f"installing {name} {version} into {folder} (PyPI)", flush=True)
