@@ -8,7 +8,7 @@ import pytest
 from podium.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
 from podium.agents.gemini.acp import make_loadable
 from podium.agents.gemini.home import PrivateHome, user_folder, user_settings
-from podium.agents.gemini.store import DetailedProtocol, SessionFile, forget_if_empty, session_files, sweep_stubs
+from podium.agents.gemini.store import DetailedProtocol, SessionFile, forget_unanswered, session_files, sweep_stubs
 
 A = "aaaaaaaa-1111-4111-8111-111111111111"
 TWIN = "aaaaaaaa-2222-4111-8111-111111111111"
@@ -97,11 +97,14 @@ def test_only_a_session_without_content_is_forgotten(store, conversation, stub, 
     folder, place = home / ".gemini", str(repo)
     empty = store("session-2026-11-15T06-00-aaaaaaaa.jsonl", *stub(A, "06:00"))
     twin = store("session-2026-11-15T06-01-aaaaaaaa.jsonl", *stub(TWIN, "06:01"))
-    assert forget_if_empty(folder, place, A)
+    assert forget_unanswered(folder, place, A)
     assert [empty.exists(), twin.exists()] == [False, True]
-    assert not forget_if_empty(folder, place, A)
+    assert not forget_unanswered(folder, place, A)
+    nameless = store("session-2026-11-15T06-01-.jsonl", {})
+    assert not forget_unanswered(folder, place, "")
+    assert nameless.exists()
     real = store("session-2026-11-15T06-02-aaaaaaaa.jsonl", *conversation(A, "06:02"))
-    assert not forget_if_empty(folder, place, A)
+    assert not forget_unanswered(folder, place, A)
     assert real.exists()
 
 

@@ -16,7 +16,7 @@ from podium.transports.process import ChildProcess
 from podium.transports.relay import Reader, Relay
 
 from .commands import Interrupt
-from .events import Event, Init
+from .events import Event, Init, Message, ToolUse
 from .failures import startup_failure
 from .home import PrivateHome
 from .protocol import StreamProtocol
@@ -60,6 +60,7 @@ class GeminiSession:
         self._alive: list[Conversation[Event]] = []  # the same, for a finalizer that must not hold the session itself
         self._begun: asyncio.Future[None] | None = None
         self._resuming = False
+        self._unanswered = False  # begun here, and nothing was said in it yet
         self._running = False
         self._closed = False
         weakref.finalize(self, _abandon, self._alive).atexit = False
@@ -85,6 +86,7 @@ class GeminiSession:
 
     async def open(self, prompt: str, *, resume: bool) -> None:
         """Begin the first turn here; raises if the CLI does not begin it."""
+        self._unanswered = not resume
         begun = await self._begin(prompt, resume=resume)
         try:
             await asyncio.shield(begun)
@@ -134,7 +136,7 @@ class GeminiSession:
             if self.running:
                 await self._last_events(self._conversation, LAST_WORDS)
             await self._conversation.process.stop()  # it has ended; this frees what is left of it
-            if resume and forget_unanswered(self._folder, self._cwd, self.session_id):
+            if resume and self._unanswered and forget_unanswered(self._folder, self._cwd, self.session_id):
                 resume = False  # its first turn failed: there is nothing to go on from
                 self._file = SessionFile(locator(self._folder, self._cwd, self.session_id))
         launch = self._plan(prompt, resume)
@@ -164,6 +166,9 @@ class GeminiSession:
         match event:
             case Init():
                 self._resolve(None)
+            case Message(role="assistant") | ToolUse():
+                self._unanswered = False
+                return
             case Exited():
                 self._running = False
                 self._resolve(startup_failure(event, session_id=self.session_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ def projects(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         registered: dict[str, Any] = json.loads((folder / "projects.json").read_bytes()).get("projects", {})
-        found |= {str(slug): path for path, slug in registered.items()}
+        found |= {str(slug): path for path, slug in registered.items() if Path(str(slug)).name == slug}
     for place in sorted((folder / "tmp").glob("*/.project_root")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             found[place.parent.name] = place.read_text().strip()
@@ -51,7 +52,9 @@ def session_id_of(path: Path) -> str:
 
 def session_files(folder: Path, cwd: str, session_id: str) -> list[Path]:
     """The files of one session, oldest first: the first is the conversation, others are what a resume left behind."""
-    short = session_id[:8]
+    if not session_id:
+        return []
+    short = glob.escape(session_id[:8])
     found = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.json*")]
     return sorted((path for path in found if session_id_of(path) == session_id), key=lambda path: path.name)
 
@@ -81,26 +84,17 @@ def sweep_stubs(folder: Path, cwd: str, session_id: str) -> list[Path]:
 
 
 def forget_unanswered(folder: Path, cwd: str, session_id: str) -> bool:
-    """Remove the files of a session in which nothing was ever answered: the CLI refuses to resume it, and its id."""
+    """Whether this session's files, of which there are some, have no content; they are removed then.
+
+    A first turn that failed leaves a file without content: the CLI neither resumes it nor lets its id be used again.
+    Only for a session the caller has begun itself, and heard no answer in: what has content is for the CLI to say.
+    """
     files = session_files(folder, cwd, session_id)
     if not files or any(_has_content(path) for path in files):
         return False
     for path in files:
         with contextlib.suppress(OSError):
             path.unlink()
-    return True
-
-
-def forget_if_empty(folder: Path, cwd: str, session_id: str) -> bool:
-    """Whether this session's files have no content; they are removed then.
-
-    A first turn that failed leaves a file without content: the CLI neither resumes it nor lets its id be used again.
-    """
-    files = session_files(folder, cwd, session_id)
-    if not files or any(_has_content(path) for path in files):
-        return False
-    for path in files:
-        path.unlink(missing_ok=True)
     return True
 
 
