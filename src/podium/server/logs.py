@@ -23,12 +23,18 @@ _SESSION = re.compile(r"/sessions/([\w-]{1,64})(?:/|$)")
 def set_up(how: Format, level: str) -> None:
     """Say what is logged, from ``level`` on, on standard error."""
     stream = logging.StreamHandler(sys.stderr)
+    stream.addFilter(_worth_telling)
     stream.setFormatter(JsonLines() if how == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [stream]
     root.setLevel(level.upper())
     for noisy in ("uvicorn", "httpx", "httpcore", "websockets", "watchfiles"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """uvicorn calls every refused WebSocket a fault of the app."""
+    return "without completing handshake" not in record.msg
 
 
 def redacted(text: str) -> str:

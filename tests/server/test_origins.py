@@ -1,0 +1,141 @@
+"""From where: Host against DNS rebinding, Origin against other sites' pages, and what browsers are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from podium.server.origins import HEADERS, host_of, own_names
+from podium.service.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("netloc", "host"),
+    [
+        ("localhost", "localhost"),
+        ("LocalHost:80", "localhost"),
+        ("localhost.:80", "localhost"),
+        ("[::1]:8080", "::1"),
+        ("127.0.0.1:1", "127.0.0.1"),
+        ("", ""),
+        ("[::1", ""),
+        ("user@localhost", "localhost"),
+        ("evil.example/localhost", "evil.example"),
+        ("evil.example#localhost", "evil.example"),
+    ],
+)
+def test_the_name_in_a_host(netloc: str, host: str) -> None:
+    assert host_of(netloc) == host
+
+
+def test_own_names_are_those_of_the_settings_but_never_all_addresses() -> None:
+    settings = Settings(host="0.0.0.0", hosts=("Podium.example:8443", "10.0.0.7"))
+    assert own_names(settings) == {"localhost", "127.0.0.1", "::1", "podium.example", "10.0.0.7"}
+    assert "192.0.2.3" in own_names(Settings(host="192.0.2.3"))
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:{port}", 200),
+        ("127.0.0.1:{port}", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:{port}", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:{port}", 421),
+        ("169.254.169.254", 421),
+        ("0.0.0.0:{port}", 421),
+    ],
+)
+def test_only_our_own_names_are_answered_to(server: Any, host: str, status: int) -> None:
+    answer = server.http.get("/api/me", headers={"Host": host.format(port=server.port)})
+    assert answer.status_code == status
+    assert httpx.get(f"{server.url}/healthz", headers={"Host": host.format(port=server.port)}).status_code == status
+
+
+@pytest.mark.parametrize("head", ["", "Host: localhost\r\nHost: evil.example\r\n"])
+def test_a_request_names_one_host(serve: Any, head: str) -> None:
+    async def main() -> bytes:
+        async with serve() as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            version = "1.1" if head else "1.0"
+            writer.write(f"GET /healthz HTTP/{version}\r\n{head}Connection: close\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return answer
+
+    assert asyncio.run(main()).split()[1] in (b"400", b"421")
+
+
+def test_configured_names_are_answered_to(serve: Any) -> None:
+    async def main() -> list[int]:
+        async with serve(hosts=("podium.example",)) as server, server.client() as client:
+            names = ("podium.example", "podium.example:443", "other.example")
+            return [(await client.get("/api/me", headers={"Host": name})).status_code for name in names]
+
+    assert asyncio.run(main()) == [200, 200, 421]
+
+
+ORIGINS = [
+    (None, True),
+    ("{url}", True),
+    ("https://127.0.0.1:{port}", True),
+    ("http://localhost:{port}", False),
+    ("http://127.0.0.1:1", False),
+    ("http://127.0.0.1", False),
+    ("https://evil.example", False),
+    ("http://127.0.0.1:{port}.evil.example", False),
+    ("null", False),
+    ("", False),
+    ("file://", False),
+]
+
+
+@pytest.mark.parametrize(("origin", "ours"), ORIGINS)
+def test_changes_from_other_pages_are_refused(server: Any, origin: str | None, ours: bool) -> None:
+    headers = {} if origin is None else {"Origin": origin.format(url=server.url, port=server.port)}
+    assert server.http.post("/api/pairing", json={}, headers=headers).status_code == (201 if ours else 403)
+
+
+def test_a_websocket_from_another_page_is_refused(serve: Any) -> None:
+    async def main() -> dict[str, int]:
+        async with serve() as server:
+            found: dict[str, int] = {}
+            for origin, _ in ORIGINS:
+                given = None if origin is None else origin.format(url=server.url, port=server.port)
+                try:
+                    async with connect(f"{server.ws_url}/ws", additional_headers=server.headers, origin=given):  # type: ignore[arg-type]
+                        found[str(origin)] = 101
+                except InvalidStatus as fault:
+                    found[str(origin)] = fault.response.status_code
+            return found
+
+    assert asyncio.run(main()) == {str(origin): 101 if ours else 403 for origin, ours in ORIGINS}
+
+
+def test_no_other_site_may_read_an_answer(server: Any) -> None:
+    for answer in (
+        server.http.get("/api/me", headers={"Origin": "https://evil.example"}),
+        server.http.options("/api/me", headers={"Origin": "https://evil.example"}),
+        httpx.get(f"{server.url}/healthz"),
+        httpx.get(f"{server.url}/api/me"),
+        server.http.get("/healthz", headers={"Host": "evil.example"}),
+        server.http.get("/nothing/here"),
+    ):
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+        assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+
+
+def test_the_policy_for_pages_allows_nothing_from_elsewhere_and_no_inline_script() -> None:
+    policy = HEADERS["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "http" not in policy

@@ -1,0 +1,211 @@
+"""Letting devices in: codes that are short, for minutes, once; the list; the cookie for browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from podium.server.codes import ALPHABET, LENGTH, MOST, SECONDS, WINDOW, WRONG_FROM_ALL, WRONG_FROM_ONE, Codes
+from podium.server.problems import Refused
+
+ORIGIN = "http://127.0.0.1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def codes(clock: Clock) -> Codes:
+    return Codes(clock)
+
+
+def refused(codes: Codes, shown: str, address: str = "one") -> str:
+    with pytest.raises(Refused) as fault:
+        codes.use(shown, address)
+    return fault.value.kind.slug
+
+
+def test_a_code_is_easy_to_read_out(codes: Codes) -> None:
+    code = codes.new("run")
+    assert re.fullmatch(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", code.shown)
+    assert not set(ALPHABET) & set("01ILOU")
+    assert len(ALPHABET) ** LENGTH > 6 * 10**11
+
+
+@pytest.mark.parametrize("written", [str, str.lower, lambda shown: shown.replace("-", ""), lambda shown: f" {shown} "])
+def test_a_code_counts_however_it_is_written_and_only_once(codes: Codes, written: Any) -> None:
+    code = codes.new("watch", "phone")
+    assert codes.use(written(code.shown), "one") == code
+    assert refused(codes, code.shown) == "not-signed-in"
+
+
+def test_a_code_lives_for_minutes(codes: Codes, clock: Clock) -> None:
+    code = codes.new("run")
+    clock.now += SECONDS
+    assert refused(codes, code.shown) == "not-signed-in"
+
+
+def test_only_the_newest_codes_count(codes: Codes) -> None:
+    made = [codes.new("run") for _ in range(MOST + 1)]
+    assert refused(codes, made[0].shown) == "not-signed-in"
+    assert codes.use(made[1].shown, "one") == made[1]
+
+
+def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: Codes, clock: Clock) -> None:
+    code = codes.new("run")
+    for _ in range(WRONG_FROM_ONE):
+        assert refused(codes, "wrong") == "not-signed-in"
+    assert refused(codes, code.shown) == "too-many"
+    for n in range(WRONG_FROM_ALL - WRONG_FROM_ONE):
+        assert refused(codes, "wrong", f"address {n}") == "not-signed-in"
+    assert refused(codes, code.shown, "another") == "too-many"
+    clock.now += WINDOW
+    fresh = codes.new("run")
+    assert codes.use(fresh.shown, "one") == fresh
+
+
+def test_codes_of_a_revoked_device_are_void(codes: Codes) -> None:
+    theirs, ours = codes.new("run", by="phone"), codes.new("run", by="local")
+    codes.void("phone")
+    assert refused(codes, theirs.shown) == "not-signed-in"
+    assert codes.use(ours.shown, "one") == ours
+
+
+def test_pairing_from_code_to_device(server: Any) -> None:
+    invited = server.http.post("/api/pairing", json={"scope": "answer", "name": "kitchen"})
+    assert invited.status_code == 201
+    invitation = invited.json()
+    assert invitation["url"] == f"{server.url}/#pair={invitation['code']}"
+    assert invitation["scope"] == "answer"
+    assert ElementTree.fromstring(invitation["qr"]).tag.endswith("svg")
+    with httpx.Client(base_url=server.url) as phone:
+        answer = phone.post("/api/pair", json={"code": invitation["code"].lower(), "name": "  "})
+        assert answer.status_code == 201
+        paired = answer.json()
+        assert {**paired, "deviceId": "", "token": ""} == {
+            "deviceId": "", "name": "kitchen", "scopes": ["answer"], "token": "",
+        }  # fmt: skip
+        assert "set-cookie" not in answer.headers
+        assert answer.headers["cache-control"] == "no-store"
+        again = phone.post("/api/pair", json={"code": invitation["code"], "name": "another"})
+        assert again.status_code == 401
+        phone.headers["Authorization"] = f"Bearer {paired['token']}"
+        me = {"deviceId": paired["deviceId"], "name": "kitchen", "scopes": ["answer"]}
+        assert phone.get("/api/me").json() == me
+        assert phone.get("/api/devices").status_code == 403
+        assert phone.post("/api/pairing", json={}).status_code == 403
+        [listed] = server.http.get("/api/devices").json()["devices"]
+        assert set(listed) == {"id", "name", "scopes", "createdAt", "seenAt", "current"}
+        assert (listed["id"], listed["current"]) == (paired["deviceId"], False)
+        assert listed["seenAt"] >= listed["createdAt"] > 0
+        assert phone.delete("/api/devices/local").status_code == 403
+        assert phone.delete(f"/api/devices/{paired['deviceId']}").status_code == 204
+        assert phone.get("/api/me").status_code == 401
+    assert server.http.get("/api/devices").json() == {"devices": []}
+    assert server.http.delete(f"/api/devices/{paired['deviceId']}").status_code == 404
+
+
+def test_a_browser_gets_a_cookie_that_no_script_can_read(server: Any) -> None:
+    code = server.http.post("/api/pairing").json()["code"]
+    with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as browser:
+        answer = browser.post("/api/pair", json={"code": code, "name": "laptop", "cookie": True})
+        assert "token" not in answer.json()
+        cookie = answer.headers["set-cookie"].lower()
+        assert all(part in cookie for part in ("podium=podium_", "httponly", "samesite=strict", "path=/"))
+        assert browser.get("/api/me").json()["scopes"] == ["run"]
+        gone = browser.delete(f"/api/devices/{answer.json()['deviceId']}")
+        assert gone.status_code == 204
+        assert 'podium=""' in gone.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "{own}"}, 201),
+        ({"Sec-Fetch-Site": "same-origin"}, 201),
+        ({}, 403),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "{own}", "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_a_cookie_counts_only_for_our_own_page(server: Any, headers: dict[str, str], status: int) -> None:
+    code = server.http.post("/api/pairing", json={"scope": "admin"}).json()["code"]
+    token = httpx.post(f"{server.url}/api/pair", json={"code": code}).json()["token"]
+    sent = {name: value.replace("{own}", server.url) for name, value in headers.items()}
+    answer = httpx.post(f"{server.url}/api/pairing", json={}, headers={**sent, "Cookie": f"podium={token}"})
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 415),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"{}", 400),
+        (b'{"code": 7}', 400),
+        (b'{"code": "AAAA", "extra": 1}', 400),
+        (b'{"code": "' + b"A" * 41 + b'"}', 400),
+        (b'{"code": "' + b"A" * 20_000 + b'"}', 413),
+        (b'{"code": "\\ud83d"}', 400),
+        (b'{"code": "AAAA-AAAA"}', 401),
+        (b'{"code": "\xc3\xa4\xc3\xb6"}', 401),
+    ],
+)
+def test_strange_bodies_are_refused_with_a_problem(server: Any, body: bytes, status: int) -> None:
+    headers = {"Content-Type": "application/json"} if body else {}
+    answer = httpx.post(f"{server.url}/api/pair", content=body, headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_guessing_is_stopped_at_the_door(server: Any) -> None:
+    statuses = [
+        httpx.post(f"{server.url}/api/pair", json={"code": "AAAA-AAAA"}).status_code for _ in range(WRONG_FROM_ONE + 1)
+    ]
+    assert statuses == [401] * WRONG_FROM_ONE + [429]
+
+
+def test_one_code_used_twice_at_once_lets_one_in(serve: Any) -> None:
+    async def main() -> list[int]:
+        async with serve() as server, server.client() as client:
+            code = (await client.post("/api/pairing")).json()["code"]
+            tries = (client.post("/api/pair", json={"code": code}) for _ in range(8))
+            return sorted(answer.status_code for answer in await asyncio.gather(*tries))
+
+    assert asyncio.run(main()) == [201] + [401] * 7
+
+
+def test_no_code_and_no_token_stands_in_a_file_or_in_the_output(
+    serve: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def main() -> list[str]:
+        async with serve() as server, server.client() as client:
+            code = (await client.post("/api/pairing")).json()["code"]
+            token = (await client.post("/api/pair", json={"code": code})).json()["token"]
+            await client.get("/api/me", headers={"Authorization": f"Bearer {token}"})
+            return [code, token, server.token]
+
+    secrets = asyncio.run(main())
+    told = "".join(capfd.readouterr())
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for secret in secrets:
+        assert secret not in told
+        assert not any(secret.encode() in part for part in kept)
