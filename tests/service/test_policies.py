@@ -1,4 +1,4 @@
-"""A policy that follows its file: changes hold at once, mistakes change nothing, and without a good one all is denied."""
+"""A policy that follows its file: changes hold at once, mistakes change nothing, without a good one all is denied."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ async def watch(folder: Path, *, stop: asyncio.Event | None = None) -> AsyncGene
 
     try:
         async for changes in awatch(
-            root, *apart, watch_filter=wanted, debounce=TOGETHER, stop_event=stop, raise_interrupt=False
+            root, *apart, watch_filter=wanted, debounce=TOGETHER, stop_event=stop, ignore_permission_denied=True
         ):
             git = False
             files: dict[str, Literal["created", "modified", "deleted"]] = {}

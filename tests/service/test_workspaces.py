@@ -1,0 +1,368 @@
+"""A session's workspace: git's word, the diff since it began, files that never leave it, and what is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from podium.errors import BadRequest, NotAllowed, SessionNotFound
+from podium.service import reading, tracking
+from podium.service.reading import Entry, FileText, Listing
+from podium.service.tracking import ChangedFile, Diff, GitStatus
+from podium.service.views import SessionView
+from podium.service.watching import FileTouched, Touched
+from podium.service.workspaces import Workspaces
+
+BOUND = 60.0
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    for name in ("changed", "gone", "kept", "staged"):
+        (folder / f"{name}.txt").write_text(f"{name}\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "inner.txt").write_text("inner\n")
+    (folder / ".gitignore").write_text("ignored\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "First")
+    return folder
+
+
+def workspaces(folder: Path, base: str = "") -> Workspaces:
+    async def get(session_id: str) -> SessionView:
+        return SessionView(id=session_id, agent="understudy", cwd=str(folder), base=base)
+
+    return Workspaces(get)
+
+
+def change(folder: Path) -> None:
+    (folder / "changed.txt").write_text("other\n")
+    (folder / "gone.txt").unlink()
+    (folder / "staged.txt").write_text("in the index\n")
+    git(folder, "add", "staged.txt")
+    (folder / "new ü.txt").write_text("new\n")
+    (folder / "sub" / "new.txt").write_text("new\n")
+    (folder / "ignored").write_text("x\n")
+
+
+def test_status_tells_branch_and_files(repository: Path) -> None:
+    change(repository)
+    told = asyncio.run(workspaces(repository).git_status("s"))
+    assert replace(told, files=tuple(sorted(told.files, key=lambda one: one.path))) == GitStatus(
+        repository=True,
+        branch="main",
+        commit=git(repository, "rev-parse", "HEAD"),
+        clean=False,
+        files=(
+            ChangedFile(path="changed.txt", change="modified"),
+            ChangedFile(path="gone.txt", change="deleted"),
+            ChangedFile(path="new ü.txt", change="untracked"),
+            ChangedFile(path="staged.txt", change="modified", staged=True),
+            ChangedFile(path="sub/new.txt", change="untracked"),
+        ),
+    )
+
+
+def test_status_of_a_folder_inside_is_of_that_folder(repository: Path) -> None:
+    change(repository)
+    git(repository, "mv", "sub/inner.txt", "sub/outer.txt")
+    told = asyncio.run(workspaces(repository / "sub").git_status("s"))
+    assert told.files == (
+        ChangedFile(path="outer.txt", change="renamed", staged=True, old_path="inner.txt"),
+        ChangedFile(path="new.txt", change="untracked"),
+    )
+
+
+def test_status_tells_how_far_it_is_from_upstream(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", str(repository), "clone")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "Theirs")
+    clone = tmp_path / "clone"
+    for name in ("One", "Two"):
+        git(clone, "commit", "-q", "--allow-empty", "-m", name)
+    git(clone, "fetch", "-q")
+    told = asyncio.run(workspaces(clone).git_status("s"))
+    assert (told.upstream, told.ahead, told.behind, told.clean) == ("origin/main", 2, 1, True)
+
+
+def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
+    async def main() -> None:
+        assert await workspaces(tmp_path).git_status("s") == GitStatus()
+        assert await tracking.standing(tmp_path) == ("", "")
+        with pytest.raises(BadRequest, match="is not in a git repository; git init there"):
+            await workspaces(tmp_path).diff("s")
+        with pytest.raises(BadRequest, match="is no folder any more"):
+            await workspaces(tmp_path / "gone").git_status("s")
+
+    asyncio.run(main())
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "a").write_text("one\n")
+    told = asyncio.run(workspaces(tmp_path).git_status("s"))
+    assert told == GitStatus(
+        repository=True, branch="main", clean=False, files=(ChangedFile(path="a", change="untracked"),)
+    )
+    made = asyncio.run(workspaces(tmp_path).diff("s"))
+    assert replace(made, diff="") == Diff(base=tracking.EMPTY, files=1, insertions=1)
+
+
+def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path) -> None:
+    branch, base = asyncio.run(tracking.standing(repository))
+    assert (branch, base) == ("main", git(repository, "rev-parse", "HEAD"))
+    (repository / "kept.txt").write_text("committed since\n")
+    git(repository, "commit", "-q", "-am", "Second")
+    change(repository)
+    index = git(repository, "ls-files", "--stage")
+    told = asyncio.run(workspaces(repository, base).diff("s"))
+    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert lines == [
+        "-changed", "+other", "-gone", "-kept", "+committed since", "+new", "-staged", "+in the index", "+new",
+    ]  # fmt: skip
+    assert replace(told, diff="") == Diff(base=base, files=6, insertions=5, deletions=4)
+    assert git(repository, "ls-files", "--stage") == index, "the index is the user's"
+    one = asyncio.run(workspaces(repository, base).diff("s", path="sub"))
+    assert (one.files, one.insertions) == (1, 1)
+    assert "--- /dev/null\n+++ b/sub/new.txt\n@@ -0,0 +1 @@\n+new\n" in one.diff
+
+
+def test_a_long_diff_is_cut_at_a_line_and_says_so(repository: Path) -> None:
+    (repository / "long.txt").write_text("a line of some length\n" * 10_000)
+    told = asyncio.run(tracking.diff(repository, most=1000))
+    assert (told.cut, told.insertions, told.diff[-1:], len(told.diff) <= 1000) == (True, 10_000, "\n", True)
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc", ":/", ":(top)kept.txt"])
+def test_no_path_leads_the_diff_outside(path: str, repository: Path) -> None:
+    (repository / "kept.txt").write_text("changed\n")
+    try:
+        told = asyncio.run(workspaces(repository / "sub").diff("s", path=path))
+    except NotAllowed:
+        return
+    assert told.diff == ""
+
+
+def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
+    for key in ("core.fsmonitor", "diff.external", "diff.x.textconv"):
+        git(repository, "config", key, str(program))
+    (repository / ".gitattributes").write_text("*.txt diff=x\n")
+    (repository / "changed.txt").write_text("other\n")
+    asyncio.run(workspaces(repository).git_status("s"))
+    told = asyncio.run(workspaces(repository).diff("s"))
+    assert (told.files, ran.exists()) == (2, False)
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("secret\n")
+    made = tmp_path / "work"
+    (made / "sub").mkdir(parents=True)
+    (made / "text.txt").write_text("eins\nzwei\ndrei\n")
+    (made / "picture").write_bytes(b"\x89PNG\0\xff")
+    (made / "latin").write_bytes("ä".encode("latin-1"))
+    (made / "inside").symlink_to("text.txt")
+    (made / "outside").symlink_to(tmp_path / "secret")
+    (made / "sub" / "up").symlink_to("../../secret")
+    (made / "loop").symlink_to("loop")
+    os.mkfifo(made / "pipe")
+    return made
+
+
+def test_a_listing_tells_links_by_where_they_lead(folder: Path) -> None:
+    told = asyncio.run(workspaces(folder).files("s"))
+    assert Listing(path="", entries=tuple(replace(one, modified_at=None) for one in told.entries)) == Listing(
+        path="",
+        entries=(
+            Entry(name="sub", path="sub", kind="folder"),
+            Entry(name="inside", path="inside", kind="file", size=15),
+            Entry(name="latin", path="latin", kind="file", size=1),
+            Entry(name="loop", path="loop", kind="link"),
+            Entry(name="outside", path="outside", kind="link"),
+            Entry(name="picture", path="picture", kind="file", size=6),
+            Entry(name="pipe", path="pipe", kind="other", size=0),
+            Entry(name="text.txt", path="text.txt", kind="file", size=15),
+        ),
+    )
+    assert asyncio.run(workspaces(folder).files("s", "sub")).entries == (Entry(name="up", path="sub/up", kind="link"),)
+
+
+def test_a_long_listing_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_ENTRIES", 3)
+    told = reading.listing(folder)
+    assert (len(told.entries), told.cut) == (3, True)
+
+
+READ: dict[str, tuple[str, dict[str, Any], FileText]] = {
+    "text": ("text.txt", {}, FileText(path="text.txt", size=15, content="eins\nzwei\ndrei\n")),
+    "through a link": ("inside", {}, FileText(path="text.txt", size=15, content="eins\nzwei\ndrei\n")),
+    "a detour": ("sub/../text.txt", {}, FileText(path="text.txt", size=15, content="eins\nzwei\ndrei\n")),
+    "a line": (
+        "text.txt",
+        {"first_line": 2, "last_line": 2},
+        FileText(path="text.txt", size=15, content="zwei\n", first_line=2, last_line=2),
+    ),
+    "from a line on": (
+        "text.txt",
+        {"first_line": 2},
+        FileText(path="text.txt", size=15, content="zwei\ndrei\n", first_line=2, last_line=3),
+    ),
+    "beyond the end": ("text.txt", {"first_line": 9}, FileText(path="text.txt", size=15)),
+    "cut": ("text.txt", {"most": 7}, FileText(path="text.txt", size=15, content="eins\nzw", cut=True)),
+    "cut lines": (
+        "text.txt",
+        {"first_line": 2, "most": 7},
+        FileText(path="text.txt", size=15, content="zwei\ndr", first_line=2, last_line=3, cut=True),
+    ),
+    "binary": (
+        "picture",
+        {},
+        FileText(
+            path="picture", size=6, content=base64.b64encode(b"\x89PNG\0\xff").decode(), encoding="base64", binary=True
+        ),
+    ),
+    "another encoding": ("latin", {}, FileText(path="latin", size=1, content="5A==", encoding="base64", binary=True)),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reading(name: str, folder: Path) -> None:
+    path, how, told = READ[name]
+    assert reading.read(folder, path, **how) == told
+
+
+def test_a_cut_goes_through_no_character(folder: Path) -> None:
+    (folder / "text.txt").write_text("aüü")
+    assert reading.read(folder, "text.txt", most=4) == FileText(path="text.txt", size=5, content="aü", cut=True)
+
+
+REFUSED: dict[str, tuple[str, dict[str, int], type[Exception]]] = {
+    "up": ("../secret", {}, NotAllowed),
+    "absolute": ("/etc/passwd", {}, NotAllowed),
+    "a link": ("outside", {}, NotAllowed),
+    "a link inside": ("sub/up", {}, NotAllowed),
+    "a sibling with the same beginning": ("../work2/x", {}, NotAllowed),
+    "a loop": ("loop", {}, BadRequest),
+    "a pipe": ("pipe", {}, BadRequest),
+    "a folder": ("sub", {}, BadRequest),
+    "a zero byte": ("a\0b", {}, BadRequest),
+    "nothing there": ("no.txt", {}, SessionNotFound),
+    "too long a name": ("x" * 300, {}, BadRequest),
+    "line 0": ("text.txt", {"first_line": 0}, BadRequest),
+    "backwards": ("text.txt", {"first_line": 2, "last_line": 1}, BadRequest),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_read(name: str, folder: Path) -> None:
+    path, how, fault = REFUSED[name]
+    with pytest.raises(fault):
+        reading.read(folder, path, **how)
+
+
+@pytest.mark.parametrize("path", ["..", "sub/../..", "text.txt", "no"])
+def test_what_is_not_listed(path: str, folder: Path) -> None:
+    with pytest.raises((NotAllowed, BadRequest, SessionNotFound)):
+        reading.listing(folder, path)
+
+
+# ---------------------------------------------------------------------------------------------------------- watching
+
+
+class Watched:
+    """What is touched, collected until something is in it."""
+
+    def __init__(self, stream: AsyncGenerator[Touched]) -> None:
+        self._stream = stream
+        self._next: asyncio.Task[Touched] | None = None
+        self.files: set[tuple[str, str]] = set()
+        self.git = False
+
+    async def look(self, seconds: float) -> bool:
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._stream))
+        done, _ = await asyncio.wait([self._next], timeout=seconds)
+        if not done:
+            return False
+        touched, self._next = self._next.result(), None
+        self.files |= {(one.path, one.change) for one in touched.files}
+        self.git |= touched.git
+        return True
+
+    async def end(self, stop: asyncio.Event) -> None:
+        """Returns when the stream has ended by itself."""
+        stop.set()
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                await (self._next or anext(self._stream))
+                self._next = None
+
+
+def test_what_is_touched_is_told(repository: Path) -> None:
+    async def main() -> Watched:
+        stop = asyncio.Event()
+        watched = Watched(workspaces(repository).watch("s", stop=stop))
+        (repository / "node_modules").mkdir()
+        async with asyncio.timeout(BOUND):
+            while not watched.files:  # until it has begun to watch
+                (repository / "begin.txt").write_text("x")
+                await watched.look(0.2)
+            (repository / "node_modules" / "x").write_text("x")
+            (repository / "new.txt").write_text("new\n")
+            (repository / "gone.txt").unlink()
+            await asyncio.to_thread(git, repository, "add", "new.txt")
+            while not ({("new.txt", "created"), ("gone.txt", "deleted")} <= watched.files and watched.git):
+                await watched.look(BOUND)
+            await watched.end(stop)
+        return watched
+
+    watched = asyncio.run(main())
+    assert {path for path, _ in watched.files} == {"begin.txt", "new.txt", "gone.txt"}
+
+
+def test_a_worktree_tells_of_its_commits_too(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "other")
+
+    async def main() -> Watched:
+        stop = asyncio.Event()
+        watched = Watched(workspaces(tmp_path / "tree").watch("s", stop=stop))
+        async with asyncio.timeout(BOUND):
+            while not watched.files:
+                (tmp_path / "tree" / "begin.txt").write_text("x")
+                await watched.look(0.2)
+            await asyncio.to_thread(git, tmp_path / "tree", "add", "begin.txt")
+            while not watched.git:
+                await watched.look(BOUND)
+            await watched.end(stop)
+        return watched
+
+    assert {path for path, _ in asyncio.run(main()).files} == {"begin.txt"}
+
+
+def test_touched_has_wire_names() -> None:
+    assert msgspec.to_builtins(Touched(files=(FileTouched(path="a", change="created"),))) == {
+        "files": ({"path": "a", "change": "created"},), "git": False, "cut": False,
+    }  # fmt: skip
