@@ -29,18 +29,6 @@ async def ended(client: httpx.AsyncClient, session_id: str) -> dict[str, Any]:
             return found
 
 
-async def asked(client: httpx.AsyncClient, session_id: str) -> dict[str, Any]:
-    """The first open question of a session."""
-    after = 0
-    while True:
-        polled = (await client.get(f"/api/sessions/{session_id}/poll", params={"after": after})).json()
-        after = polled["lastSeq"]
-        found = (await client.get(f"/api/sessions/{session_id}/permissions")).json()["permissions"]
-        if found:
-            return dict(found[0])
-        assert not polled["ended"]
-
-
 def test_the_boards_request_and_answer(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with serve() as server, server.client() as client:
@@ -131,7 +119,11 @@ def test_sessions_are_listed_by_pages_and_filters(serve: Any, script: Script) ->
                 await ended(client, one)
             whole = (await client.get("/api/sessions")).json()
             assert sorted(one["id"] for one in whole["sessions"]) == sorted(ids)
-            assert {name: whole[name] for name in ("total", "offset", "limit")} == {"total": 3, "offset": 0, "limit": 50}
+            assert {name: whole[name] for name in ("total", "offset", "limit")} == {
+                "total": 3,
+                "offset": 0,
+                "limit": 50,
+            }
             pages = [(await client.get(f"/api/sessions?offset={at}&limit=1")).json()["sessions"] for at in range(4)]
             assert [one for page in pages for one in page] == whole["sessions"]
             for query, titles in [
@@ -157,9 +149,7 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
             path = f"/api/sessions/{session_id}/events"
             for dialect, make in DIALECTS.items():
                 projection = make()
-                whole = [
-                    msgspec.json.decode(line) for one in records for line in encode(projection, decode(one.body))
-                ]
+                whole = [msgspec.json.decode(line) for one in records for line in encode(projection, decode(one.body))]
                 for by in ("offset", "after"):
                     for limit in (1, 3, 500):
                         told: list[Any] = []
@@ -267,7 +257,6 @@ def test_bad_bytes_are_refused(serve: Any) -> None:
                 answer = await client.post("/api/sessions", content=sent, headers=headers)
                 assert answer.status_code == status, (body[:40], answer.text)
                 assert answer.json()["status"] == status
-
 
     asyncio.run(main())
 

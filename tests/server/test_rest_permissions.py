@@ -1,0 +1,109 @@
+"""Questions and answers over REST."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+Script = Callable[..., str]
+
+
+async def waiting(client: httpx.AsyncClient, session_id: str) -> dict[str, Any]:
+    """The first open question of a session."""
+    after = 0
+    while True:
+        polled = (await client.get(f"/api/sessions/{session_id}/poll", params={"after": after})).json()
+        after = polled["lastSeq"]
+        found = (await client.get(f"/api/sessions/{session_id}/permissions")).json()["permissions"]
+        if found:
+            return dict(found[0])
+        assert not polled["ended"]
+
+
+async def over(client: httpx.AsyncClient, session_id: str) -> list[dict[str, Any]]:
+    """All events of a session that ends."""
+    told: list[dict[str, Any]] = []
+    while True:
+        after = len(told)
+        polled = (await client.get(f"/api/sessions/{session_id}/poll", params={"after": after})).json()
+        told += polled["events"]
+        if polled["ended"]:
+            return told
+
+
+def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            for number, (body, status, decided) in enumerate(
+                [
+                    ({"decision": "allow"}, "success", {"type": "allow", "updatedInput": None, "remember": "once"}),
+                    (
+                        {"decision": "deny", "message": "not now"},
+                        "denied",
+                        {"type": "deny", "message": "not now", "interrupt": False},
+                    ),
+                ]
+            ):
+                wanted = {"prompt": script([{"shell": f"touch made{number}"}], [{"say": "ok"}])}
+                session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+                question = await waiting(client, session_id)
+                request = question["request"]
+                assert (request["toolName"], request["target"]) == ("shell", f"touch made{number}")
+                assert (await client.get("/api/permissions")).json() == {"permissions": [question]}
+                path = f"/api/permissions/{question['id']}"
+                if number:
+                    path = f"/api/sessions/{session_id}/permissions/{request['requestId']}"
+                first, second = await asyncio.gather(*(client.post(path, json=body) for _ in range(2)))
+                assert sorted((first.status_code, second.status_code)) == [200, 409]
+                won = first if first.status_code == 200 else second
+                assert won.json() == question | {
+                    "open": False,
+                    "decision": decided,
+                    "by": "client",
+                    "who": "local",
+                    "message": body.get("message", ""),
+                    "resolvedAt": won.json()["resolvedAt"],
+                    "applied": won.json()["applied"],
+                }
+                events = await over(client, session_id)
+                results = [event for event in events if event["type"] == "tool_result"]
+                assert [result["status"] for result in results] == [status]
+                assert (server.workspace / f"made{number}").exists() == (status == "success")
+                assert (await client.get("/api/permissions")).json() == {"permissions": []}
+                answered = (await client.get(f"/api/sessions/{session_id}/permissions?open=false")).json()
+                assert [one["id"] for one in answered["permissions"]] == [question["id"]]
+            audit = (await client.get("/api/audit")).json()
+            assert [(one["entry"]["decision"], one["who"]) for one in audit["entries"]] == [
+                ("deny", "local"),
+                ("allow", "local"),
+            ]
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_makes_no_sense_leaves_the_question_open(serve: Any, script: Script) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            wanted = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
+            session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+            question = await waiting(client, session_id)
+            for body in (
+                {},
+                {"decision": "perhaps"},
+                {"decision": "allow", "message": "why"},
+                {"decision": "deny", "remember": "always"},
+                {"decision": "allow", "remember": "for ever"},
+                {"decision": "deny", "message": 1},
+                [],
+            ):
+                answer = await client.post(f"/api/permissions/{question['id']}", json=body)
+                assert (answer.status_code, answer.json()["status"]) == (400, 400), body
+            assert await waiting(client, session_id) == question
+            await client.post(f"/api/permissions/{question['id']}", json={"decision": "deny", "interrupt": True})
+            await over(client, session_id)
+            assert not (server.workspace / "made").exists()
+
+    asyncio.run(main())
