@@ -1,0 +1,607 @@
+"""JSON-RPC against the real server: the seed's examples word for word, and everything a client relies on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from websockets.asyncio.client import ClientConnection, connect
+
+from podium import __version__
+from podium.service.settings import AgentSettings, Limits, Settings
+
+BOUND = 60.0
+Script = Callable[..., str]
+Json = dict[str, Any]
+
+
+class Failed(Exception):
+    def __init__(self, error: Json) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.problem = error.get("data")
+
+
+class Client:
+    """Answers go to who asked; notifications are kept in the order they came."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.heard: list[Json] = []
+        self._ids = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._news = asyncio.Condition()
+
+    async def listen(self) -> None:
+        async for text in self.socket:
+            message = json.loads(text)
+            if "method" in message:
+                async with self._news:
+                    self.heard.append(message)
+                    self._news.notify_all()
+            else:
+                self._asked.pop(message["id"]).set_result(message)
+
+    async def raw(self, message: Json) -> Json:
+        """One call as it is written; its answer as it is."""
+        self._asked[message["id"]] = answer = asyncio.get_running_loop().create_future()
+        await self.socket.send(json.dumps(message))
+        return await answer
+
+    async def call(self, method: str, **params: Any) -> Any:
+        message = await self.raw({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params})
+        if "error" in message:
+            raise Failed(message["error"])
+        return message["result"]
+
+    async def hear(self, method: str, test: Callable[[Json], bool] = lambda _: True) -> Json:
+        """The params of the first notification that fits, be it old or still to come."""
+        async with self._news:
+            while True:
+                for one in self.heard:
+                    if one["method"] == method and test(one["params"]):
+                        return one["params"]
+                await self._news.wait()
+
+
+@contextlib.asynccontextmanager
+async def joined(server: Any) -> AsyncIterator[Client]:
+    async with connect(f"{server.ws_url}/ws", additional_headers=server.headers, proxy=None) as socket:
+        client = Client(socket)
+        listening = asyncio.ensure_future(client.listen())
+        try:
+            async with asyncio.timeout(BOUND):
+                yield client
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+
+Play = Callable[..., Any]
+
+
+@pytest.fixture
+def play(serve: Any) -> Play:
+    """Runs ``part(client, server)`` with one client and one server."""
+
+    def run(part: Callable[[Client, Any], Any], **changes: Any) -> Any:
+        async def main() -> Any:
+            async with serve(**changes) as server, joined(server) as client:
+                return await part(client, server)
+
+        return asyncio.run(main())
+
+    return run
+
+
+def seqs(client: Client, session_id: str) -> list[int]:
+    return [one["params"]["seq"] for one in client.heard if one["params"].get("session_id") == session_id]
+
+
+# ------------------------------------------------------------------------------------------- the seed's examples
+
+
+def test_discovery_as_the_seed_shows_it(play: Play) -> None:
+    async def part(client: Client, server: Any) -> Json:
+        return await client.raw({"jsonrpc": "2.0", "id": 1, "method": "agent/discover", "params": {}})
+
+    answer = play(part)
+    assert (answer["jsonrpc"], answer["id"]) == ("2.0", 1)
+    result = answer["result"]
+    assert (result["active"], result["status"]) == ("understudy", "idle")
+    [understudy] = [one for one in result["available"] if one["type"] == "understudy"]
+    assert understudy == {
+        "type": "understudy",
+        "name": "Understudy (embedded, scripted)",
+        "version": __version__,
+        "capabilities": {"streaming": True, "sessionResume": True, "thinking": True, "mcp": True, "sandbox": True},
+        "tools": [
+            "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp",
+            "question",
+        ],
+        "drivers": ["acp"],
+        "sandboxModes": ["readOnly"],
+        "signedIn": True,
+    }  # fmt: skip
+    everybody = {one["type"] for one in [*result["available"], *result["unavailable"]]}
+    assert {"claude", "codex", "gemini", "opencode"} < everybody
+    assert all(set(one) == {"type", "name", "problem", "fix"} for one in result["unavailable"])
+
+
+def test_selection_as_the_seed_shows_it(play: Play) -> None:
+    async def part(client: Client, server: Any) -> Json:
+        return await client.raw({"jsonrpc": "2.0", "id": 2, "method": "agent/select", "params": {"type": "gemini"}})
+
+    assert play(part) == {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "result": {"status": "selected", "type": "gemini", "name": "Gemini CLI"},
+    }
+
+
+RUN: Json = {
+    "jsonrpc": "2.0",
+    "id": 3,
+    "method": "agent/run",
+    "params": {
+        "prompt": "Fix the login bug",
+        "mode": "new",
+        "options": {"sandbox": "docker", "model": "gemini-2.0-pro", "allowedTools": ["shell", "read_file"]},
+    },
+}
+
+
+def test_the_seeds_run_goes_to_the_selected_agent_with_its_options(play: Play, settings: Settings) -> None:
+    missing = AgentSettings(command=str(Path(settings.home) / "no-such-program"))
+
+    async def part(client: Client, server: Any) -> tuple[Json, Json, Json]:
+        await client.call("agent/select", type="gemini")
+        answer = (await client.raw(RUN))["result"]
+        await client.hear("subscription_ended")
+        session = await client.call("session/get", sessionId=answer["sessionId"])
+        return answer, session["session"]["wanted"], session
+
+    answer, wanted, session = play(part, agents={**settings.agents, "gemini": missing})
+    assert answer == {
+        "status": "started", "type": "gemini", "sessionId": session["id"], "lastSeq": 0, "messageId": None,
+    }  # fmt: skip
+    assert (wanted["container"], wanted["model"]) == ("docker", "gemini-2.0-pro")
+    assert wanted["allowedTools"] == ["shell", "read_file"]
+    assert session["status"] == "error"  # no such program: said in the stream, not as a failed call
+
+
+def test_an_agent_without_that_container_says_what_it_has(play: Play) -> None:
+    async def part(client: Client, server: Any) -> Json:
+        return await client.raw(RUN)
+
+    error = play(part)["error"]
+    assert error == {
+        "code": -32602,
+        "message": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
+        "data": {
+            "type": "urn:podium:problem:bad-request",
+            "title": "The request makes no sense",
+            "status": 400,
+            "detail": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
+            "field": "$.sandbox",
+        },
+    }
+
+
+def test_configuration_counts_for_what_is_run_next(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> tuple[Json, Json, Json, Json]:
+        first = await client.call("agent/configure", sandbox="readOnly", model="fast", autoApprove=["shell"])
+        ran = await client.call("agent/run", prompt=script([{"say": "Hi"}]), options={"model": "slow"}, keepOpen=False)
+        await client.hear("subscription_ended")
+        wanted = (await client.call("session/get", sessionId=ran["sessionId"]))["session"]["wanted"]
+        second = await client.call("agent/configure", sandbox=None, auto_approve=None)
+        other = await client.call("agent/select", type="codex")
+        third = await client.call("agent/configure")
+        assert other["type"] == third["type"] == "codex"
+        return first, wanted, second, third
+
+    first, wanted, second, third = play(part)
+    assert first == {
+        "status": "configured", "type": "understudy", "sandbox": "readOnly", "model": "fast", "autoApprove": ["shell"],
+        "tier": None, "approval": None,
+    }  # fmt: skip
+    assert (wanted["sandbox"], wanted["model"], wanted["autoApprove"]) == ("readOnly", "slow", ["shell"])
+    assert second == {**first, "sandbox": None, "autoApprove": []}
+    assert third == {**first, "type": "codex", "sandbox": None, "model": None, "autoApprove": []}
+
+
+# --------------------------------------------------------------------------------------------------- one session
+
+
+def test_a_run_is_told_answered_and_stopped(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> tuple[Json, list[Json], Json, Json]:
+        ran = await client.call("agent/run", prompt=script([{"say": "Hi"}, {"shell": "touch made"}], [{"say": "ok"}]))
+        asked = await client.hear("agent_permission")
+        waiting = await client.call("agent/status")
+        tool = asked["payload"]["tool_id"]
+        answered = await client.call("agent/respond", toolUseID=tool, response="approved", isError=False)
+        assert answered["decision"] == "allow"
+        assert asked["payload"]["tool_name"] == "shell"
+        await client.hear("agent_complete")
+        stopped = await client.call("agent/stop")
+        ended = await client.hear("subscription_ended")
+        assert (server.workspace / "made").exists()
+        assert (stopped["status"], stopped["activity"]) == ("stopped", "ended")
+        assert stopped["state"] == ended["state"]
+        return ran, client.heard, waiting, ended
+
+    ran, heard, waiting, ended = play(part)
+    assert (waiting["type"], waiting["status"], waiting["waiting"]) == ("understudy", "waiting", 1)
+    assert waiting["session"]["status"] == "active"
+    told = [one["method"] for one in heard]
+    kinds = list(dict.fromkeys(told))
+    assert kinds == [
+        "agent_init", "agent_status", "agent_message", "agent_tool_call", "agent_permission", "agent_tool_result",
+        "agent_complete", "subscription_ended",
+    ]  # fmt: skip
+    assert all(one["jsonrpc"] == "2.0" and one["params"]["session_id"] == ran["sessionId"] for one in heard)
+    numbers = [one["params"]["seq"] for one in heard]
+    assert numbers == sorted(numbers)
+    assert ended["seq"] == numbers[-1]
+
+
+@pytest.mark.parametrize(
+    ("response", "is_error", "decision"),
+    [("yes", False, "allow"), ("", False, "allow"), ("go on, no problem", False, "allow"), ("yes", True, "deny"),
+     ("No, use git", False, "deny"), ("denied", False, "deny")],
+)  # fmt: skip
+def test_what_a_response_means(play: Play, script: Script, response: str, is_error: bool, decision: str) -> None:
+    async def part(client: Client, server: Any) -> tuple[str, str]:
+        await client.call("agent/run", prompt=script([{"shell": "touch made"}], [{"say": "ok"}]), keepOpen=False)
+        tool = (await client.hear("agent_permission"))["payload"]["tool_id"]
+        answered = await client.call("agent/respond", tool_use_id=tool, response=response, is_error=is_error)
+        with pytest.raises(Failed) as again:
+            await client.call("agent/respond", tool_use_id=tool, response="yes")
+        assert again.value.code == -32003
+        await client.hear("subscription_ended")
+        result = await client.hear("agent_tool_result")
+        return answered["decision"], result["payload"]["status"]
+
+    assert play(part) == (decision, "success" if decision == "allow" else "denied")
+
+
+def test_a_session_goes_on_where_it_is_continued(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> tuple[list[Json], Json]:
+        first = await client.call("agent/run", prompt=script([{"say": "one"}]))
+        await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 1)
+        second = await client.call("agent/run", prompt=script([{"say": "two"}]), mode="continue")
+        await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 2)
+        sent = await client.call("session/send", sessionId=first["sessionId"], prompt=script([{"say": "three"}]))
+        await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 3)
+        await client.call("agent/stop")
+        await client.hear("subscription_ended")
+        third = await client.call("agent/run", prompt=script([{"say": "four"}]), mode="continue")
+        await client.hear("agent_complete", lambda p: p["session_id"] == third["sessionId"])
+        fourth = await client.call("session/resume", sessionId=first["sessionId"], prompt=script([{"say": "five"}]))
+        await client.hear("agent_complete", lambda p: p["session_id"] == fourth["sessionId"])
+        page = await client.call("session/list", agent="understudy")
+        assert sent == {"status": "queued", "messageId": sent["messageId"], "sessionId": first["sessionId"]}
+        return [first, second, third, fourth], page
+
+    ran, page = play(part)
+    assert [one["status"] for one in ran] == ["started", "queued", "resumed", "resumed"]
+    assert ran[0]["sessionId"] == ran[1]["sessionId"]
+    assert page["total"] == 3
+    listed = {one["id"]: one for one in page["sessions"]}
+    assert [listed[one["sessionId"]]["session"]["parentId"] for one in ran] == [None, None, *[ran[0]["sessionId"]] * 2]
+    session = listed[ran[0]["sessionId"]]
+    assert (session["agent_type"], session["status"], session["message_count"]) == ("understudy", "completed", 6)
+    assert session["repo_path"] == session["session"]["cwd"]
+    assert session["tokens_used"] == session["session"]["usage"]["totalTokens"]
+    assert listed[ran[3]["sessionId"]]["status"] == "active"
+    assert set(session) == {
+        "id", "agent_type", "created_at", "updated_at", "status", "repo_path", "message_count", "tokens_used",
+        "cost_usd", "session",
+    }  # fmt: skip
+
+
+def test_a_client_that_comes_back_goes_on_from_its_last_number(play: Play, script: Script) -> None:
+    prompt = script([{"say": "one"}, {"shell": "echo out"}], [{"say": "two"}])
+
+    async def part(client: Client, server: Any) -> tuple[list[Json], list[list[Json]]]:
+        options = {"tier": "autonomous"}
+        ran = await client.call("agent/run", prompt=prompt, options=options, keepOpen=False)
+        last = (await client.hear("subscription_ended"))["seq"]
+        parts: list[list[Json]] = []
+        for after in range(last + 1):
+            async with joined(server) as other:
+                begun = await other.call("session/subscribe", sessionId=ran["sessionId"], after=after)
+                await other.hear("subscription_ended")
+                assert (begun["verdict"], begun["after"], begun["lastSeq"]) == ("ok", after, last)
+                parts.append(other.heard)
+        return client.heard, parts
+
+    whole, parts = play(part)
+    for after, told in enumerate(parts):
+        assert told == [one for one in whole if one["params"]["seq"] > after or one["method"] == "subscription_ended"]
+    by_seq = itertools.groupby(whole[:-1], key=lambda one: one["params"]["seq"])
+    for _, of_one in by_seq:
+        *before, last = of_one
+        assert [one["params"].get("more") for one in [*before, last]] == [*[True] * len(before), None]
+
+
+def test_events_are_read_in_pages_and_followed_in_any_dialect(play: Play, script: Script) -> None:
+    async def read(client: Client, session_id: str, dialect: str) -> list[Json]:
+        events: list[Json] = []
+        after = 0
+        while True:
+            page = await client.call("session/events", sessionId=session_id, after=after, limit=2, dialect=dialect)
+            events += page["events"]
+            if page["nextAfter"] == after:
+                return events
+            after = page["nextAfter"]
+
+    async def part(client: Client, server: Any) -> dict[str, tuple[list[Json], list[Json]]]:
+        found: dict[str, tuple[list[Json], list[Json]]] = {}
+        ran = await client.call("agent/run", prompt=script([{"say": "Hello"}]), keepOpen=False, dialect="podium")
+        await client.hear("subscription_ended")
+        found["podium"] = (await read(client, ran["sessionId"], "podium"), client.heard[:-1])
+        for dialect in ("ues", "lifecycle", "board", "notify", "chat"):
+            async with joined(server) as other:
+                await other.call("session/subscribe", sessionId=ran["sessionId"], dialect=dialect)
+                await other.hear("subscription_ended")
+                found[dialect] = (await read(client, ran["sessionId"], dialect), other.heard[:-1])
+        return found
+
+    for dialect, (events, heard) in play(part).items():
+        assert events
+        for one in heard:
+            one["params"].pop("more", None)
+        if dialect == "notify":
+            assert heard == events
+        else:
+            assert {one["method"] for one in heard} == {"session_event"}
+            assert [one["params"]["event"] for one in heard] == events
+            assert {one["params"]["dialect"] for one in heard} == {dialect}
+
+
+def test_who_follows_everything_hears_of_sessions_and_questions(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> None:
+        await client.call("session/subscribe")
+        async with joined(server) as other:
+            ran = await other.call("agent/run", prompt=script([{"shell": "touch made"}], [{"say": "ok"}]))
+            asked = await client.hear("permission_changed", lambda p: p["open"])
+            assert asked["permission"] == (await other.call("permission/list"))["permissions"][0]
+            assert asked["session_id"] == ran["sessionId"]
+            await other.call("permission/answer", id=asked["permission"]["id"], decision="deny", message="not now")
+            closed = await client.hear("permission_changed", lambda p: not p["open"])
+            assert closed["permission"]["decision"] == {"type": "deny", "message": "not now", "interrupt": False}
+            await other.call("agent/stop")
+            await client.hear("session_changed", lambda p: p["session"]["status"] != "active")
+            await server.service.delete(ran["sessionId"])
+            await client.hear("session_changed", lambda p: p.get("deleted") is True)
+            assert (await client.call("permission/list", open=False))["permissions"] == []
+        assert (await client.call("session/unsubscribe"))["status"] == "unsubscribed"
+        assert (await client.call("session/unsubscribe"))["status"] == "notSubscribed"
+
+    play(part)
+
+
+def test_a_workspace_is_shown_and_watched(play: Play, script: Script) -> None:
+    prompt = script([{"write_file": {"path": "a.txt", "content": "one\ntwo\n"}}], [{"say": "ok"}])
+
+    async def part(client: Client, server: Any) -> None:
+        git(server.workspace, "init", "-q", "-b", "main")
+        first = await client.call("agent/run", prompt=script([{"say": "ready"}]))
+        session_id = first["sessionId"]
+        await client.call("session/subscribe", sessionId=session_id, watch=["files", "git"])
+        await client.hear("agent_complete")
+        # Watching begins a little after the answer: touch something until it is seen.
+        number = 0
+        while not any(one["method"] == "git_changed" for one in client.heard):
+            number += 1
+            (server.workspace / f"seen-{number}").touch()
+            await asyncio.sleep(0.05)
+        await client.call("session/send", sessionId=session_id, prompt=prompt)
+        changed = await client.hear("file_changed", lambda p: any(one["path"] == "a.txt" for one in p["files"]))
+        assert {"path": "a.txt", "change": "created"} in changed["files"]
+        await client.hear("git_changed", lambda p: any(one["path"] == "a.txt" for one in p["status"]["files"]))
+        status = await client.call("git/status")
+        assert (status["repository"], status["branch"], status["clean"]) == (True, "main", False)
+        assert {"path": "a.txt", "change": "untracked", "staged": False, "oldPath": None} in status["files"]
+        diff = await client.call("git/diff", path="a.txt")
+        assert "+one" in diff["diff"]
+        listing = await client.call("file/list", sessionId=session_id)
+        assert "a.txt" in [one["path"] for one in listing["entries"]]
+        text = await client.call("file/read", path="a.txt", firstLine=2)
+        assert (text["content"], text["firstLine"], text["lastLine"]) == ("two\n", 2, 2)
+        with pytest.raises(Failed) as outside:
+            await client.call("file/read", path="../podium-home/token")
+        assert outside.value.code == -32004
+
+    play(part)
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+REFUSED: list[tuple[str, Json, int, str]] = [
+    ("agent/select", {"type": "claud"}, -32007, "did you mean 'claude'?"),
+    ("agent/select", {}, -32602, "type"),
+    ("agent/run", {"prompt": "x", "mode": "old"}, -32602, "mode"),
+    ("agent/run", {"prompt": "x", "sessionId": "y"}, -32602, "mode continue"),
+    ("agent/run", {"prompt": "x", "mode": "continue"}, -32602, "name the sessionId"),
+    ("agent/run", {"prompt": " "}, -32602, "the prompt is empty"),
+    ("agent/run", {"prompt": "x", "cwd": "/"}, -32004, "outside the folders"),
+    ("agent/run", {"prompt": "x", "options": {"modle": "y"}}, -32602, "modle"),
+    ("agent/run", {"prompt": "x", "options": {"maxTurns": 0}}, -32602, "maxTurns"),
+    ("agent/run", {"prompt": "nul\0"}, -32602, "NUL"),
+    ("agent/stop", {}, -32602, "name the sessionId"),
+    ("agent/stop", {"sessionId": "nobody"}, -32001, "no session"),
+    ("agent/respond", {"toolUseId": "x"}, -32001, "permission/list"),
+    ("agent/status", {"sessionId": "nobody"}, -32001, "no session"),
+    ("session/list", {"limit": 0}, -32602, "limit"),
+    ("session/list", {"limt": 1}, -32602, "did you mean 'limit'?"),
+    ("session/get", {"sessionId": 1}, -32602, "sessionId"),
+    ("session/get", {"sessionId": "x", "session_id": "y"}, -32602, "twice"),
+    ("session/events", {"sessionId": "nobody"}, -32001, "no session"),
+    ("session/events", {"sessionId": "x", "dialect": "latin"}, -32602, "dialect"),
+    ("session/events", {"sessionId": "x", "after": -1}, -32602, "after"),
+    ("session/events", {"sessionId": "x", "after": 1e300}, -32602, "after"),
+    ("session/subscribe", {"sessionId": "nobody"}, -32001, "no session"),
+    ("session/send", {"sessionId": "nobody", "prompt": "x"}, -32001, "no session"),
+    ("session/resume", {"sessionId": "nobody", "prompt": "x"}, -32001, "no session"),
+    ("permission/answer", {"decision": "maybe", "id": "x"}, -32602, "decision"),
+    ("permission/answer", {"decision": "allow"}, -32602, "name the question"),
+    ("permission/answer", {"decision": "allow", "id": "x"}, -32001, "no question"),
+    ("permission/answer", {"decision": "allow", "id": "x", "message": "y"}, -32602, "deny only"),
+    ("permission/answer", {"decision": "deny", "id": "x", "updatedInput": {}}, -32602, "allow only"),
+    ("git/status", {}, -32602, "name the sessionId"),
+    ("file/read", {"path": "a", "firstLine": 0}, -32602, "firstLine"),
+    ("agent/discovr", {}, -32601, "did you mean agent/discover?"),
+    ("", {}, -32601, "there is no method"),
+]
+
+
+def test_what_cannot_be_done_is_refused_with_a_reason(play: Play) -> None:
+    async def part(client: Client, server: Any) -> list[str]:
+        wrong: list[str] = []
+        for method, params, code, words in REFUSED:
+            try:
+                wrong.append(f"{method} {params} was done: {await client.call(method, **params)}")
+            except Failed as fault:
+                if fault.code != code or words not in str(fault):
+                    wrong.append(f"{method} {params}: {fault.code} {fault}")
+        return wrong
+
+    assert play(part) == []
+
+
+def test_limits_are_told(play: Play, script: Script, settings: Settings) -> None:
+    async def part(client: Client, server: Any) -> list[int]:
+        ids = [
+            (await client.call("agent/run", prompt=script([{"say": "x"}]), subscribe=False))["sessionId"] for _ in "ab"
+        ]
+        await client.call("session/subscribe", sessionId=ids[0])
+        await client.call("session/subscribe", sessionId=ids[0])  # again: that is still one
+        codes: list[int] = []
+        with pytest.raises(Failed, match="unsubscribe from one") as full:
+            await client.call("session/subscribe", sessionId=ids[1])
+        codes.append(full.value.code)
+        await client.call("session/unsubscribe", sessionId=ids[0])
+        await client.call("session/subscribe", sessionId=ids[1])
+        return codes
+
+    assert play(part, limits=replace(Limits(), subscriptions=1)) == [-32005]
+
+
+# --------------------------------------------------------------------------------------------------- the protocol
+
+
+def error(code: int, message: str, told: Any = None) -> Json:
+    return {"jsonrpc": "2.0", "id": told, "error": {"code": code, "message": message}}
+
+
+A_CALL: Json = {"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}}
+EMPTY = {"sessions": [], "total": 0, "offset": 0, "limit": 50}
+WANT_CALL = error(-32600, "a call is an object with jsonrpc, method, params and id")
+SPOKEN: list[tuple[str, Any]] = [
+    (json.dumps(A_CALL), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
+    (json.dumps({**A_CALL, "params": []}), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
+    (json.dumps({**A_CALL, "params": None}), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
+    (json.dumps({**A_CALL, "id": "a\u2028b"}), {"jsonrpc": "2.0", "id": "a\u2028b", "result": EMPTY}),
+    (json.dumps({**A_CALL, "id": 10**30}), {"jsonrpc": "2.0", "id": 10**30, "result": EMPTY}),
+    (json.dumps({**A_CALL, "id": -1.5}), {"jsonrpc": "2.0", "id": -1.5, "result": EMPTY}),
+    (json.dumps({**A_CALL, "id": None}), {"jsonrpc": "2.0", "id": None, "result": EMPTY}),
+    (json.dumps({**A_CALL, "id": [1]}), error(-32600, "an id is a string, a number or null")),
+    (json.dumps({**A_CALL, "id": True}), error(-32600, "an id is a string, a number or null")),
+    (json.dumps({**A_CALL, "method": 1}), error(-32600, "a call names its method, a string", 1)),
+    (json.dumps({**A_CALL, "jsonrpc": "1.0"}),
+     error(-32600, 'this server speaks JSON-RPC 2.0: say "jsonrpc": "2.0"', 1)),
+    (json.dumps({"jsonrpc": "2.0", "id": 7, "result": 1}),
+     error(-32600, "this server asks its clients nothing, so there is nothing to answer", 7)),
+    ("[]", error(-32600, "the batch is empty; put calls into it")),
+    ("1", WANT_CALL),
+    ("[1, 2]", [WANT_CALL, WANT_CALL]),
+    (json.dumps([{**A_CALL, "id": number} for number in range(101)]),
+     error(-32600, "the batch has 101 calls; this server takes 100")),
+    (json.dumps([{**A_CALL, "id": "x"}, {"jsonrpc": "2.0", "method": "session/list"}, 5]),
+     [{"jsonrpc": "2.0", "id": "x", "result": EMPTY}, WANT_CALL]),
+    ('{"jsonrpc":"2.0","id":1,"method":"session/list","params":{"search":"\\ud83d"}}',
+     {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
+]  # fmt: skip
+
+
+def test_the_protocol_to_the_letter(server: Any) -> None:
+    def post(said: str) -> tuple[int, Any]:
+        told = server.http.post("/rpc", content=said, headers={"content-type": "application/json"})
+        return told.status_code, told.json()
+
+    assert [(said, post(said)) for said, _ in SPOKEN] == [(said, (200, answer)) for said, answer in SPOKEN]
+
+
+def test_over_post_notifications_are_not_answered_and_choices_stay(server: Any) -> None:
+    def post(body: Any) -> Any:
+        return server.http.post("/rpc", json=body)
+
+    quiet = {"jsonrpc": "2.0", "method": "agent/select", "params": {"type": "codex"}}
+    assert (post(quiet).status_code, post(quiet).content) == (204, b"")
+    assert post([quiet, {"jsonrpc": "2.0", "method": "no/such"}]).status_code == 204
+    assert post({"jsonrpc": "2.0", "id": 1, "method": "agent/status"}).json()["result"]["type"] == "codex"
+    refused = post({"jsonrpc": "2.0", "id": 1, "method": "session/subscribe"}).json()["error"]
+    assert (refused["code"], "WebSocket" in refused["message"]) == (-32602, True)
+    assert server.http.post("/rpc", content="{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert server.http.get("/rpc").status_code == 405
+
+
+def test_a_batch_over_websocket_and_answers_out_of_order(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> None:
+        async with connect(f"{server.ws_url}/ws", additional_headers=server.headers, proxy=None) as socket:
+            prompt = script([{"say": "x"}])
+            batch = [
+                {"jsonrpc": "2.0", "method": "agent/select", "params": {"type": "understudy"}},
+                {"jsonrpc": "2.0", "id": 1, "method": "agent/run", "params": {"prompt": prompt, "keepOpen": False}},
+                {"jsonrpc": "2.0", "id": 2, "method": "agent/status", "params": {}},
+            ]
+            await socket.send(json.dumps(batch))
+            first, second = json.loads(await socket.recv())
+            assert (first["id"], first["result"]["status"]) == (1, "started")
+            assert (second["id"], second["result"]["sessionId"]) == (2, first["result"]["sessionId"])
+            while json.loads(await socket.recv())["method"] != "subscription_ended":
+                pass
+            for junk in (b"\xff\xfe", b"", "{", '{"id":'):
+                await socket.send(junk)
+                assert json.loads(await socket.recv())["error"]["code"] == -32700
+            await socket.send(b'{"jsonrpc":"2.0","id":9,"method":"session/list"}')  # binary is understood too
+            assert json.loads(await socket.recv())["result"]["total"] == 1
+
+    play(part)
+
+
+def test_a_client_that_reads_nothing_hinders_nobody_and_loses_nothing(play: Play, script: Script) -> None:
+    loud = {"shell": "head -c 200000 /dev/zero | tr '\\0' x"}
+    prompt = script(*[[loud] for _ in range(50)], [{"say": "end"}])
+
+    async def part(client: Client, server: Any) -> tuple[list[Json], list[Json]]:
+        async with connect(
+            f"{server.ws_url}/ws", additional_headers=server.headers, proxy=None, max_queue=1, ping_interval=None
+        ) as deaf:
+            ran = await client.call("agent/run", prompt=prompt, keepOpen=False, options={"tier": "autonomous"})
+            asked = {"sessionId": ran["sessionId"]}
+            await deaf.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/subscribe", "params": asked}))
+            await client.hear("subscription_ended")
+            assert (await client.call("session/list"))["total"] == 1
+            late: list[Json] = [json.loads(await deaf.recv())]
+            while late[-1].get("method") != "subscription_ended":
+                late.append(json.loads(await deaf.recv()))
+            return client.heard, late[1:]
+
+    heard, late = play(part)
+    assert late == heard
