@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from podium import catalog
-from podium.past import events_of
 from podium.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
+from podium.past import events_of
 from podium.testing import AGENTS, ScriptedModel, find_cli, say, shell
 from podium.unified import events
 

@@ -1,0 +1,104 @@
+"""``podium config`` as people type it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import CommandLine
+
+GOOD = "server:\n  port: 8000\nagents:\n  codex:\n    env: {OPENAI_API_KEY: sk-secret}\n"
+BAD = "server:\n  prot: 8000\n"
+
+
+@pytest.fixture
+def file(podium: CommandLine) -> Path:
+    found = podium.home / ".config" / "podium" / "config.yaml"
+    found.parent.mkdir(parents=True)
+    return found
+
+
+def editor(podium: CommandLine, *texts: str) -> dict[str, str]:
+    """An editor that writes these, one after the other; keeps what it was given."""
+    folder = podium.home / "editor"
+    folder.mkdir()
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(text)
+    program = folder / "edit"
+    program.write_text(
+        f'#!/bin/sh\ncd {folder}\nn=$(ls given.* 2>/dev/null | wc -l)\ncp "$1" given.$n\n'
+        f'[ -f $n.txt ] && cp $n.txt "$1"\nexit 0\n'
+    )
+    program.chmod(0o755)
+    return {"EDITOR": str(program)}
+
+
+def given(podium: CommandLine, number: int) -> str:
+    return (podium.home / "editor" / f"given.{number}").read_text()
+
+
+def test_show_tells_where_each_value_comes_from_and_no_secret(podium: CommandLine, file: Path) -> None:
+    file.write_text(GOOD)
+    shown = podium.run("config", "show", env={"PODIUM_SERVER__HOST": "0.0.0.0"})
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert ["server.host", "0.0.0.0", "PODIUM_SERVER__HOST"] in lines
+    assert ["server.port", "8000", str(file), "line", "2"] in lines
+    assert ["sessions.sleep_after", "15m", "default"] in lines
+    assert ["agents.codex.env", "{OPENAI_API_KEY:", "(hidden)}", str(file), "line", "5"] in lines
+    told = [json.loads(line) for line in podium.run("config", "show", "--json").stdout.splitlines()]
+    assert {"key": "server.port", "value": 8000, "from": f"{file} line 2"} in told
+    assert {"key": "agents.codex.env", "value": {"OPENAI_API_KEY": "(hidden)"}, "from": f"{file} line 5"} in told
+    assert "sk-secret" not in shown.stdout + str(told)
+
+
+def test_check_and_path(podium: CommandLine, file: Path) -> None:
+    missing = podium.run("config", "path")
+    assert (missing.stdout, missing.returncode) == (f"{file}\n", 0)
+    assert "is not there yet; podium config edit makes it" in missing.stderr
+    file.write_text(GOOD)
+    fine = podium.run("config", "check")
+    assert (fine.stdout, fine.stderr, fine.returncode) == (f"{file}: 2 values given, fine\n", "", 0)
+    file.write_text(BAD)
+    wrong = podium.run("config", "check")
+    assert (wrong.stdout, wrong.returncode) == ("", 2)
+    assert wrong.stderr == f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?\n"
+    nowhere = podium.run("config", "check", "--config", "no.yaml")
+    assert (nowhere.stderr, nowhere.returncode) == ("no.yaml: there is no such file; podium config edit makes one\n", 2)
+
+
+def test_edit_begins_with_a_template_and_keeps_what_is_right(podium: CommandLine, file: Path) -> None:
+    file.parent.rmdir()
+    edited = podium.run("config", "edit", env=editor(podium, GOOD))
+    assert (edited.stdout, edited.stderr, edited.returncode) == (f"{file}: saved\n", "", 0)
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (GOOD, 0o600)
+    assert "#   port: 16180 " in given(podium, 0)
+    again = podium.run("config", "edit", env={"EDITOR": "true"})
+    assert (again.stdout, again.returncode) == (f"{file}: unchanged\n", 0)
+    assert [path.name for path in file.parent.iterdir()] == ["config.yaml"]
+
+
+def test_edit_keeps_nothing_that_is_wrong(podium: CommandLine, file: Path) -> None:
+    file.write_text(GOOD)
+    edited = podium.run("config", "edit", env=editor(podium, BAD))
+    assert (edited.returncode, file.read_text()) == (2, GOOD)
+    assert edited.stderr.splitlines() == [
+        f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?",
+        f"podium config: {file} was left as it was",
+    ]
+    for name, complaint in (("false", "the editor ended with 1"), ("no-such-editor", "the editor did not start")):
+        failed = podium.run("config", "edit", env={"EDITOR": name})
+        assert (complaint in failed.stderr, failed.returncode, file.read_text()) == (True, 2, GOOD)
+
+
+def test_at_a_terminal_a_mistake_can_be_mended(podium: CommandLine, file: Path) -> None:
+    terminal = podium.terminal("config", "edit", env=editor(podium, BAD, GOOD))
+    terminal.until("did you mean 'server.port'?")
+    terminal.until("edit it again? [Y/n]")
+    terminal.type("\n")
+    terminal.until("saved")
+    assert (terminal.end(), file.read_text(), given(podium, 1)) == (0, GOOD, BAD)
