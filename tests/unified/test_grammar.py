@@ -217,6 +217,28 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             Done(status="error", result="slow down"),
         ],
     ),
+    (
+        "a failure without a turn is one of its own, with its own result",
+        [
+            Init(),
+            TurnStarted(),
+            Error(kind="unknown", message="first", fatal=True),
+            TurnCompleted(status="error"),
+            Error(kind="rate_limited", message="second", fatal=True),
+            TurnCompleted(status="error"),
+            TurnCompleted(status="error"),
+        ],
+        [
+            Init(),
+            TurnStarted(),
+            Error(kind="unknown", message="first", fatal=True),
+            TurnCompleted(status="error", result="first"),
+            Error(kind="rate_limited", message="second", fatal=True),
+            TurnStarted(),
+            TurnCompleted(status="error", result="second"),
+            Done(status="error", result="second"),
+        ],
+    ),
 ]
 
 

@@ -69,7 +69,7 @@ class Grammar:
         self._earlier = Usage()
         self._tool_uses = 0
         self._last: TurnCompleted | None = None
-        self._errors: list[Error] = []
+        self._errors: list[Error] = []  # of this turn, or since the last
         self.turn = 0
 
     @property
@@ -196,7 +196,7 @@ class Grammar:
         self._turn_usage = Usage()
         self._turn_text = ""
         self._closed_before, self._closed_tools = self._closed_tools, set()
-        self._errors.clear()
+        self._errors = []
         return [event]
 
     def _close_turn(self, now: int) -> list[Event]:
@@ -205,9 +205,12 @@ class Grammar:
     def _complete(self, event: TurnCompleted, now: int) -> list[Event]:
         out: list[Event] = []
         if not self._in_turn:
-            if self.turn:
+            failed = event.status != "success" and self._fatal_error()
+            if self.turn and not failed:
                 return []  # said twice
+            errors = self._errors  # a turn that was nothing but these
             out += self._open_turn(TurnStarted(), now)
+            self._errors = errors
         out += self._close_questions(event.status)
         out += self._close_tools(event.status, now)
         usage = event.usage if event.usage != Usage() else self._turn_usage
@@ -222,6 +225,7 @@ class Grammar:
         )
         self._earlier = self._earlier + usage
         self._turn_usage = Usage()
+        self._errors = []
         self._in_turn = False
         self._last = completed
         return [*out, completed]
