@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
+from ..transcript import clean
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
 from . import keyboard
 from .keyboard import Keyboard
-from .lines import Style, clean
+from .lines import Style
 
 MOST = 9
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from typing import TextIO, assert_never
 
+from ..transcript import clean
 from ..unified import events
 from ..unified.events import Event
 
@@ -17,13 +17,6 @@ MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 OUTPUT_LINES = 12
 DIFF_LINES = 80
 WORTH_TELLING = 50  # milliseconds
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-_])")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    """Without anything that moves a cursor, paints or reorders: what an agent says must not forge our lines."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def plain(role: str, text: str) -> str:

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from ..transcript import clean
 from ..unified import events
 from ..unified.events import Event
-from .lines import Lines, clean, style_for, summary
+from .lines import Lines, style_for, summary
 
 Show = Callable[[Event], None]
 

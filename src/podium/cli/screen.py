@@ -12,9 +12,10 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
+from ..transcript import clean
 from ..unified import events
 from ..unified.events import Event
-from .lines import Lines, clean, coloured, one_line, summary
+from .lines import Lines, coloured, one_line, summary
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.1

@@ -105,8 +105,9 @@ def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
 
 def _show(given: argparse.Namespace) -> int:
     from ..past import events_of, find
+    from ..transcript import clean
     from ..unified.events import TurnStarted
-    from .lines import Lines, clean, style_for
+    from .lines import Lines, style_for
 
     style = style_for(sys.stdout)
     stored, lines = find(given.session, given.cwd), Lines(style)
@@ -121,8 +122,8 @@ def _show(given: argparse.Namespace) -> int:
 
 def _export(given: argparse.Namespace) -> int:
     from ..past import events_of, find
+    from ..transcript import markdown
     from ..unified.events import encode
-    from .markdown import markdown
 
     stored = find(given.session, given.cwd)
     if given.format == "json":

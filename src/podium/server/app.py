@@ -27,7 +27,7 @@ from .origins import Origins, own_names
 from .problems import kind_of, problem, problem_response
 from .tokens import server_token
 
-DOORS = ("rest", "websocket", "sse", "polling", "jsonrpc")
+DOORS = ("exporting", "rest", "websocket", "sse", "polling", "jsonrpc", "page")
 
 
 def create_app(service: Service, *, token: str | None = None) -> Starlette:

@@ -23,7 +23,7 @@ __all__ = ["COOKIE", "LOCAL", "RIGHTS", "Authentication", "Caller", "caller_of",
 
 COOKIE = "podium"
 SUBPROTOCOL = "podium"
-PUBLIC = frozenset({"/", "/healthz", "/readyz", "/api/pair", "/openapi.json", "/docs"})
+PUBLIC = frozenset({"/", "/sw.js", "/healthz", "/readyz", "/api/pair", "/openapi.json", "/docs"})
 """Nothing that was said or done by anybody is told here."""
 PUBLIC_UNDER = ("/static/", "/docs/")
 CLOSE_CODES = {"revoked": 4401, "stopping": 1001}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .exporting import Asked as ExportQuery
 from .operations import Operation
 from .pairing import DeviceList, Me, Newcomer, Paired, Pairing, PairingWanted
 from .polling import Asked as PollQuery
@@ -17,6 +18,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="pollEvents", method="GET", path="/api/sessions/{id}/poll", tag="sessions", scope="watch",
         summary="A session's next events, as soon as there are any", query=PollQuery, answer=Polled, faults=(404,),
+    ),
+    Operation(
+        name="exportSession", method="GET", path="/api/sessions/{sessionId}/export", tag="sessions", scope="watch",
+        summary="A whole session as one document", query=ExportQuery, answer=str, media="text/markdown", faults=(404,),
     ),
     Operation(
         name="invite", method="POST", path="/api/pairing", tag="devices", scope="admin", status=201,

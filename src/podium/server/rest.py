@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from podium.live import milliseconds
 from podium.service.service import Service
 
-from . import described, rest_permissions, rest_sessions, rest_surroundings
+from . import described, rest_page, rest_permissions, rest_sessions, rest_surroundings
 from .auth import caller_of, demand
 from .docs_page import docs_routes
 from .idempotency import HEADER, Once, Reply, checked_key, fingerprint
@@ -33,6 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rest_sessions.OPERATIONS,
     *rest_permissions.OPERATIONS,
     *rest_surroundings.OPERATIONS,
+    *rest_page.OPERATIONS,
     *described.OPERATIONS,
 )
 _MAY_HOLD_SLASHES = ("questionId", "requestId")

@@ -61,7 +61,7 @@ function questionsChanged() {
     const words = `${question.agent} asks: ${firstLine(question.request.target || question.request.nativeName, 120)}`;
     announce(words);
     if (document.hidden && globalThis.Notification?.permission === "granted") {
-      const note = new Notification("Podium", { body: words, tag: question.id, icon: "/icon.svg" });
+      const note = new Notification("Podium", { body: words, tag: question.id, icon: "/static/icon.svg" });
       note.onclick = () => (focus(), (location.hash = `#/s/${question.sessionId}`));
     }
   }

@@ -1,7 +1,7 @@
 // Keeps the page's own files for the time without a connection. Answers of the API are never kept.
 
 const SHELF = "podium-1";
-const FILES = ["/", "/app.js", "/icon.svg", "/manifest.webmanifest"];
+const FILES = ["/", "/static/app.js", "/static/icon.svg"];
 
 addEventListener("install", (event) => {
   event.waitUntil(caches.open(SHELF).then((shelf) => shelf.addAll(FILES)).then(() => self.skipWaiting()));
@@ -14,7 +14,7 @@ addEventListener("activate", (event) => {
 addEventListener("fetch", (event) => {
   const { request } = event;
   const url = new URL(request.url);
-  const isFile = url.pathname === "/" || /^\/(app\.js|sw\.js|icon\.svg|manifest\.webmanifest|core\/|parts\/|style\/)/.test(url.pathname);
+  const isFile = url.pathname === "/" || url.pathname.startsWith("/static/");
   if (request.method !== "GET" || url.origin !== location.origin || !isFile) return;
   // The server's file when it can be had, ours when not.
   event.respondWith(

@@ -335,7 +335,7 @@ EXPECTED: dict[str, Expected] = {
     "opencode-acp": Expected(
         wrong_model="scripted/no-such-model",
         bookkeeping=".git/opencode",
-        patience=100.0,
+        patience=60.0,
         faults={
             "context overflow": ("timeout", "interrupted"),
             "HTTP 403": ("permission_denied", "error"),

@@ -47,15 +47,23 @@ class Store extends EventTarget {
   changed({ method, params }) {
     if (method === "connected") this.refresh();
     else if (method === "session_changed") {
-      const session = params.session;
-      if (session) this.sessions.set(session.id, session);
-      else this.refreshSoon();
+      if (params.deleted) this.sessions.delete(params.session_id);
+      else this.reread(params.session_id);
       this.tell("sessions");
     } else if (method === "permission_changed") this.refreshQuestions();
   }
 
-  refreshSoon() {
-    this.soon ??= setTimeout(() => ((this.soon = null), this.refresh()), 150);
+  // Changes come in bursts: each session is read again once per burst.
+  reread(id) {
+    this.changedIds ??= new Set();
+    this.changedIds.add(id);
+    this.soon ??= setTimeout(async () => {
+      const ids = [...this.changedIds];
+      this.soon = this.changedIds = null;
+      const found = await Promise.all(ids.map((one) => get(`/api/sessions/${encodeURIComponent(one)}`).catch(() => null)));
+      for (const view of found) if (view) this.sessions.set(view.id, view);
+      this.tell("sessions");
+    }, 60);
   }
 
   async refresh() {

@@ -13,19 +13,20 @@ class NewSession extends HTMLElement {
     const before = JSON.parse(localStorage.getItem(LAST) ?? "{}");
     replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "New session")), h("div", { class: "page" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" })));
     let agents;
-    let projects;
+    let places;
     try {
-      [agents, { projects }] = await Promise.all([store.loadAgents(), get("/api/projects")]);
+      [agents, places] = await Promise.all([store.loadAgents(), get("/api/projects")]);
     } catch (fault) {
       return replace(this.lastElementChild, h("p", { class: "note error" }, fault.message));
     }
+    const projects = [...places.projects, ...places.roots.map((path) => ({ id: tail(path), path }))];
     this.prompt = h("textarea", { rows: 5, required: true, placeholder: "What should be done?", "aria-label": "Prompt", id: "prompt" });
     this.folder = h("input", { type: "text", list: "folders", value: before.cwd ?? projects[0]?.path ?? "", "aria-label": "Project folder", autocapitalize: "off", spellcheck: "false" });
     this.model = h("input", { type: "text", placeholder: "the agent's own", "aria-label": "Model", autocapitalize: "off", spellcheck: "false" });
     this.several = h("input", { type: "checkbox" });
-    const usable = agents.filter((one) => one.installed);
+    const usable = agents.filter((one) => one.installed && one.enabled);
     const ready = usable.filter((one) => one.signedIn !== false);
-    const first = usable.some((one) => one.agent === before.agent) ? before.agent : (ready[0] ?? usable[0])?.agent;
+    const first = usable.some((one) => one.agent === before.agent) ? before.agent : (usable.find((one) => one.default) ?? ready[0] ?? usable[0])?.agent;
     this.choices = agents.map((one) => this.agentChoice(one, one.agent === first));
     this.tiers = TIERS.map(([value, label, help]) => h("label", { class: "choice" }, h("input", { type: "radio", name: "tier", value, checked: value === (before.tier ?? "supervised") }), h("b", {}, label), h("span", { class: "quiet" }, help)));
     this.several.addEventListener("change", () => this.allowSeveral());
@@ -35,7 +36,7 @@ class NewSession extends HTMLElement {
       { class: "page form" },
       this.prompt,
       h("fieldset", {}, h("legend", {}, "Agent"), h("div", { class: "agents" }, this.choices), h("label", { class: "check" }, this.several, "Several at once, each in its own git worktree, to compare")),
-      h("label", { class: "field" }, "Project folder", this.folder, h("datalist", { id: "folders" }, projects.map((one) => h("option", { value: one.path }, one.name ?? tail(one.path))))),
+      h("label", { class: "field" }, "Project folder", this.folder, h("datalist", { id: "folders" }, projects.map((one) => h("option", { value: one.path }, one.id)))),
       h("fieldset", {}, h("legend", {}, "How much it may do"), this.tiers),
       h("label", { class: "field" }, "Model", this.model),
       start,
@@ -50,8 +51,8 @@ class NewSession extends HTMLElement {
   }
 
   agentChoice(one, checked) {
-    const state = !one.installed ? "not installed" : one.signedIn === false ? "not signed in" : plain(one.version || "ready");
-    return h("label", { class: "choice", title: plain(one.fix || one.problem || "") }, h("input", { type: "radio", name: "agent", value: one.agent, checked, disabled: !one.installed }), h("b", {}, one.title || one.agent), h("span", { class: `quiet ${one.installed && one.signedIn !== false ? "" : "bad"}` }, state));
+    const state = !one.enabled ? "switched off" : !one.installed ? "not installed" : one.signedIn === false ? "not signed in" : plain(one.version || "ready");
+    return h("label", { class: "choice", title: plain(one.fix || one.problem || "") }, h("input", { type: "radio", name: "agent", value: one.agent, checked, disabled: !one.installed || !one.enabled }), h("b", {}, one.title || one.agent), h("span", { class: `quiet ${one.installed && one.signedIn !== false ? "" : "bad"}` }, state));
   }
 
   allowSeveral() {

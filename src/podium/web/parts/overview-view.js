@@ -79,13 +79,13 @@ async function agents(body) {
 async function devices(body, again) {
   const isAdmin = store.me?.scopes?.includes("admin");
   if (!isAdmin) return replace(body, h("p", { class: "quiet" }, `This device: ${plain(store.me?.name)} (${(store.me?.scopes ?? []).join(", ")})`));
-  const found = (await get("/api/devices")).devices.filter((one) => !one.revokedAt);
+  const found = (await get("/api/devices")).devices;
   const place = h("div", {});
   const scope = h("select", { "aria-label": "What the new device may do" }, [["run", "run and answer"], ["answer", "watch and answer"], ["watch", "only watch"], ["admin", "everything"]].map(([value, label]) => h("option", { value }, label)));
   const pair = async () => {
     try {
-      const made = await post("/api/pairing", { scopes: [scope.value] });
-      const image = h("img", { alt: "QR code to pair a device", class: "qr", src: `data:image/svg+xml;base64,${btoa(made.qrSvg ?? made.qr ?? "")}` });
+      const made = await post("/api/pairing", { scope: scope.value });
+      const image = h("img", { alt: "QR code to pair a device", class: "qr", src: `data:image/svg+xml;base64,${btoa(made.qr)}` });
       replace(place, h("div", { class: "pairing" }, image, h("p", {}, "Scan it with the phone, or enter the code "), h("p", { class: "code-big" }, made.code), h("p", { class: "quiet" }, "It can be used once, within five minutes.")));
     } catch (fault) {
       toast(fault.message, "error");
@@ -93,7 +93,7 @@ async function devices(body, again) {
   };
   return replace(
     body,
-    h("ul", { class: "rows" }, found.map((one) => h("li", {}, icon("device"), h("b", {}, plain(one.name)), h("span", { class: "quiet" }, `${one.scopes.join(", ")} · ${one.seenAt ? `seen ${ago(one.seenAt)}` : "never seen"}`), one.id === store.me.deviceId ? h("span", { class: "chip" }, "this one") : button("Revoke", async () => (await call("DELETE", `/api/devices/${one.id}`), again()), { kind: "plain" })))),
+    h("ul", { class: "rows" }, found.map((one) => h("li", {}, icon("device"), h("b", {}, plain(one.name)), h("span", { class: "quiet" }, `${one.scopes.join(", ")} · ${one.seenAt ? `seen ${ago(one.seenAt)}` : "never seen"}`), one.current ? h("span", { class: "chip" }, "this one") : button("Revoke", async () => (await call("DELETE", `/api/devices/${one.id}`), again()), { kind: "plain" })))),
     h("div", { class: "row-actions" }, scope, button("Pair a device", pair, { glyph: "add" })),
     place,
   );
@@ -107,7 +107,7 @@ async function policy(body) {
 async function audit(body) {
   const { entries } = await get("/api/audit?limit=30");
   if (!entries.length) return replace(body, h("p", { class: "quiet" }, "Nothing has been decided yet."));
-  return replace(body, h("ul", { class: "rows audit" }, entries.map((one) => h("li", {}, icon(one.decision === "allow" ? "check" : "cross"), h("code", { class: "target" }, firstLine(one.target || one.tool, 100)), h("span", { class: "quiet" }, [one.agent, `by ${one.by}`, one.rule].filter(Boolean).map(plain).join(" · ")), one.at && h("time", { class: "quiet" }, ago(one.at))))));
+  return replace(body, h("ul", { class: "rows audit" }, entries.map(({ entry: one, at, who }) => h("li", {}, icon(one.decision === "allow" ? "check" : "cross"), h("code", { class: "target" }, firstLine(one.target || one.tool, 100)), h("span", { class: "quiet" }, [one.agent, `by ${who || one.by}`, one.rule].filter(Boolean).map(plain).join(" · ")), h("time", { class: "quiet" }, ago(at))))));
 }
 
 export function switchTheme() {

@@ -15,7 +15,7 @@ class PairView extends HTMLElement {
       event.preventDefault();
       this.pair();
     });
-    replace(this, h("div", { class: "pair-page" }, h("img", { src: "/icon.svg", alt: "", width: 64, height: 64 }), h("h1", {}, "Podium"), h("p", { class: "quiet" }, "Pair this browser with the server. ", h("code", {}, "podium pair"), " on the machine it runs on gives you a code."), form));
+    replace(this, h("div", { class: "pair-page" }, h("img", { src: "/static/icon.svg", alt: "", width: 64, height: 64 }), h("h1", {}, "Podium"), h("p", { class: "quiet" }, "Pair this browser with the server. ", h("code", {}, "podium pair"), " on the machine it runs on gives you a code."), form));
     if (code) this.pair();
     else this.code.focus();
   }
@@ -23,7 +23,7 @@ class PairView extends HTMLElement {
   async pair() {
     this.note.hidden = true;
     try {
-      await post("/api/pair", { code: this.code.value.trim(), name: this.label.value.trim() || "browser" });
+      await post("/api/pair", { code: this.code.value.trim(), name: this.label.value.trim() || "browser", cookie: true });
       history.replaceState(null, "", "#/");
       dispatchEvent(new CustomEvent("podium:paired"));
     } catch (fault) {

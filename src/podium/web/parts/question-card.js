@@ -97,12 +97,12 @@ function actions(card, question, store) {
   }
 
   async function always() {
-    const found = await get(`/api/permissions/${encodeURIComponent(question.id)}/rule`).catch(() => null);
+    const found = await get(`/api/rules/${encodeURIComponent(question.id)}`).catch(() => null);
     const rules = found?.rules ?? [];
     replace(
       bar,
-      h("p", {}, rules.length ? "This rule will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
-      rules.length > 0 && h("pre", { class: "command" }, plain(found.text ?? JSON.stringify(rules, null, 2))),
+      h("p", {}, rules.length ? "This will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
+      rules.length > 0 && h("pre", { class: "command" }, plain(rules.map(ruleText).join("\n"))),
       rules.length > 0 && button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), { glyph: "check" }),
       button("Back", choose, { kind: "plain" }),
     );
@@ -141,4 +141,8 @@ function actions(card, question, store) {
 
   choose();
   return bar;
+}
+
+function ruleText(rule) {
+  return Object.entries(rule).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n");
 }

@@ -1,14 +1,22 @@
-"""A stored session as a Markdown document."""
+"""A session as a document people read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from ..drivers.driver import Stored
-from ..unified import events
-from ..unified.events import Event
-from .lines import clean
+from .drivers.driver import Stored
+from .unified import events
+from .unified.events import Event
+
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-_])")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """Without anything that moves a cursor, paints or reorders: what an agent says must not forge our lines."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def markdown(stored: Stored, story: Iterable[Event]) -> str:

@@ -1,0 +1,71 @@
+"""Markdown as HTML that can do no harm: whatever an agent writes, only known tags come out, and nothing is fetched."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MOST = 200_000
+_HIGHLIGHTED = 60_000
+"""Longer code is shown without colours: they would cost more than they help."""
+
+
+def rendered(text: str) -> str:
+    """``text`` as HTML. Raw HTML in it is shown as text, pictures become links, links leave without a trace."""
+    return _rendered(text) if len(text) <= MOST else f"<pre>{escape(text)}</pre>"
+
+
+@lru_cache(maxsize=512)
+def _rendered(text: str) -> str:
+    return str(_markdown().render(visible(text)))
+
+
+def visible(text: str) -> str:
+    """Characters that reorder or hide text, made visible."""
+    return text.translate(_HIDDEN)
+
+
+_HIDDEN = {
+    code: f"⟦U+{code:04X}⟧" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+} | {code: "�" for code in (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xFEFF)}
+
+
+@lru_cache(maxsize=1)
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted, "maxNesting": 20})
+    markdown.enable(["table", "strikethrough"])
+    markdown.add_render_rule("link_open", _link)
+    markdown.add_render_rule("image", _picture)
+    return markdown
+
+
+def _link(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    token = tokens[at]
+    address = str(token.attrGet("href") or "")
+    if not address.startswith(("https://", "http://", "mailto:")):
+        address = "#"  # a path in the workspace, or something worse
+    return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">'
+
+
+def _picture(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    """A picture would tell its server who reads this: its words are shown instead."""
+    return f"<em>[{escape(str(tokens[at].content or 'picture'))}]</em>"
+
+
+def _highlighted(code: str, language: str, _: str) -> str:
+    if not language or len(code) > _HIGHLIGHTED:
+        return ""
+    # It carries no types: everything of it passes through ``Any``.
+    pygments: Any = import_module("pygments")
+    try:
+        lexer = import_module("pygments.lexers").get_lexer_by_name(language.strip().lower())
+    except import_module("pygments.util").ClassNotFound:
+        return ""
+    return str(pygments.highlight(code, lexer, import_module("pygments.formatters").HtmlFormatter(nowrap=True)))

@@ -1,0 +1,85 @@
+"""REST: what the page needs beside the sessions: rendered text, a rule before it is made, the policy, worktrees."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from podium.service.views import Kept, SessionView
+
+from .operations import Call, Operation
+from .rendering import MOST, rendered
+from .rest_sessions import shown
+
+Text = Annotated[str, msgspec.Meta(max_length=MOST)]
+
+
+class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Markdown."""
+
+    texts: Annotated[list[Text], msgspec.Meta(max_length=100)]
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    html: list[str]
+
+
+class PolicyText(msgspec.Struct, frozen=True):
+    """The policy file as it stands; ``problem`` when it cannot be used (then the last good one counts)."""
+
+    file: str
+    text: str
+    problem: str
+
+
+class Worktree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``keep``: what was changed stays as a commit on the session's branch; else the branch goes too."""
+
+    keep: bool
+
+
+async def render(call: Call[None, Texts]) -> Rendered:
+    return Rendered([rendered(text) for text in call.body.texts])
+
+
+async def rule(call: Call[None, None]) -> Kept:
+    return await call.service.rule_for(call.path["questionId"])
+
+
+async def policy(call: Call[None, None]) -> PolicyText:
+    current = call.service.policy
+    problem = "" if current is None else current.problem or ""
+    file = Path(call.service.opening.policy_file)
+    try:
+        text = await asyncio.to_thread(file.read_text, "utf-8", "replace")
+    except OSError:
+        return PolicyText(file="", text="", problem=problem)
+    return PolicyText(file=str(file), text=text, problem=problem)
+
+
+async def worktree(call: Call[None, Worktree]) -> SessionView:
+    return shown(await call.service.finish_worktree(call.session_id, keep=call.body.keep))
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        name="render", method="POST", path="/api/render", tag="page", scope="watch", verb=render, keyed=False,
+        summary="Markdown as HTML that can do no harm", bodies=(Texts,), answer=Rendered,
+    ),
+    Operation(
+        name="showRule", method="GET", path="/api/rules/{questionId}", tag="permissions", scope="watch", verb=rule,
+        summary="The rule that answering a question for good would add", answer=Kept, faults=(404,),
+    ),
+    Operation(
+        name="showPolicy", method="GET", path="/api/policy", tag="server", scope="watch", verb=policy,
+        summary="The policy file of this server", answer=PolicyText,
+    ),
+    Operation(
+        name="finishWorktree", method="POST", path="/api/sessions/{sessionId}/worktree", tag="workspaces", scope="run",
+        summary="Keep or discard what a session did in its worktree", verb=worktree, bodies=(Worktree,),
+        answer=SessionView, faults=(404,),
+    ),
+)  # fmt: skip
