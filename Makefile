@@ -31,9 +31,9 @@ fix: $(VENV)/.dev  ## let the machine mend what it can
 bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench
 
-bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts (review the diff)
-	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract -k golden
-	git diff --stat tests/goldens
+bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages made from code (review the diff)
+	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py -k "golden or reference_page"
+	git diff --stat tests/goldens docs
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
 	$(BIN)/python -m podium.testing.record $(AGENT)

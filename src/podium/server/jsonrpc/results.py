@@ -101,7 +101,7 @@ class Responded(Result, frozen=True, kw_only=True):
 
 
 class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """The seed's unified session; ``session`` is the whole row as every other door shows it."""
+    """A session in few words; ``session`` is the whole row as every other door shows it."""
 
     id: str
     agent_type: str
