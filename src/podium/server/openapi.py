@@ -12,10 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import podium
+from podium import catalog
 from podium.unified.events import Event
 
 from .idempotency import HEADER
-from .operations import Operation
+from .operations import AGENT_NAMES, Operation
 from .problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 
 _REF = "#/components/schemas/{name}"
@@ -36,6 +37,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     described, components = msgspec.json.schema_components([*kinds, Event, Problem], ref_template=_REF)
     schemas = dict(zip(map(id, kinds), described, strict=False))
     components["Event"] = described[-2] | {"description": "One event in the dialect `podium`."}
+    _sharpen(components)
     for name in ("EventPage", "Polled"):
         told = {"anyOf": [{"$ref": _REF.format(name="Event")}, {"type": "object"}]}
         components[name]["properties"]["events"]["items"] = told
@@ -57,6 +59,18 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
             "schemas": components,
         },
     }
+
+
+def _sharpen(components: dict[str, Any]) -> None:
+    """What is checked beyond the types."""
+    named = {"enum": [*AGENT_NAMES]}
+    components["Wanted"]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
+    del components["BoardWish"]["properties"]["agent"]
+    components["BoardWish"]["properties"]["agentId"] |= named
+    components["SessionRequest"]["properties"]["agentType"] |= {"enum": [*catalog.AGENTS]}
+    for name in ("SessionRequest", "RequestedConfig"):  # their schema knows no null
+        properties = components[name]["properties"]
+        components[name]["properties"] = {key: _without_null(schema) for key, schema in properties.items()}
 
 
 def openapi_route(operations: Sequence[Operation]) -> Route:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from podium import catalog
+from podium.dialects import DIALECTS
 from podium.service.service import Service
 from podium.service.views import Scope as Right
 
@@ -23,6 +25,9 @@ BodyType = TypeVar("BodyType")
 LARGEST = 2**53 - 1
 """The largest whole number every JSON reader keeps exactly."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+AGENT_NAMES = (*catalog.AGENTS, *catalog.ALIASES)
+AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": ["", *AGENT_NAMES]})]
+DialectName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": [*DIALECTS]})]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
 
 

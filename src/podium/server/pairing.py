@@ -5,6 +5,7 @@ The code travels in the fragment of the link (``/#pair=CODE``), which browsers d
 
 from __future__ import annotations
 
+import io
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -102,7 +103,8 @@ class _Desk:
     async def invite(self, request: Request) -> Response:
         caller = caller_of(request)
         demand(caller, "admin")
-        wanted: PairingWanted = as_type(await _body(request) or {}, PairingWanted)
+        body = await _body(request)
+        wanted: PairingWanted = as_type({} if body is msgspec.UNSET else body, PairingWanted)
         code = self._codes.new(wanted.scope, wanted.name, by=caller.device_id)
         url = f"{public_url(self._settings, request.scope)}/#pair={code.shown}"
         return _json(
@@ -176,5 +178,7 @@ def _shown(device: Device, current: str) -> DeviceView:
 def _qr(url: str) -> str:
     import segno  # only this needs it
 
-    drawn: str = segno.make(url, error="m", micro=False).svg_inline(scale=6, border=4, omitsize=True)
-    return drawn
+    drawn = io.BytesIO()
+    code = segno.make(url, error="m", micro=False)
+    code.save(drawn, kind="svg", xmldecl=False, nl=False, scale=6, border=4, omitsize=True, light="#fff")
+    return drawn.getvalue().decode()

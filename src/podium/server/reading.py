@@ -38,10 +38,10 @@ def read_query(raw: bytes, shape: Any) -> Any:
 
 
 async def read_body(request: Request, *, limit: int, optional: bool) -> Any:
-    """The body's JSON as plain values; ``None`` for an empty body that may be empty."""
+    """The body's JSON as plain values; ``UNSET`` for an empty body that may be empty."""
     body = await _whole(request, limit)
     if not body and optional:
-        return None
+        return msgspec.UNSET
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         given = f"it says it is {media!r}" if media else "it does not say what it is"

@@ -93,7 +93,7 @@ class Path:
             query=read_query(request.scope["query_string"], operation.query),
             body=None,
         )
-        plain: Any = None
+        plain: Any = msgspec.UNSET
         if operation.bodies or method != "GET":
             limit = self._service.settings.limits.body
             plain = await read_body(request, limit=limit, optional=not operation.bodies)
@@ -120,15 +120,19 @@ class Path:
         query: bytes = request.scope["query_string"]
         return await self._once.carry_out(
             f"{call.caller.device_id}:{checked_key(given)}",
-            fingerprint(b"POST", path, query, msgspec.json.encode(plain, order="sorted")),
+            fingerprint(b"POST", path, query, _sorted(plain)),
             work,
             None if operation.recall is None else recall,
         )
 
 
+def _sorted(plain: Any) -> bytes:
+    return b"" if plain is msgspec.UNSET else msgspec.json.encode(plain, order="sorted")
+
+
 def _typed(operation: Operation, plain: Any) -> Any:
     if not operation.bodies:
-        if plain is not None and plain != {}:
+        if plain is not msgspec.UNSET and plain != {}:
             raise Refused("bad-request", "this takes no body; leave it out")
         return None
     read: Callable[[Any], Any] | None = operation.read

@@ -12,7 +12,7 @@ from podium.service.identity import first_id
 from podium.service.store import Query
 from podium.service.views import Message, SessionView, State, Wanted
 
-from .operations import Call, Count, Operation, Words
+from .operations import Call, Count, DialectName, Operation, Words
 from .pages import EventPage
 from .problems import InvalidField
 from .projecting import CANONICAL, known_dialect
@@ -47,7 +47,7 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     offset: Count | None = None
     after: Count | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
-    dialect: Words = CANONICAL
+    dialect: DialectName = CANONICAL
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from podium.service.store import Audited
 from podium.service.tracking import Diff, GitStatus
 from podium.service.views import SessionView
 
-from .operations import LARGEST, Call, Count, Operation, Words
+from .operations import LARGEST, AgentName, Call, Count, Operation, Words
 from .rest_sessions import shown
 
 _LINE = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -64,7 +64,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cwd: PathText = ""
-    agent: Words = ""
+    agent: AgentName = ""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class History(msgspec.Struct, frozen=True):
 class Import(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """``sessionId`` is the agent's own, as ``GET /api/history`` tells it (``nativeId``)."""
 
-    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    agent: AgentName
     session_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 

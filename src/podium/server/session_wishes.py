@@ -21,7 +21,7 @@ from .reading import as_type
 
 
 class BoardWish(Wanted, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """``agentId`` is another word for ``agent``."""
+    """``agentId`` in place of ``agent``."""
 
     agent_id: str
 
@@ -44,9 +44,9 @@ def wish_of(body: Any) -> Wish:
     if "agentType" in given:
         return _requested(given)
     if "agentId" in given:
+        if "agent" in given:
+            raise InvalidField("agent and agentId are two words for one thing; give one of them", field="$.agentId")
         wish: BoardWish = as_type(given, BoardWish)
-        if wish.agent and wish.agent != wish.agent_id:
-            raise InvalidField("agent and agentId name different agents; give one of them", field="$.agentId")
         plain = {name: value for name, value in given.items() if name != "agentId"}
         return cast("Wanted", as_type(plain | {"agent": wish.agent_id}, Wanted))
     return cast("Wanted", as_type(given, Wanted))
