@@ -14,6 +14,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "sessions": ("list", "show", "export", "resume"),
     "policy": ("explain", "simulate", "check"),
     "audit": ("verify", "show"),
+    "devices": ("list", "revoke"),
     "config": ("show", "check", "edit", "path"),
     "completion": ("bash", "zsh", "fish"),
 }

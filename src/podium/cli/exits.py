@@ -15,7 +15,16 @@ from . import (
     EXIT_USAGE,
 )
 
-EXTRAS = {"h11": "testing", "httpx": "http", "websockets": "websocket", "mcp": "mcp"}
+EXTRAS = {
+    "h11": "testing",
+    "httpx": "http",
+    "websockets": "websocket",
+    "mcp": "mcp",
+    "starlette": "server",
+    "uvicorn": "server",
+    "segno": "server",
+    "watchfiles": "server",
+}
 
 
 def code_of_status(status: str, error_kinds: Iterable[str] = ()) -> int:

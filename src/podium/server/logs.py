@@ -76,19 +76,19 @@ class RequestLog:
         if scope["type"] not in ("http", "websocket") or not ACCESS.isEnabledFor(logging.INFO):
             await self._app(scope, receive, send)
             return
-        begun, status = time.monotonic(), 0
+        begun = time.monotonic()
+        told: list[int] = []
 
         async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"].endswith("http.response.start"):
-                status = message["status"]
+            if message["type"] == "http.response.start":
+                told.append(message["status"])
             await send(message)
 
         is_socket = scope["type"] == "websocket"
         try:
             await self._app(scope, receive, send if is_socket else watched)
         finally:
-            method = "WS" if is_socket else scope["method"]
+            method, status = "WS" if is_socket else scope["method"], told[-1] if told else 0
             quiet = method in ("GET", "HEAD", "WS") and status not in (401, 403, 421, 429) and status < 500
             level = logging.DEBUG if quiet else logging.WARNING if status >= 500 else logging.INFO
             if ACCESS.isEnabledFor(level):

@@ -23,6 +23,31 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 Health = Literal["ok", "broken"]
 
 
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    kind: Literal["counter", "gauge"]
+    about: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: dict[str, Metric] = {
+    "build": Metric("podium_build_info", "gauge", "Which Podium this is."),
+    "started": Metric("podium_start_time_seconds", "gauge", "When the server began."),
+    "created": Metric("podium_sessions_created_total", "counter", "Sessions begun.", ("agent",)),
+    "ended": Metric("podium_sessions_ended_total", "counter", "Sessions ended, by how.", ("agent", "state")),
+    "open": Metric("podium_sessions_open", "gauge", "Sessions that have not ended."),
+    "awake": Metric("podium_sessions_awake", "gauge", "Sessions whose agent's process runs."),
+    "events": Metric("podium_events_stored_total", "counter", "Events written to the log."),
+    "followers": Metric("podium_followers", "gauge", "Readers that follow a session now."),
+    "questions asked": Metric("podium_questions_asked_total", "counter", "Permission questions."),
+    "questions answered": Metric("podium_questions_answered_total", "counter", "Questions somebody decided."),
+    "questions expired": Metric("podium_questions_expired_total", "counter", "Questions denied because time was up."),
+    "devices": Metric("podium_devices", "gauge", "Paired devices."),
+    "requests open": Metric("podium_requests_open", "gauge", "Reads and streams being answered now."),
+}
+"""The service's words for what it counts, and Prometheus'."""
+
+
 class Ready(msgspec.Struct, frozen=True):
     """``log``: what is stored is kept. ``policy``: the policy file can be read. ``stopping``: no new work is taken."""
 
@@ -42,11 +67,13 @@ def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRo
 
     async def metrics(request: Request) -> Response:
         demand(caller_of(request), "watch")
-        own = {"requests_open": devices.open_visits, "devices": len(devices.all())}
-        counted: Mapping[str, Any] = getattr(service, "counters", dict)()
-        start = f"# TYPE podium_start_time_seconds gauge\npodium_start_time_seconds {started:.3f}\n"
-        build = f'# TYPE podium_build_info gauge\npodium_build_info{{version="{__version__}"}} 1\n'
-        return Response(start + build + prometheus(own, gauges=True) + prometheus(counted), media_type=PROMETHEUS)
+        counted = {
+            **service.counters(),
+            "devices": len(devices.all()),
+            "requests open": devices.open_visits,
+            "started": int(started),
+        }
+        return Response(prometheus(counted), media_type=PROMETHEUS)
 
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
 
@@ -58,13 +85,29 @@ async def readiness(service: Service, *, stopping: bool) -> Ready:
             await service.store.write(Remember("ready", str(int(time.time())).encode()))
         except StoreError:
             log = "broken"
-    policy: Health = "broken" if getattr(getattr(service, "policy", None), "problem", None) else "ok"
+    policy: Health = "broken" if service.policy is not None and service.policy.problem else "ok"
     good = log == "ok" and policy == "ok" and not stopping
     return Ready(status="ready" if good else "not ready", log=log, policy=policy, stopping=stopping)
 
 
-def prometheus(values: Mapping[str, Any], *, gauges: bool = False) -> str:
-    return ""
+def prometheus(counted: Mapping[str, int]) -> str:
+    """Counters in Prometheus' text format. A name's further words are its labels: ``ended <agent> <state>``."""
+    samples: dict[str, list[str]] = {name: [] for name in METRICS}
+    samples["build"].append(f'podium_build_info{{version="{__version__}"}} 1')
+    for key, value in sorted(counted.items()):
+        name = key if key in METRICS else key.partition(" ")[0]
+        metric = METRICS.get(name)
+        if metric is not None:
+            words = key.split(" ")[1:] if metric.labels else []
+            labels = ",".join(f'{label}="{word}"' for label, word in zip(metric.labels, words, strict=True))
+            samples[name].append(f"{metric.name}{{{labels}}} {value}" if labels else f"{metric.name} {value}")
+    lines: list[str] = []
+    for name, found in samples.items():
+        metric = METRICS[name]
+        if found or not metric.labels:
+            about = [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}"]
+            lines += [*about, *(found or [f"{metric.name} 0"])]
+    return "\n".join(lines) + "\n"
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -1,0 +1,64 @@
+"""``podium pair``: a one-time code that lets a phone or a browser into the server that runs."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from urllib.parse import urlsplit
+
+from . import EXIT_SUCCESS, EXIT_USAGE
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="podium pair",
+        description="Let a device into the running server: shows a link, its QR code and a code to type. It works "
+        "once, within five minutes.",
+        epilog="examples: podium pair · podium pair --scope watch --name 'kitchen tablet'",
+    )
+    parser.add_argument(
+        "--scope",
+        choices=("watch", "answer", "run", "admin"),
+        default="run",
+        help="watch: only look · answer: and decide permission questions · run: and start and steer sessions "
+        "(default) · admin: and let others in",
+    )
+    parser.add_argument("--name", default="", help="what the device is called, unless it says so itself")
+    parser.add_argument("--json", action="store_true", help="one JSON object: code, url, scope, expiresAt, qr (SVG)")
+    given = parser.parse_args(argv)
+    from ..errors import PodiumError
+    from ..register import home
+    from .exits import report
+
+    try:
+        from ..server.address import is_loopback
+        from ..server.running import ask
+
+        pairing = ask(home(), "POST", "/api/pairing", {"scope": given.scope, "name": given.name})
+        if given.json:
+            import msgspec
+
+            print(msgspec.json.encode(pairing).decode())
+            return EXIT_SUCCESS
+        if sys.stdout.isatty():
+            print(_drawn(pairing["url"]))
+        print(f"link  {pairing['url']}\ncode  {pairing['code']}\nmay   {pairing['scope']}")
+        if is_loopback(urlsplit(pairing["url"]).hostname or ""):
+            print(
+                "This server listens on this machine only. For a phone, start it with --host and a certificate "
+                "(docs/serve.md).",
+                file=sys.stderr,
+            )
+    except (PodiumError, OSError, ModuleNotFoundError) as fault:
+        report("pair", fault)
+        return EXIT_USAGE
+    return EXIT_SUCCESS
+
+
+def _drawn(url: str) -> str:
+    import segno
+
+    out = io.StringIO()
+    segno.make(url, error="l", micro=False).terminal(out, compact=True)
+    return out.getvalue()
