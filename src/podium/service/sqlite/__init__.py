@@ -17,7 +17,7 @@ from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
 from ..views import Device, Done, Message, Question, Record, SessionView, Spent
 from .claim import Claim
 from .readers import Readers
-from .rows import apply, where
+from .rows import Rows, where
 from .schema import Durable, prepare, unusable
 from .writer import Writer
 
@@ -34,7 +34,8 @@ class SqliteStore:
         self._path = path
         self._now = now
         self._claim: Claim | None = None
-        self._writer = Writer(path, durable)
+        self._put = Rows()
+        self._writer = Writer(path, durable, rolled_back=self._put.doubt)
         self._readers = Readers(path)
 
     async def open(self) -> None:
@@ -57,14 +58,14 @@ class SqliteStore:
             self._claim = None
 
     async def write(self, *changes: Change) -> None:
-        await self._writer.do(lambda db: apply(db, changes))
+        await self._writer.do(lambda db: self._put.apply(db, changes))
 
     async def answer(self, question: Question) -> bool:
         def put(db: sqlite3.Connection) -> bool:
             found = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
             if found is None or not found[0]:
                 return False
-            apply(db, (question,))
+            self._put.apply(db, (question,))
             return True
 
         return bool(await self._writer.do(put))

@@ -17,6 +17,7 @@ from ..views import Device, Done, Message, Question, Record, SessionView, Spent
 TOGETHER = (64, 8, 1)
 """Rows per statement. sqlite3 gives up the interpreter for each statement it runs, and a busy loop is slow to give it
 back: one statement per row would make a batch under load a hundred times slower."""
+REMEMBERED = 10_000
 _INSERT = {size: f"INSERT INTO records VALUES{','.join(['(?,?,?,?,?)'] * size)}" for size in TOGETHER}
 _SESSION = """
 INSERT INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
@@ -27,63 +28,81 @@ _json = msgspec.json.encode
 _view = msgspec.json.Decoder(SessionView).decode
 
 
-def apply(db: sqlite3.Connection, changes: Iterable[Change]) -> None:
-    for change in changes:
-        match change:
-            case Append(session_id, records):
-                _append(db, session_id, records)
-            case SessionView():
-                _put_session(db, change)
-            case Question():
-                row = (change.id, change.session_id, change.open, change.asked_at, _json(change))
-                db.execute("INSERT OR REPLACE INTO questions VALUES(?,?,?,?,?)", row)
-            case Message():
-                row = (change.id, change.session_id, change.state == "queued", change.at, _json(change))
-                db.execute("INSERT OR REPLACE INTO messages VALUES(?,?,?,?,?)", row)
-            case Spent():
-                spent = (change.session_id, change.turn, change.at, _json(change))
-                db.execute("INSERT OR REPLACE INTO spent VALUES(?,?,?,?)", spent)
-            case Device():
-                db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
-            case Done():
-                db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
-            case Audited():
-                db.execute("INSERT INTO audit(session, body) VALUES(?,?)", (change.entry.session, _json(change)))
-            case ConfigChange():
-                db.execute("INSERT INTO config_changes(body) VALUES(?)", (_json(change),))
-            case Remember(name, None):
-                db.execute("DELETE FROM settings WHERE name=?", (name,))
-            case Remember(name, value):
-                db.execute("INSERT OR REPLACE INTO settings VALUES(?,?)", (name, value))
-            case Trim(session_id, seq):
-                _trim(db, session_id, seq)
-            case Forget(session_id):
-                for table in ("records", "questions", "messages", "spent"):
-                    db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
-                db.execute("DELETE FROM sessions WHERE id=?", (session_id,))
-            case _:
-                assert_never(change)
+class Rows:
+    """Puts changes into the tables. It remembers how far each session has come, as long as all is committed."""
 
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
 
-def last_seq(db: sqlite3.Connection, session_id: str) -> int:
-    return int(db.execute("SELECT max(seq) FROM records WHERE session=?", (session_id,)).fetchone()[0] or 0)
+    def doubt(self) -> None:
+        """What was put has been rolled back."""
+        self._last.clear()
 
+    def apply(self, db: sqlite3.Connection, changes: Iterable[Change]) -> None:
+        for change in changes:
+            match change:
+                case Append(session_id, records):
+                    self._append(db, session_id, records)
+                case SessionView():
+                    _put_session(db, change)
+                case Question():
+                    row = (change.id, change.session_id, change.open, change.asked_at, _json(change))
+                    db.execute("INSERT OR REPLACE INTO questions VALUES(?,?,?,?,?)", row)
+                case Message():
+                    row = (change.id, change.session_id, change.state == "queued", change.at, _json(change))
+                    db.execute("INSERT OR REPLACE INTO messages VALUES(?,?,?,?,?)", row)
+                case Spent():
+                    spent = (change.session_id, change.turn, change.at, _json(change))
+                    db.execute("INSERT OR REPLACE INTO spent VALUES(?,?,?,?)", spent)
+                case Device():
+                    db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
+                case Done():
+                    db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
+                case Audited():
+                    db.execute("INSERT INTO audit(session, body) VALUES(?,?)", (change.entry.session, _json(change)))
+                case ConfigChange():
+                    db.execute("INSERT INTO config_changes(body) VALUES(?)", (_json(change),))
+                case Remember(name, None):
+                    db.execute("DELETE FROM settings WHERE name=?", (name,))
+                case Remember(name, value):
+                    db.execute("INSERT OR REPLACE INTO settings VALUES(?,?)", (name, value))
+                case Trim(session_id, seq):
+                    _trim(db, session_id, min(seq, self._last_seq(db, session_id)))
+                case Forget(session_id):
+                    self._last.pop(session_id, None)
+                    for table in ("records", "questions", "messages", "spent"):
+                        db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
+                    db.execute("DELETE FROM sessions WHERE id=?", (session_id,))
+                case _:
+                    assert_never(change)
 
-def _append(db: sqlite3.Connection, session_id: str, records: Sequence[Record]) -> None:
-    expected = last_seq(db, session_id) + 1
-    values: list[Any] = []
-    for seq, record in enumerate(records, expected):
-        if record.seq != seq:
-            raise StoreBroken(
-                f"record {record.seq} of session {session_id} does not follow: number {seq} is next; nothing was kept"
-            )
-        values += (session_id, record.seq, record.at, record.type, record.body)
-    start = 0
-    for size in TOGETHER:
-        width = 5 * size
-        while len(values) - start >= width:
-            db.execute(_INSERT[size], values[start : start + width])
-            start += width
+    def _last_seq(self, db: sqlite3.Connection, session_id: str) -> int:
+        known = self._last.get(session_id)
+        if known is None:
+            found = db.execute("SELECT max(seq) FROM records WHERE session=?", (session_id,)).fetchone()
+            known = int(found[0] or 0)
+        return known
+
+    def _append(self, db: sqlite3.Connection, session_id: str, records: Sequence[Record]) -> None:
+        seq = self._last_seq(db, session_id)
+        values: list[Any] = []
+        for record in records:
+            seq += 1
+            if record.seq != seq:
+                raise StoreBroken(
+                    f"record {record.seq} of session {session_id} does not follow: number {seq} is next; "
+                    "nothing was kept"
+                )
+            values += (session_id, seq, record.at, record.type, record.body)
+        start = 0
+        for size in TOGETHER:
+            width = 5 * size
+            while len(values) - start >= width:
+                db.execute(_INSERT[size], values[start : start + width])
+                start += width
+        if len(self._last) >= REMEMBERED:
+            self._last.clear()
+        self._last[session_id] = seq
 
 
 def _put_session(db: sqlite3.Connection, view: SessionView) -> None:
@@ -95,8 +114,7 @@ def _put_session(db: sqlite3.Connection, view: SessionView) -> None:
     db.execute(_SESSION, row)
 
 
-def _trim(db: sqlite3.Connection, session_id: str, seq: int) -> None:
-    first = min(seq, last_seq(db, session_id))
+def _trim(db: sqlite3.Connection, session_id: str, first: int) -> None:
     db.execute("DELETE FROM records WHERE session=? AND seq<?", (session_id, first))
     row = db.execute("SELECT body FROM sessions WHERE id=?", (session_id,)).fetchone()
     if row is not None:

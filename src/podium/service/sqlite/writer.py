@@ -23,7 +23,7 @@ _Job: TypeAlias = tuple[Work, asyncio.Future[Any]]
 _Outcome: TypeAlias = tuple[asyncio.Future[Any], Any, BaseException | None]
 
 AT_ONCE = 256
-"""The most jobs in one commit: a commit that never ends tells nobody."""
+"""With so many jobs gathered, a commit waits for no more: one that never ends tells nobody."""
 CHECKPOINT_AT = 4 * 1024 * 1024
 """How large the WAL grows before it is moved into the file."""
 CHECKPOINT_NOW = 64 * 1024 * 1024
@@ -31,11 +31,13 @@ CHECKPOINT_NOW = 64 * 1024 * 1024
 
 
 class Writer:
-    def __init__(self, path: Path, durable: Durable) -> None:
+    def __init__(self, path: Path, durable: Durable, *, rolled_back: Callable[[], None]) -> None:
         self._path = path
         self._wal = path.with_name(path.name + "-wal")
         self._durable: Durable = durable
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._rolled_back = rolled_back
+        self._gathered: list[_Job] = []
+        self._queue: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._inode = 0
         self._checkpoints = _Checkpoints(path)
@@ -56,6 +58,7 @@ class Writer:
         """What was asked for before is done; what comes after is refused."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._hand_over()
             self._queue.put(None)
             await asyncio.to_thread(thread.join)
 
@@ -63,9 +66,18 @@ class Writer:
         """Carry ``work`` out in a transaction, in the order it was asked for."""
         if self._thread is None:
             raise StoreBroken(f"the log {self._path} is closed; start the server to use it")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.put((work, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if not self._gathered:
+            loop.call_soon(self._hand_over)
+        self._gathered.append((work, future))
         return await future
+
+    def _hand_over(self) -> None:
+        """Once per turn of the loop: what is asked for in one turn is committed together."""
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
 
     def _run(self, loop: asyncio.AbstractEventLoop, ready: asyncio.Future[None], first: Work) -> None:
         def tell(outcomes: list[_Outcome]) -> None:
@@ -82,14 +94,13 @@ class Writer:
             tell(self._commit(db, [(first, ready)]))
             self._checkpoints.start()
             last = False
-            while not last and (job := self._queue.get()) is not None:
-                jobs = [job]
+            while not last and (jobs := self._queue.get()) is not None:
                 while len(jobs) < AT_ONCE and not self._queue.empty():
                     more = self._queue.get()
                     if more is None:
                         last = True
                         break
-                    jobs.append(more)
+                    jobs += more
                 tell(self._commit(db, jobs))
                 self._keep_small(db)
         finally:
@@ -113,6 +124,7 @@ class Writer:
         except BaseException as fault:
             with contextlib.suppress(sqlite3.Error):  # a full disk has rolled back already
                 db.execute("ROLLBACK")
+            self._rolled_back()
             if isinstance(fault, sqlite3.Error | OSError):
                 fault = unusable(self._path, "written", fault)
             return [(future, None, fault) for _, future in jobs]
