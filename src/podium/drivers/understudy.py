@@ -28,6 +28,7 @@ CAPABILITIES = replace(
     permissions="all",
     cost=True,
     exit_codes=True,
+    subagents=True,
     sandbox=("none", "readOnly"),
     notes={**CAPABILITIES_OF_ACP.notes, "permissions": "asks about every edit and command its mode does not allow"},
 )
@@ -44,10 +45,19 @@ def _exit_code(raw_output: object) -> int | None:
             return None
 
 
+def _parent(meta: object) -> str | None:
+    match meta:
+        case {"parentToolCallId": str(call_id)}:
+            return call_id
+        case _:
+            return None
+
+
 MANNER = Manner(
     tools={name: name for name in TOOLS},
     profile=AcpProfile(tool_name_in_id=r"(.+?)__\d+$"),
     exit_code=_exit_code,
+    parent=_parent,
 )
 
 

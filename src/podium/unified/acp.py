@@ -70,12 +70,14 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     """How one agent speaks the protocol.
 
     ``tools`` maps its own tool names (or titles) to ours; ``profile`` may find the name in a call's id.
-    ``exit_code`` reads a command's exit code from a call's raw output.
+    ``exit_code`` reads a command's exit code from a call's raw output, ``parent`` the sub-agent's call from what an
+    update carries beside its own (``_meta``).
     """
 
     tools: Mapping[str, ToolName] = {}
     profile: AcpProfile = AcpProfile()
     exit_code: Callable[[Any], int | None] = lambda raw_output: None
+    parent: Callable[[Any], str | None] = lambda meta: None
 
 
 class _Call(msgspec.Struct):
@@ -89,6 +91,7 @@ class _Call(msgspec.Struct):
     text: str = ""
     diffs: dict[str, Diff] = {}
     told: bool = False
+    parent: str | None = None
 
 
 class AcpDictionary:
@@ -164,9 +167,11 @@ class AcpDictionary:
                 prefix = self._manner.profile.mode_prefix
                 if prefix is not None and update.text.startswith(prefix):
                     return [Notice(level="info", code="mode", message=update.text.removeprefix(prefix).strip())]
-                return self._pieces.text(update.text, update.message_id or "") if update.text else []
+                parent = self._manner.parent(update.meta)
+                return self._pieces.text(update.text, update.message_id or "", parent=parent) if update.text else []
             case updates.AgentThoughtChunk():
-                return self._pieces.thinking(update.text) if update.text else []
+                parent = self._manner.parent(update.meta)
+                return self._pieces.thinking(update.text, parent=parent) if update.text else []
             case updates.ToolCall() | updates.ToolCallUpdate():
                 return [*self._pieces.whole(), *self._changed(update), *self._progress(update)]
             case updates.Plan():
@@ -197,6 +202,7 @@ class AcpDictionary:
         call = self._calls.setdefault(update.tool_call_id, _Call(update.tool_call_id, diffs={}))
         call.title = update.title or call.title
         call.kind = update.kind or call.kind
+        call.parent = self._manner.parent(update.meta) or call.parent
         call.raw_input = update.raw_input if update.raw_input is not None else call.raw_input
         if update.locations:
             call.path = update.locations[0].path
@@ -214,7 +220,7 @@ class AcpDictionary:
         before, call.text = call.text, "".join(pieces) or call.text
         if update.status == "in_progress" and call.told and call.text != before:
             grown = call.text.removeprefix(before) if call.text.startswith(before) else call.text
-            return [ToolProgress(tool_use_id=call.id, output=grown)]
+            return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
         return []
 
     def _progress(self, update: updates.ToolCall | updates.ToolCallUpdate) -> list[Event]:
@@ -226,9 +232,8 @@ class AcpDictionary:
         code = self._manner.exit_code(update.raw_output)
         text = call.text or ("" if code is not None else _said(update.raw_output))
         if not failed:
-            out += [
-                change_of(diff.path, diff.old_text, _left(diff), tool_use_id=call.id) for diff in call.diffs.values()
-            ]
+            changes = [change_of(d.path, d.old_text, _left(d), tool_use_id=call.id) for d in call.diffs.values()]
+            out += [msgspec.structs.replace(change, parent_tool_use_id=call.parent) for change in changes]
         return [
             *out,
             ToolResult(
@@ -237,6 +242,7 @@ class AcpDictionary:
                 status="error" if failed or code else "success",
                 output=text,
                 exit_code=code,
+                parent_tool_use_id=call.parent,
             ),
         ]
 
@@ -256,6 +262,7 @@ class AcpDictionary:
                 operation=operation_of(name),
                 target=target_of(name, arguments) or call.path or call.title,
                 description=call.title,
+                parent_tool_use_id=call.parent,
             )
         ]
 
@@ -274,6 +281,7 @@ class AcpDictionary:
             input=arguments,
             description=call.title,
             choices=[option.kind for option in asked.options],
+            parent_tool_use_id=call.parent,
         )
 
     def _native_name(self, call: _Call) -> str:

@@ -12,26 +12,30 @@ class Pieces:
         self._kind = ""
         self._pieces: list[str] = []
         self._message_id = ""
+        self._parent: str | None = None
 
-    def text(self, text: str, message_id: str = "") -> list[Event]:
-        events = self._switch("text", message_id)
+    def text(self, text: str, message_id: str = "", *, parent: str | None = None) -> list[Event]:
+        events = self._switch("text", message_id, parent)
         self._pieces.append(text)
-        return [*events, TextDelta(text=text, message_id=message_id)]
+        return [*events, TextDelta(text=text, message_id=message_id, parent_tool_use_id=parent)]
 
-    def thinking(self, text: str) -> list[Event]:
-        events = self._switch("thinking", "")
+    def thinking(self, text: str, *, parent: str | None = None) -> list[Event]:
+        events = self._switch("thinking", "", parent)
         self._pieces.append(text)
-        return [*events, ThinkingDelta(text=text)]
+        return [*events, ThinkingDelta(text=text, parent_tool_use_id=parent)]
 
     def whole(self) -> list[Event]:
         """What was being said is complete: something else happens now."""
-        joined, kind, message_id = "".join(self._pieces), self._kind, self._message_id
-        self._pieces, self._kind, self._message_id = [], "", ""
+        joined, kind, message_id, parent = "".join(self._pieces), self._kind, self._message_id, self._parent
+        self._pieces, self._kind, self._message_id, self._parent = [], "", "", None
         if not joined:
             return []
-        return [Text(text=joined, message_id=message_id) if kind == "text" else Thinking(text=joined)]
+        if kind == "text":
+            return [Text(text=joined, message_id=message_id, parent_tool_use_id=parent)]
+        return [Thinking(text=joined, parent_tool_use_id=parent)]
 
-    def _switch(self, kind: str, message_id: str) -> list[Event]:
-        events = self.whole() if (kind, message_id) != (self._kind, self._message_id) else []
-        self._kind, self._message_id = kind, message_id
+    def _switch(self, kind: str, message_id: str, parent: str | None) -> list[Event]:
+        before = (self._kind, self._message_id, self._parent)
+        events = self.whole() if before != (kind, message_id, parent) else []
+        self._kind, self._message_id, self._parent = kind, message_id, parent
         return events

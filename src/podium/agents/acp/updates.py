@@ -32,6 +32,7 @@ class AgentMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
 
     content: msgspec.Raw
     message_id: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @property
     def block(self) -> ContentBlock:
@@ -47,6 +48,7 @@ class AgentThoughtChunk(msgspec.Struct, frozen=True, rename="camel"):
 
     content: msgspec.Raw
     message_id: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @property
     def block(self) -> ContentBlock:
