@@ -71,7 +71,7 @@ export function firstLine(text, most = 200) {
 const NUMBER = new Intl.NumberFormat("en");
 
 export const number = (value) => NUMBER.format(value ?? 0);
-export const money = (value) => (value === null || value === undefined ? "" : value && value < 0.01 ? `$${value.toFixed(4)}` : `$${value.toFixed(2)}`);
+export const money = (value) => (!value ? "" : value < 0.01 ? `$${value.toFixed(4)}` : `$${value.toFixed(2)}`);
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "";

@@ -12,9 +12,7 @@ const MAKERS = { init, prompt, text, thinking, tool, change, plan, question, ret
 const unfolded = new Map();
 
 export function itemElement(item, context) {
-  const element = MAKERS[item.kind](item, context);
-  element.classList.add("item");
-  return element;
+  return h("div", { class: `item item-${item.kind}` }, MAKERS[item.kind](item, context));
 }
 
 export const isWide = () => matchMedia("(min-width: 1100px)").matches;

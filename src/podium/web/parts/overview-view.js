@@ -72,7 +72,7 @@ async function agents(body) {
   const found = await store.loadAgents();
   replace(
     body,
-    h("ul", { class: "rows" }, found.map((one) => h("li", {}, h("span", { class: `dot ${one.installed ? (one.signedIn === false ? "waiting" : "done") : "failed"}` }), h("b", {}, one.title || one.agent), h("span", { class: "quiet" }, one.installed ? plain(one.version) : "not installed"), one.signedIn === false && h("span", { class: "chip bad" }, "not signed in"), (one.problem || one.fix) && h("p", { class: "quiet hint" }, firstLine([one.problem, one.fix].filter(Boolean).join(" "), 240))))),
+    h("ul", { class: "rows" }, found.map((one) => h("li", {}, h("span", { class: `dot ${one.installed ? (one.signedIn === false ? "waiting" : "done") : "failed"}` }), h("b", {}, one.title || one.agent), h("span", { class: "quiet" }, one.installed ? plain(one.version) : "not installed"), one.signedIn === false && h("span", { class: "chip bad" }, "not signed in"), (one.problem || one.fix) && h("p", { class: "quiet hint" }, firstLine(one.fix || one.problem, 240))))),
   );
 }
 

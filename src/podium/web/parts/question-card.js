@@ -10,21 +10,38 @@ const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
 const ASKS = { execute: "wants to run a command", write: "wants to change a file", read: "wants to read", network: "wants to use the network", other: "asks to go on" };
 const BY = { client: "by you or another device", callback: "by the program", policy: "by a rule", timeout: "because nobody answered in time", interrupt: "because the turn ended" };
 
-export function questionCard(question, { resolved = null, store, link = false } = {}) {
+export function questionCard(question, { resolved = null, store, link = "" } = {}) {
   const { request } = question;
+  if (resolved) return settled(question, resolved);
   const title = `${question.agent ?? request.agent ?? "The agent"} ${ASKS[request.operation] ?? ASKS.other}`;
   const card = h(
     "article",
-    { class: `question ${request.risk ?? "medium"} ${resolved || question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
+    { class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
     h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
-    request.description && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
+    request.description && !same(request) && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
     subject(request),
   );
-  if (resolved) card.append(verdictLine(resolved));
-  else if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
+  if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
   else card.append(actions(card, question, store));
   return card;
+}
+
+function same(request) {
+  return [request.target, request.input?.command].includes(request.description);
+}
+
+// What has been answered takes one line; the call itself stands beside it.
+function settled(question, resolved) {
+  const words = resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
+  return h(
+    "p",
+    { class: `verdict ${resolved.decision}`, "data-question": question.id },
+    icon(resolved.decision === "allow" ? "check" : "cross"),
+    h("span", {}, `${words} ${BY[resolved.by] ?? ""}`),
+    h("code", { class: "target", dir: "auto" }, firstLine(question.request.target || question.request.nativeName, 100)),
+    resolved.message ? h("span", { class: "quiet", dir: "auto" }, firstLine(resolved.message, 200)) : null,
+  );
 }
 
 function subject(request) {
@@ -43,11 +60,6 @@ function lines(text, kind, sign) {
   const all = text.slice(0, 20000).split("\n");
   const shown = all.slice(0, 80).map((line) => h("div", { class: `row ${kind}` }, h("span", { class: "sign" }, sign), h("span", { class: "code" }, plain(line))));
   return all.length > 80 ? [...shown, h("p", { class: "quiet" }, `${all.length - 80} more lines`)] : shown;
-}
-
-function verdictLine(resolved) {
-  const words = resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
-  return h("p", { class: `verdict ${resolved.decision}` }, icon(resolved.decision === "allow" ? "check" : "cross"), `${words} ${BY[resolved.by] ?? ""}`, resolved.message ? h("span", { class: "quiet", dir: "auto" }, ` ${firstLine(resolved.message, 200)}`) : null);
 }
 
 function actions(card, question, store) {

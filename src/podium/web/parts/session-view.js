@@ -57,10 +57,10 @@ class SessionView extends HTMLElement {
     const { view, fold } = this.opened;
     this.drawHead(view);
     if (fold.items.length === 0 && !this.opened.over) {
-      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () => h("div", { class: "item waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"));
+      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () => h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"));
     } else {
       const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
-      this.list.show([...missing, ...fold.items], (item) => (item.kind === "gap" ? h("p", { class: "note warning item" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context)));
+      this.list.show([...missing, ...fold.items], (item) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context)));
     }
     this.drawStatus(view);
     this.drawComposer(view);
@@ -75,7 +75,7 @@ class SessionView extends HTMLElement {
       this.head,
       h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
       h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${tail(view.cwd)}${view.branch ? ` · ${plain(view.branch)}` : ""}`)),
-      running && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
+      ["working", "waiting", "starting"].includes(view.activity) && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
       button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
     );
   }
