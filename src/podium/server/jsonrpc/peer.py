@@ -19,7 +19,7 @@ from ..auth import Caller
 from ..following import STALLED
 from ..problems import InvalidField
 from ..projecting import Tellings
-from .following import Tell, follow, notification, watch
+from .following import follow, notification, watch
 from .overview import overview
 from .params import Dialect, Watched
 from .results import Configured
@@ -123,15 +123,15 @@ class Peer:
     def begin(self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...]) -> None:
         self.end(session_id)
         followed = self._followed[session_id] = set()
-        tell: Tell = self.tell
+        service, tell = self.service, self.tell
         if session_id == EVERYTHING:
-            self._start(followed, self._told(session_id, overview(self.service, tell)))
+            self._start(followed, self._told(session_id, lambda: overview(service, tell)))
             return
         self._start(
-            followed, self._told(session_id, follow(self.service, self.tellings, tell, session_id, after, dialect))
+            followed, self._told(session_id, lambda: follow(service, self.tellings, tell, session_id, after, dialect))
         )
         if watched:
-            self._start(followed, self._told(session_id, watch(self.service, tell, session_id, watched)))
+            self._start(followed, self._told(session_id, lambda: watch(service, tell, session_id, watched)))
 
     def end(self, session_id: str) -> bool:
         """Follow a session no more. False: it was not followed."""
@@ -172,10 +172,10 @@ class Peer:
         finally:
             self._free.release()
 
-    async def _told(self, session_id: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _told(self, session_id: str, work: Callable[[], Awaitable[None]]) -> None:
         """A subscription until it ends by itself: then it makes room for another."""
         try:
-            await work
+            await work()
         except Gone:
             pass
         except PodiumError as fault:
