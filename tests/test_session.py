@@ -60,6 +60,23 @@ def test_a_whole_run(options: dict[str, Any]) -> None:
     assert (done.status, done.result, done.tool_uses) == ("success", "Bye", 1)
 
 
+def test_what_a_sub_agent_does_carries_its_call(options: dict[str, Any]) -> None:
+    inner = [
+        [{"think": "hm"}, {"say": "Looking."}, {"write_file": {"path": "a.txt", "content": "one\n"}}],
+        {"say": "Seen."},
+    ]
+    prompt = script([{"say": "Go."}, {"task": {"prompt": "look", "script": inner}}], [{"say": "Thanks."}])
+    events = run(prompt, options, tier="autonomous")
+    [task] = [event for event in events if isinstance(event, podium.ToolUse) and event.name == "task"]
+    below = [event for event in events if event.parent_tool_use_id is not None]
+    assert {event.parent_tool_use_id for event in below} == {task.tool_use_id}
+    assert {"thinking", "text_delta", "text", "tool_use", "file_change", "tool_result"} == set(kinds(below)) - {
+        "thinking_delta"
+    }
+    texts = [(event.text, event.parent_tool_use_id is None) for event in events if isinstance(event, podium.Text)]
+    assert texts == [("Go.", True), ("Looking.", False), ("Seen.", False), ("Thanks.", True)]
+
+
 def test_files_change_and_the_diff_is_told(options: dict[str, Any]) -> None:
     events = run(script([{"write_file": {"path": "a.txt", "content": "one\n"}}], [{"say": "ok"}]), options)
     [change] = [event for event in events if isinstance(event, podium.FileChange)]
