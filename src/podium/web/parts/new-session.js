@@ -5,7 +5,12 @@ import { get, newKey, post } from "../core/api.js";
 import { store } from "../core/store.js";
 import { plain, tail } from "../core/text.js";
 
-const TIERS = [["supervised", "Ask me", "It asks before it changes or runs anything."], ["dry-run", "Look only", "It may read; nothing is changed."], ["autonomous", "On its own", "It asks nothing. For work you can throw away."]];
+const TIERS = [
+  ["supervised", "Ask for commands", "It edits files by itself and asks before each command."],
+  ["ask", "Ask for everything", "It asks before each change and each command."],
+  ["dry-run", "Look only", "It may read; nothing is changed."],
+  ["autonomous", "On its own", "It asks nothing. For work you can throw away."],
+];
 const LAST = "podium-last";
 
 class NewSession extends HTMLElement {
@@ -65,7 +70,7 @@ class NewSession extends HTMLElement {
     if (!prompt) return this.prompt.focus();
     if (!agents.length) return toast("Choose an agent", "error");
     const tier = this.querySelector("input[name=tier]:checked").value;
-    const wanted = { prompt, cwd: this.folder.value, tier, keepOpen: true };
+    const wanted = { prompt, cwd: this.folder.value, keepOpen: true, ...(tier === "ask" ? { tier: "supervised", approval: "ask" } : { tier }) };
     if (this.model.value) wanted.model = this.model.value;
     localStorage.setItem(LAST, JSON.stringify({ agent: agents[0], tier, cwd: wanted.cwd }));
     pressed.disabled = true;
