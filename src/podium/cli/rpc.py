@@ -50,9 +50,11 @@ def main(argv: list[str]) -> int:
     except ImportError as missing:
         print(f"podium rpc: {missing.name} is missing; pip install 'podium[server]'", file=sys.stderr)
         return EXIT_USAGE
-    settings = load(options.config, flags={"workspaces.roots": options.root or None}).settings
     if options.url is None and options.token_file is not None:
         parser.error("--token-file goes with --url")
+    if options.url is not None and not options.url.startswith(("http://", "https://")):
+        parser.error(f"--url begins with http:// or https://, not {options.url!r}")
+    settings = load(options.config, flags={"workspaces.roots": options.root or None}).settings
 
     async def speak() -> int:
         async with stdio.standard_streams(settings.limits.body) as lines:
@@ -98,6 +100,7 @@ async def _elsewhere(url: str, token: str, lines: Lines) -> int:
 
 
 def _token(file: Path | None, settings: Settings) -> str:
+    from ..errors import NotAllowed
     from ..register import home
     from ..server.tokens import read_token
 
@@ -105,4 +108,9 @@ def _token(file: Path | None, settings: Settings) -> str:
         return file.read_text(encoding="utf-8").strip()
     if os.environ.get("PODIUM_TOKEN"):
         return os.environ["PODIUM_TOKEN"]
-    return read_token(Path(settings.home) if settings.home else home())
+    folder = Path(settings.home) if settings.home else home()
+    try:
+        return read_token(folder)
+    except FileNotFoundError as missing:
+        said = f"{folder} has no token, no server has run there; name one with --token-file or $PODIUM_TOKEN"
+        raise NotAllowed(said) from missing
