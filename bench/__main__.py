@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ("bench.start", "bench.stream", "bench.unified", "bench.many", "bench.history_claude")
+ALL = ("bench.start", "bench.stream", "bench.unified", "bench.many", "bench.history_claude", "bench.log")
 
 
 def main() -> int:
