@@ -103,7 +103,7 @@ class Path:
 
     async def _carry_out(self, request: Request, operation: Operation, call: Call[Any, Any], plain: Any) -> Reply:
         given = request.headers.get(HEADER)
-        if given is None or operation.method != "POST":
+        if given is None or operation.method != "POST" or not operation.keyed:
             return await _verb(operation, call)
 
         async def work() -> Reply:
