@@ -229,9 +229,7 @@ def main() -> int:
         del os.environ["BENCH_PACED"]
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             mine, theirs = ours[int(len(ours) * share)], bare[int(len(bare) * share)]
-            print(
-                f"line to subscriber, {name}: {mine:,.0f} µs; a bare relay {theirs:,.0f} µs; added {mine - theirs:,.0f} µs"
-            )
+            print(f"line to subscriber, {name}: {mine:,.0f} µs, a bare relay {theirs:,.0f}: {mine - theirs:,.0f} added")
 
         session, subscriber = asyncio.run(weight(20, 400))
         print(f"memory: {session:,.0f} KiB per resting session, {subscriber:,.1f} KiB per waiting subscriber")

@@ -93,7 +93,7 @@ class SessionSocket:
             tasks.append(asyncio.create_task(client.beat(client.asked.heartbeat)))
         try:
             if await _silent(receive):
-                await _close(client.send, TALKS_TOO_MUCH, "this socket only tells; send messages by POST")
+                await client.leave(TALKS_TOO_MUCH, "this socket only tells; send messages by POST")
         finally:
             for task in tasks:
                 task.cancel()
@@ -109,17 +109,17 @@ class SessionSocket:
                 await client.give(msgspec.json.encode(begun.verdict))
             elif begun.verdict.verdict == "gap":
                 missing = f"events {begun.verdict.missing_from} to {begun.verdict.missing_to} are no longer kept"
-                await _close(client.send, GAP, f"{missing}; ask with verdict=true to go on without them")
+                await client.leave(GAP, f"{missing}; ask with verdict=true to go on without them")
                 return
             async for pieces in self._pieces(client, telling):
                 await client.give_all(pieces)
-            await _close(client.send, ENDED, "the session has ended")
+            await client.leave(ENDED, "the session has ended")
         except ClientDisconnected:
             raise
         except PodiumError as fault:
-            await _close(client.send, 4000 + kind_of(fault).status, problem(fault).detail)
+            await client.leave(4000 + kind_of(fault).status, problem(fault).detail)
         except Exception:
-            await _close(client.send, 1011, "something went wrong in Podium itself; the server's log says what")
+            await client.leave(1011, "something went wrong in Podium itself; the server's log says what")
             raise
 
     async def _pieces(self, client: _Client, telling: Telling | None) -> AsyncGenerator[list[tuple[int, bytes]]]:
@@ -167,6 +167,11 @@ class _Client:
                 await self.send({"type": "websocket.send", "text": piece.decode()})
             self.at = seq
             self.gave += 1
+        self._patience.end()
+
+    async def leave(self, code: int, reason: str) -> None:
+        self._patience.begin()
+        await _close(self.send, code, reason)
         self._patience.end()
 
     async def beat(self, every: float) -> None:
