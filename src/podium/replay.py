@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 from .drivers.driver import Driver
 from .permissions.risk import judge
 from .unified.events import (
+    Error,
     Event,
     FileChange,
     Init,
@@ -91,7 +92,8 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     for native in protocol.receive_eof():
         for event in dictionary.translate(native):
             yield from stamped(grammar.accept(event))
-    yield from stamped(grammar.end("error" if grammar.in_turn else None))
+    cut_short = Error(kind="connection_failed", message="the agent ended in the middle of its turn", fatal=True)
+    yield from stamped(grammar.end("error", cut_short) if grammar.in_turn else grammar.end())
 
 
 def _told(driver: Driver, dictionary: Any, native: Any, asked: dict[str, PermissionRequest]) -> Iterator[Event]:
