@@ -202,7 +202,8 @@ def test_who_is_far_behind_reads_from_disk_in_pieces(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_forgetting_a_session_ends_those_who_follow_it(tmp_path: Path, ended: bool) -> None:
+@pytest.mark.parametrize("by_pieces", [False, True])
+def test_forgetting_a_session_ends_those_who_follow_it(tmp_path: Path, ended: bool, by_pieces: bool) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (journal, _):
             session = Writing(journal)
@@ -210,7 +211,7 @@ def test_forgetting_a_session_ends_those_who_follow_it(tmp_path: Path, ended: bo
             await session.append(3, ended=ended)
             behind, there = journal.follow("s1", 0), asyncio.create_task(told(journal, after=3))
             assert await anext(behind) == records(1, 3)
-            await journal.write(Forget("s1"))
+            await (journal.forget("s1") if by_pieces else journal.write(Forget("s1")))
             assert [batch async for batch in behind] == []
             assert await there == await told(journal) == await told(journal, "never") == []
 
@@ -292,6 +293,21 @@ def test_retention_trims_what_ended_long_ago_and_nobody_follows(
             assert await journal.retain(2, now) == 1
             assert await told(journal, "followed", 29) == records(30, 30)
             assert await journal.retain(2, now) == 0
+
+    asyncio.run(main())
+
+
+def test_a_long_session_is_forgotten_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "SLICE", 7)
+
+    async def main() -> None:
+        async with opened(tmp_path) as (journal, store):
+            await journal.write(Append("s1", records(1, 30)), view(last=30, ended=True))
+            await journal.forget("s1")
+            await journal.forget("never")
+            assert [await store.records("s1", 0, 99), await store.session("s1"), await told(journal)] == [[], None, []]
+            await journal.write(Append("s1", records(1, 2)), view(last=2, ended=True))
+            assert await told(journal) == records(1, 2)
 
     asyncio.run(main())
 

@@ -94,6 +94,13 @@ class Journal:
             bell.close()
             line.followers -= 1
 
+    async def forget(self, session_id: str) -> None:
+        """Remove a session; a long one piece by piece, so that nobody's write waits long."""
+        view = await self.store.session(session_id)
+        if view is not None:
+            await self._trim(view)
+        await self.write(Forget(session_id))
+
     async def retain(self, keep_days: float, now: int) -> int:
         """Remove the records of sessions that ended more than ``keep_days`` ago, but for the last; says of how many.
 
