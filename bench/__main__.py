@@ -5,7 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ("bench.start", "bench.stream", "bench.unified", "bench.many", "bench.history_claude", "bench.log")
+ALL = (
+    "bench.start",
+    "bench.stream",
+    "bench.unified",
+    "bench.many",
+    "bench.history_claude",
+    "bench.log",
+    "bench.fanout",
+)
 
 
 def main() -> int:
