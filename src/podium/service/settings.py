@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -64,6 +65,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds a question waits before it is denied."""
     keep_days: float | None = None
     """Ended sessions lose their records after this many days. ``None``: never."""
-    durable: str = "process"
+    durable: Literal["process", "power"] = "process"
     """``process``: what is acknowledged survives our death. ``power``: the machine's too, at the price of a sync."""
     limits: Limits = Limits()
