@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from typing import Any
 from urllib.parse import urlsplit
 
 from . import EXIT_SUCCESS, EXIT_USAGE
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         from ..server.address import is_loopback
         from ..server.running import ask
 
-        pairing = ask(home(), "POST", "/api/pairing", {"scope": given.scope, "name": given.name})
+        pairing: dict[str, Any] = ask(home(), "POST", "/api/pairing", {"scope": given.scope, "name": given.name})
         if given.json:
             import msgspec
 
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
         if sys.stdout.isatty():
             print(_drawn(pairing["url"]))
         print(f"link  {pairing['url']}\ncode  {pairing['code']}\nmay   {pairing['scope']}")
-        if is_loopback(urlsplit(pairing["url"]).hostname or ""):
+        if is_loopback(urlsplit(str(pairing["url"])).hostname or ""):
             print(
                 "This server listens on this machine only. For a phone, start it with --host and a certificate "
                 "(docs/serve.md).",

@@ -21,7 +21,7 @@ from . import pairing, status
 from .auth import Authentication
 from .codes import Codes
 from .devices import Devices
-from .limits import BodyLimit
+from .limits import Sizes
 from .logs import RequestLog
 from .origins import Origins, own_names
 from .problems import kind_of, problem, problem_response
@@ -54,7 +54,7 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
             Middleware(RequestLog),
             Middleware(Origins, names=own_names(service.settings)),
             Middleware(Authentication, devices=devices),
-            Middleware(BodyLimit, most=service.settings.limits.body),
+            Middleware(Sizes, most=service.settings.limits.body),
         ],
         exception_handlers=dict.fromkeys((PodiumError, HTTPException, Exception), _told),
         lifespan=lifespan,

@@ -26,7 +26,7 @@ SUBPROTOCOL = "podium"
 PUBLIC = frozenset({"/", "/sw.js", "/healthz", "/readyz", "/api/pair", "/openapi.json", "/docs"})
 """Nothing that was said or done by anybody is told here."""
 PUBLIC_UNDER = ("/static/", "/docs/")
-CLOSE_CODES = {"revoked": 4401, "stopping": 1001}
+CLOSE_CODES = {"revoked": 4401, "stopping": 1012}
 SAID = {
     "revoked": "this device was revoked; pair it again",
     "stopping": "the server is stopping; come back when it is up again",

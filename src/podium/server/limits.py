@@ -22,12 +22,10 @@ FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\ncontent-type: text/plain\r\n\r\n"
     b"too many connections are open; try again shortly\n"
 )
-HANG_UP = {"connection": "close"}
-"""Rather than reading on to the end of what is not wanted."""
 
 
-class BodyLimit:
-    """At most ``most`` bytes, with or without a ``Content-Length``, within ``seconds``."""
+class Sizes:
+    """A head of at most ``HEAD_BYTES``, a body of at most ``most`` bytes, with or without a length, within ``seconds``."""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float = BODY_SECONDS) -> None:
         self._app = app
@@ -35,6 +33,10 @@ class BodyLimit:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and _head_size(scope) > HEAD_BYTES:
+            fault = Refused("header-too-large", f"a header may have {HEAD_BYTES:,} bytes; this one has more")
+            await problem_response(fault, instance=scope["path"][:200])(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -57,8 +59,7 @@ class BodyLimit:
                 async with asyncio.timeout_at(until):
                     message = await receive()
             except TimeoutError:
-                slow = "the body took too long to come; send it again, faster"
-                raise Refused("request-timeout", slow, headers=HANG_UP) from None
+                raise Refused("request-timeout", "the body took too long to come; send it again, faster") from None
             got += len(message.get("body", b""))
             if got > self._most:
                 raise self._too_large()
@@ -68,7 +69,12 @@ class BodyLimit:
         return counted
 
     def _too_large(self) -> Refused:
-        return Refused("too-large", f"a request may have {self._most:,} bytes; this one has more", headers=HANG_UP)
+        return Refused("too-large", f"a request may have {self._most:,} bytes; this one has more")
+
+
+def _head_size(scope: Scope) -> int:
+    """uvicorn bounds a head only while it is incomplete."""
+    return len(scope["path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
 
 
 class LimitedConnection(HttpConnection):
@@ -90,10 +96,14 @@ class LimitedConnection(HttpConnection):
         if self.transport.is_closing():
             return
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if not self.transport.is_closing() and (self.conn.their_state is h11.IDLE or self._answered()):
             self._expect()
         else:
             self._met()
+
+    def _answered(self) -> bool:
+        """The answer is out and the client still sends: hanging up at once could take the answer from it."""
+        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._met()

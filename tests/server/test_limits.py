@@ -1,0 +1,184 @@
+"""How much at once: bodies, heads, connections, messages; always a clear answer, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from msgspec.structs import replace
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from podium.server import listening as socket_room
+from podium.server.limits import HEAD_BYTES, Sizes, connection
+from podium.server.problems import Refused
+from podium.service.settings import Limits
+
+BOUND = 60.0
+SMALL = replace(Limits(), body=10_000)
+Value = TypeVar("Value")
+
+
+def run(work: Coroutine[Any, Any, Value]) -> Value:
+    return asyncio.run(asyncio.wait_for(work, BOUND))
+
+
+async def raw(server: Any, sent: bytes) -> bytes:
+    """What comes back until the server closes."""
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    writer.write(sent)
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_a_large_body_is_refused_with_or_without_its_length(serve: Any) -> None:
+    async def endless() -> Any:
+        for _ in range(100):
+            yield b"x" * 1000
+
+    async def main() -> None:
+        async with serve(limits=SMALL) as server, server.client() as client:
+            headers = {"Content-Type": "application/json"}
+            known = await client.post("/api/sessions", content=b"x" * 10_001, headers=headers)
+            unknown = await client.post("/api/sessions", content=endless(), headers=headers)
+            for answer in (known, unknown):
+                assert (answer.status_code, answer.json()["type"]) == (413, "urn:podium:problem:too-large")
+            assert (await client.get("/healthz")).status_code == 200
+            within = await client.post("/api/sessions", content=b"x" * 9_999, headers=headers)
+            assert within.status_code == 400
+
+    run(main())
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 30, "x"])
+def test_a_strange_content_length_is_refused(serve: Any, length: str) -> None:
+    async def main() -> bytes:
+        async with serve() as server:
+            head = f"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+            return await raw(server, head.encode())
+
+    assert run(main()).split()[1] in (b"400", b"413")
+
+
+def test_a_long_head_is_refused(serve: Any) -> None:
+    async def main() -> bytes:
+        async with serve() as server:
+            head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: "
+            return await raw(server, head + b"x" * (2 * HEAD_BYTES) + b"\r\n\r\n")
+
+    assert run(main()).split()[1:2] in ([b"400"], [b"431"], [])
+
+
+def test_a_head_that_does_not_come_in_time_is_hung_up_on(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_room, "connection", lambda most: connection(most, head_seconds=0.2))
+
+    async def main() -> list[bytes]:
+        async with serve() as server:
+            said = [await raw(server, b""), await raw(server, b"GET /healthz HTTP/1.1\r\nHost: loc")]
+            after_one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            said.append(await raw(server, after_one + b"GET /healthz HTTP/1.1\r\nHo"))
+            async with connect(f"{server.ws_url}/ws", additional_headers=server.headers) as socket:
+                await asyncio.sleep(0.4)  # a WebSocket has said what it wants
+                await (await socket.ping())
+            async with server.client() as client:
+                assert (await client.get("/healthz")).status_code == 200
+            return said
+
+    nothing, half, one_and_a_half = run(main())
+    assert (nothing, half) == (b"", b"")
+    assert one_and_a_half.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_body_that_does_not_come_in_time_is_refused() -> None:
+    async def main() -> str:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+
+        async def never() -> Any:
+            await asyncio.Event().wait()
+
+        async def unheard(message: Any) -> None: ...
+
+        limited = Sizes(app, most=10, seconds=0.01)
+        with pytest.raises(Refused) as fault:
+            await limited({"type": "http", "path": "/", "query_string": b"", "headers": []}, never, unheard)
+        return fault.value.kind.slug
+
+    assert run(main()) == "request-timeout"
+
+
+def test_connections_beyond_the_limit_are_turned_away_and_let_in_again(serve: Any) -> None:
+    async def main() -> None:
+        async with serve(limits=replace(Limits(), connections=4)) as server:
+            kept = [await asyncio.open_connection(server.host, server.port) for _ in range(4)]
+            assert (await raw(server, b"")).startswith(b"HTTP/1.1 503")
+            for _, writer in kept:
+                writer.close()
+                await writer.wait_closed()
+            async with server.client() as client:
+                for _ in range(200):
+                    answer = await client.get("/healthz")
+                    if answer.status_code == 200:
+                        break
+                assert answer.status_code == 200
+
+    run(main())
+
+
+def test_websockets_count_as_connections(serve: Any) -> None:
+    async def main() -> None:
+        async with serve(limits=replace(Limits(), connections=2)) as server:
+            where, headers = f"{server.ws_url}/ws", server.headers
+            async with connect(where, additional_headers=headers), connect(where, additional_headers=headers):
+                assert (await raw(server, b"")).startswith(b"HTTP/1.1 503")
+
+    run(main())
+
+
+def test_a_large_websocket_message_closes_that_socket_alone(serve: Any) -> None:
+    async def main() -> int | None:
+        async with serve(limits=SMALL) as server:
+            where, headers = f"{server.ws_url}/ws", server.headers
+            async with (
+                connect(where, additional_headers=headers) as rude,
+                connect(where, additional_headers=headers) as kept,
+            ):
+                await rude.send("x" * 20_000)
+                with pytest.raises(ConnectionClosed) as closed:
+                    await asyncio.gather(*[rude.recv()])
+                await (await kept.ping())
+                return closed.value.rcvd.code if closed.value.rcvd else None
+
+    assert run(main()) == 1009
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        b"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_garbage_harms_nobody(serve: Any, sent: bytes) -> None:
+    async def main() -> int:
+        async with serve() as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(sent)
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+            async with httpx.AsyncClient(base_url=server.url) as client:
+                return (await client.get("/healthz")).status_code
+
+    assert run(main()) == 200

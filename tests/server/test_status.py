@@ -1,0 +1,135 @@
+"""Alive, ready, in numbers; and what is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import __version__
+from podium.errors import StoreBroken
+from podium.server import logs
+from podium.server.status import METRICS, Ready, prometheus, readiness
+from podium.service.views import Wanted
+
+SAMPLE = re.compile(r"podium_[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})? \d+(\.\d+)?")
+
+
+def test_alive_and_ready(server: Any) -> None:
+    assert server.http.get("/healthz").json() == {"status": "ok"}
+    answer = server.http.get("/readyz")
+    assert (answer.status_code, answer.json()) == (
+        200, {"status": "ready", "log": "ok", "policy": "ok", "stopping": False},
+    )  # fmt: skip
+
+
+def test_a_broken_log_a_wrong_policy_and_stopping_make_it_unready(serve: Any, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: []\n")
+
+    async def main() -> list[Ready]:
+        async with serve(policy=str(policy)) as server:
+            service = server.service
+            found = [await readiness(service, stopping=False), await readiness(service, stopping=True)]
+            policy.write_text("rulez: no\n")
+            found.append(await readiness(service, stopping=False))
+            policy.write_text("rules: []\n")
+            service.fault = StoreBroken("the disk is full")
+            found.append(await readiness(service, stopping=False))
+            async with server.client() as client:
+                assert (await client.get("/readyz")).status_code == 503
+            return found
+
+    assert asyncio.run(main()) == [
+        Ready(status="ready", log="ok", policy="ok", stopping=False),
+        Ready(status="not ready", log="ok", policy="ok", stopping=True),
+        Ready(status="not ready", log="ok", policy="broken", stopping=False),
+        Ready(status="not ready", log="broken", policy="ok", stopping=False),
+    ]
+
+
+def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
+    async def main() -> str:
+        async with serve() as server, server.client() as client:
+            view = await server.service.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            async for _ in server.service.follow(view.id, 0):
+                pass
+            return str((await client.get("/metrics")).text)
+
+    text = asyncio.run(main())
+    assert 'podium_sessions_created_total{agent="understudy"} 1\n' in text
+    assert 'podium_sessions_ended_total{agent="understudy",state="done"} 1\n' in text
+    assert f'podium_build_info{{version="{__version__}"}} 1\n' in text
+    lines = text.splitlines()
+    assert all(line.startswith(("# HELP", "# TYPE")) or SAMPLE.fullmatch(line) for line in lines)
+    assert {line.split()[2] for line in lines if line.startswith("# TYPE")} >= {
+        metric.name for metric in METRICS.values() if not metric.labels
+    }
+
+
+def test_prometheus_says_every_number_once() -> None:
+    told = prometheus({"events": 3, "ended an-agent done": 2, "ended an-agent failed": 1, "unheard of": 9})
+    assert "unheard" not in told
+    assert told.count("# TYPE podium_sessions_ended_total counter") == 1
+    assert [line for line in told.splitlines() if line.startswith("podium_sessions_ended")] == [
+        'podium_sessions_ended_total{agent="an-agent",state="done"} 2',
+        'podium_sessions_ended_total{agent="an-agent",state="failed"} 1',
+    ]
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """What was logged so far; afterwards logging is as it was."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    yield lambda: capsys.readouterr().err
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+def test_json_lines_tell_the_session_and_never_a_token(serve: Any, stderr: Callable[[], str]) -> None:
+    async def main() -> str:
+        logs.set_up("json", "debug")
+        async with serve() as server, server.client() as client:
+            await client.get("/api/sessions/no-such-session?token=podium_secret-that-somebody-put-there")
+            await client.post("/api/pairing", json={})
+            await client.get("/api/me", headers={"Authorization": "Bearer podium_wrong-but-long-enough-to-be-one"})
+            logging.getLogger("anything").warning("said %s", server.token)
+            return str(server.token)
+
+    token = asyncio.run(main())
+    text = stderr()
+    said = [json.loads(line) for line in text.splitlines()]
+    assert token not in text
+    assert "podium_secret" not in text
+    assert "podium_wrong" not in text
+    requests = [
+        (line["level"], line["message"], line["status"], line["device"], line["session"])
+        for line in said
+        if line["logger"] == "podium.server.access"
+    ]
+    assert requests == [
+        ("debug", "GET /api/sessions/no-such-session", 400, "local", "no-such-session"),
+        ("info", "POST /api/pairing", 201, "local", ""),
+        ("info", "GET /api/me", 401, "", ""),
+    ]
+
+
+def test_text_lines_are_for_people(stderr: Callable[[], str]) -> None:
+    logs.set_up("text", "info")
+    logging.getLogger("podium.service").info("began", extra={"session": "abc", "nothing": ""})
+    logging.getLogger("podium.service").debug("unsaid")
+    try:
+        raise ValueError("podium_a-token-inside-a-traceback")
+    except ValueError:
+        logging.getLogger("podium.service").exception("failed")
+    first, second, *rest = stderr().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    began session=abc", first)
+    assert second.endswith("error   failed")
+    assert rest[-1] == "ValueError: podium_…"
