@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from podium.dialects import DIALECTS
 from podium.server.projecting import Telling
 from podium.service.store import Append, Trim
-from podium.service.views import Record, SessionView
+from podium.service.views import Record, SessionView, Wanted
 from podium.unified import events as canonical
 from podium.unified.events import Event, encode
 
@@ -354,3 +358,33 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
     found = asyncio.run(main())
     assert found[:5] == [401, 401, 200, "podium", 4401]
     assert not any("event: end" in line for line in found[5])
+
+
+def test_a_session_is_watched_from_its_prompt_to_its_end(serve: Any, script: Any) -> None:
+    async def main() -> tuple[list[str], int | None]:
+        async with serve() as server, server.client() as client:
+            view = await server.service.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            assert (await client.head(f"/api/sessions/{view.id}/stream")).status_code == 200
+            async with socket(server, "?dialect=board", view.id) as connection:
+                said, code, _ = await heard(connection)
+            return [one["payload"]["line"] for one in said if one["payload"].get("kind") in ("text", "done")], code
+
+    assert asyncio.run(main()) == (["Hello", "Session done"], 1000)
+
+
+def test_the_example_of_the_page_runs(serve: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+    async def main() -> str:
+        async with serve() as server:
+            await put(server.service, story())
+            environment = {"PODIUM_WS": server.ws_url, "PODIUM_TOKEN": server.token, "SESSION": "s"}
+            ran = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", example, env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE
+            )
+            printed, _ = await ran.communicate()
+            assert ran.returncode == 0
+            return printed.decode()
+
+    assert asyncio.run(main()) == "".join(f"{record.seq} {record.type}\n" for record in story())
