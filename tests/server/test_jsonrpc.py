@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from podium import __version__
 from podium.service.settings import AgentSettings, Limits, Settings
+from podium.testing import ScriptedModel, find_cli, say, shell
 
 BOUND = 60.0
 Script = Callable[..., str]
@@ -605,3 +606,56 @@ def test_a_client_that_reads_nothing_hinders_nobody_and_loses_nothing(play: Play
 
     heard, late = play(part)
     assert late == heard
+
+
+# -------------------------------------------------------------------------------------------------- with a real CLI
+
+
+@pytest.mark.live
+@pytest.mark.skipif(find_cli("claude") is None, reason="Claude Code is not installed")
+def test_the_seeds_examples_with_the_real_claude_code(play: Play, settings: Settings, tmp_path: Path) -> None:
+    """Its old notifications come beside the new ones; the rest is as with any agent."""
+    workspace = Path(settings.roots[0])
+    with ScriptedModel([shell("touch made"), say("Done."), say("Again.")]) as model:
+        env = model.environment("claude", cwd=workspace, home=tmp_path / "claude").env
+        how = AgentSettings(command=str(find_cli("claude")), env=env)
+
+        async def part(client: Client, server: Any) -> tuple[Json, Json, Json]:
+            discovered = await client.call("agent/discover")
+            await client.call("agent/select", type="claude")
+            ran = await client.call("agent/run", prompt="Fix the login bug", mode="new")
+            waiting = await client.hear("claude_waiting")
+            asked = await client.hear("agent_permission")
+            assert waiting["payload"]["tool_use_id"] == asked["payload"]["tool_id"]
+            await client.call("agent/respond", toolUseId=waiting["payload"]["tool_use_id"], response="yes")
+            await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 1)
+            assert (server.workspace / "made").exists()
+            again = await client.call("agent/run", prompt="And again", mode="continue")
+            assert (again["status"], again["sessionId"]) == ("queued", ran["sessionId"])
+            await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 2)
+            await client.call("agent/stop")
+            await client.hear("subscription_ended")
+            [session] = (await client.call("session/list"))["sessions"]
+            return discovered, session, {one["method"]: one for one in client.heard}
+
+        discovered, session, heard = play(part, agents={**settings.agents, "claude": how})
+        model.assert_consumed()
+    [claude] = [one for one in discovered["available"] if one["type"] == "claude"]
+    assert claude["name"] == "Claude Code"
+    assert claude["tools"] == ["Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"]
+    assert set(claude["capabilities"]) == {"streaming", "sessionResume", "thinking", "mcp", "sandbox"}
+    assert (session["agent_type"], session["status"]) == ("claude", "completed")
+    assert session["tokens_used"] > 0
+    assert {"agent_message", "agent_status", "agent_permission", "claude_log", "claude_status"} < set(heard)
+
+
+def test_tools_that_are_approved_by_themselves_wait_for_nobody(play: Play, script: Script) -> None:
+    async def part(client: Client, server: Any) -> tuple[str, str]:
+        await client.call("agent/configure", autoApprove=["shell"])
+        await client.call("agent/run", prompt=script([{"shell": "touch made"}], [{"say": "ok"}]), keepOpen=False)
+        answered = await client.hear("agent_status", lambda p: "permission" in p["payload"])
+        await client.hear("subscription_ended")
+        assert (server.workspace / "made").exists()
+        return answered["payload"]["permission"]["decision"], answered["payload"]["permission"]["by"]
+
+    assert play(part) == ("allow", "policy")
