@@ -44,7 +44,7 @@ _HOMES = re.compile(r"^(/root|/home/[^/]+|/Users/[^/]+|/var/root)(?=/|$)")
 _SECRET_HOME = re.compile(
     r"^~/(\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.git-credentials|\.docker/config\.json"
     r"|\.config/(gh|gcloud|op|hub|rclone)|\.password-store|\.\w+_history|\.vault-token|\.terraform\.d"
-    r"|library/keychains|\.local/share/keyrings|\.mozilla|\.cargo/credentials(\.toml)?)(/|$)",
+    r"|library/keychains|\.local/(share/keyrings|state/podium)|\.mozilla|\.cargo/credentials(\.toml)?)(/|$)",
 )
 _SECRET_NAME = re.compile(
     r"(^|/)(\.env(\.(?!(example|sample|template|dist|defaults?)$)[^/]*)?|\.envrc|id_(rsa|dsa|ecdsa|ed25519)(\.(?!pub$).*)?"
