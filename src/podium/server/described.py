@@ -13,7 +13,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="streamEvents", method="GET", path="/api/sessions/{id}/stream", tag="sessions", scope="watch",
         summary="A session's events as they come, as server-sent events", query=StreamQuery, answer=str,
-        media="text/event-stream", faults=(404,),
+        media=("text/event-stream",), faults=(404,),
     ),
     Operation(
         name="pollEvents", method="GET", path="/api/sessions/{id}/poll", tag="sessions", scope="watch",
@@ -21,11 +21,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="exportSession", method="GET", path="/api/sessions/{sessionId}/export", tag="sessions", scope="watch",
-        summary="A whole session as one document", query=ExportQuery, answer=str, media="text/markdown", faults=(404,),
+        summary="A whole session as one document", query=ExportQuery, answer=str, faults=(404,),
+        media=("text/markdown", "application/x-ndjson"),
     ),
     Operation(
         name="invite", method="POST", path="/api/pairing", tag="devices", scope="admin", status=201,
-        summary="A one-time code that lets a new device in", bodies=(PairingWanted,), answer=Pairing, keyed=False,
+        summary="A one-time code that lets a new device in", bodies=(PairingWanted,), body_optional=True,
+        answer=Pairing, keyed=False,
     ),
     Operation(
         name="pair", method="POST", path="/api/pair", tag="devices", scope=None, status=201,

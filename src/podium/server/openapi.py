@@ -19,6 +19,7 @@ from .idempotency import HEADER
 from .operations import AGENT_NAMES, Operation
 from .problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 
+STREAM = "text/event-stream"
 _REF = "#/components/schemas/{name}"
 _ALWAYS = (400, 401, 403, 405, 413, 421, 429, 431, 503)
 _WITH_BODY = (415,)
@@ -96,7 +97,10 @@ def _operation(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
     bodies = [schemas[id(one)] for one in operation.bodies]
     if bodies:
         schema = bodies[0] if len(bodies) == 1 else {"anyOf": bodies}
-        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        said["requestBody"] = {
+            "required": not operation.body_optional,
+            "content": {"application/json": {"schema": schema}},
+        }
     if operation.scope is None:
         said["security"] = []
     return said
@@ -105,7 +109,7 @@ def _operation(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
 def _responses(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": operation.summary}
     if operation.answer is not None:
-        success["content"] = {operation.media: {"schema": schemas[id(operation.answer)]}}
+        success["content"] = {media: {"schema": schemas[id(operation.answer)]} for media in operation.media}
     failures = {*_ALWAYS, *operation.faults}
     if operation.bodies or operation.method != "GET":
         failures |= {*_WITH_BODY}
@@ -115,7 +119,7 @@ def _responses(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
     return {
         str(operation.status): success,
         **{str(status): {"description": _TITLES[status], "content": problem} for status in sorted(failures)},
-        **({"204": {"description": "There is nothing more to tell"}} if operation.media != "application/json" else {}),
+        **({"204": {"description": "There is nothing more to tell"}} if operation.media == (STREAM,) else {}),
     }
 
 

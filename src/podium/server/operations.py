@@ -68,10 +68,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """A struct whose fields are the names after ``?``."""
     bodies: tuple[Any, ...] = ()
     """The type of the JSON body; none when it takes none, several when ``read`` tells them apart."""
+    body_optional: bool = False
     read: Callable[[Any], Any] | None = None
     answer: Any = None
     """The type of the JSON answer; ``None``: it has no body."""
-    media: str = "application/json"
+    media: tuple[str, ...] = ("application/json",)
     status: int = 200
     faults: tuple[int, ...] = ()
     """The statuses of its own problems, beside those every operation has."""
