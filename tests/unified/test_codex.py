@@ -197,7 +197,8 @@ MEANINGS: dict[str, list[Event]] = {
         ),
     ],
     "126": [
-        Retry(attempt=attempt, reason="Connection failed: error sending request") for attempt in (1, 2, 3)
+        *(Retry(attempt=attempt, reason="Connection failed: error sending request") for attempt in (1, 2, 3)),
+        Error(kind="connection_failed", message="the agent ended in the middle of its turn", fatal=True),
     ],
     "127": [
         Error(

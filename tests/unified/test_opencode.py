@@ -232,7 +232,7 @@ def test_run_is_judged_by_what_happened(name: str, status: str, kind: str | None
         ("15-permission-bash-pattern-deny", [("shell", "denied", None)]),
         ("18-question-tool", [("question", "denied", None)]),
         ("19-bash-exit3", [("shell", "error", 3)]),
-        ("20-unknown-tool", [("mcp", "error", None)]),
+        ("20-unknown-tool", [("other", "error", None)]),
         ("21-bad-args", [("shell", "error", None)]),
         ("95-readonly-tier", [("read_file", "success", None), ("write_file", "denied", None)]),
     ],

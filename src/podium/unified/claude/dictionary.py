@@ -28,7 +28,7 @@ from ..events import (
     Unrecognized,
 )
 from ..faults import kind_of
-from ..tools import operation_of, target_of
+from ..tools import operation_of
 from .deltas import Deltas
 from .edits import EDITORS, change_in
 from .endings import Ending, Fault, broken, ending_of
@@ -36,7 +36,7 @@ from .notices import told
 from .outcomes import outcome_of
 from .plan import TodoList
 from .spending import Spending
-from .tools import name_of
+from .tools import name_of, target_of
 
 SYNTHETIC, NO_CONTENT = "<synthetic>", "(no content)"
 """What Claude Code puts in the model's mouth when it has said nothing."""
@@ -94,7 +94,7 @@ class ClaudeDictionary:
             tool_name=name,
             native_name=asked.tool_name,
             operation=operation_of(name),
-            target=target_of(name, asked.input) or asked.blocked_path or "",
+            target=target_of(name, asked.tool_name, asked.input) or asked.blocked_path or "",
             input=asked.input,
             description=asked.description or asked.title or asked.decision_reason or "",
             choices=list(CHOICES),
@@ -249,7 +249,7 @@ class ClaudeDictionary:
             native_name=block.name,
             input=block.input,
             operation=operation_of(name),
-            target=target_of(name, block.input),
+            target=target_of(name, block.name, block.input),
             description=description if isinstance(description, str) else "",
             parent_tool_use_id=parent,
         )

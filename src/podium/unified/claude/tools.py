@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from .. import tools
 from ..events import ToolName
 
 NAMES: dict[str, ToolName] = {
@@ -54,6 +58,15 @@ def name_of(native: str) -> ToolName:
     if known is not None:
         return known
     return "mcp" if native.startswith("mcp__") else "other"
+
+
+def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
+    """What a call is about; for a tool of an MCP server, which one it is."""
+    match native.split("__", 2):
+        case ["mcp", server, tool]:
+            return f"{server}.{tool}"
+        case _:
+            return tools.target_of(name, arguments)
 
 
 def natives_of(name: str) -> tuple[str, ...]:

@@ -81,10 +81,15 @@ def change_asked(tool: str, arguments: Mapping[str, Any], tool_use_id: str) -> l
         case "write_file", {"content": str(content)}:  # whether the file was there before, nobody says
             return [FileChange(path=path, change="modified", after=content, tool_use_id=tool_use_id)]
         case "replace", {"old_string": str(old), "new_string": str(new)}:
-            diff = diff_of(path, old, new)
+            diff = diff_of(path, _whole_lines(old), _whole_lines(new))
             return [FileChange(path=path, change="modified", diff=diff, tool_use_id=tool_use_id)]
         case _:
             return []
+
+
+def _whole_lines(piece: str) -> str:
+    """A piece of a file says nothing about whether the file ends with a newline."""
+    return piece if piece.endswith("\n") or not piece else f"{piece}\n"
 
 
 def plan_of(arguments: Mapping[str, Any]) -> list[Event]:

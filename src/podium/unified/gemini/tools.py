@@ -75,11 +75,11 @@ TOOLS = ToolNames()
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
-    """What a call is about: of a fetch the address in its prompt, of an MCP call at least the tool."""
+    """What a call is about: of a fetch the address in its prompt, of an MCP call the tool."""
     prompt: object = arguments.get("prompt")
     if name == "web_fetch" and isinstance(prompt, str) and (address := _ADDRESS.search(prompt)):
         return address[0]
-    return tools.target_of(name, arguments) or (native if name == "mcp" else "")
+    return native if name == "mcp" else tools.target_of(name, arguments)
 
 
 def natives_of(name: str) -> tuple[str, ...]:

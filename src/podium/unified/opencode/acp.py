@@ -168,7 +168,7 @@ class OpenCodeAcpDictionary:
             case _:
                 pass
         status, code = judged(known.tool, "error" if call.status == "failed" else "completed", error, metadata)
-        ended = replace(result, name=name_of(known.tool), status=status, output=output, exit_code=code)
+        ended = replace(result, name=name_of(known.tool, error), status=status, output=output, exit_code=code)
         if status != "success":
             return [ended]
         changes = changes_of(known.tool, known.input, metadata, call.tool_call_id, known.diff)

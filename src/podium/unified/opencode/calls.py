@@ -109,7 +109,7 @@ class Calls:
         time = state.time
         result = ToolResult(
             tool_use_id=tool_use_id,
-            name=name_of(native),
+            name=name_of(native, failed),
             status=status,
             output=error or state.output,
             exit_code=code,
@@ -143,7 +143,7 @@ def _called(part: ToolPart) -> tuple[str, str]:
 
 def _use(part: ToolPart, tool_use_id: str) -> ToolUse:
     meant, error = _called(part)
-    name = name_of(meant)
+    name = name_of(meant, error)
     given: dict[str, Any] = {} if error else part.state.input
     described: object = given.get("description")
     return ToolUse(

@@ -71,13 +71,16 @@ _PERMISSIONS: dict[str, tuple[str, ...]] = {
 _WRITING = ("write", "multiedit", "patch", "apply_patch")
 
 
-def name_of(native: str) -> ToolName:
-    return TOOLS.get(native, "other")
+def name_of(native: str, error: str = "") -> ToolName:
+    """``error``: why the call could not be made. A tool that OpenCode does not have is no server's either."""
+    return "other" if "unavailable tool" in error and native not in NAMES else TOOLS.get(native, "other")
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
-    """What a call is about; of an MCP call at least the tool."""
-    return tools.target_of(name, arguments) or (native if name in ("mcp", "other") else "")
+    """What a call is about; of an MCP call the tool."""
+    if name == "mcp":
+        return native
+    return tools.target_of(name, arguments) or (native if name == "other" else "")
 
 
 def permissions_of(name: str) -> tuple[str, ...]:
