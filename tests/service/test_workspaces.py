@@ -52,7 +52,7 @@ def workspaces(folder: Path, base: str = "") -> Workspaces:
     async def get(session_id: str) -> SessionView:
         return SessionView(id=session_id, agent="understudy", cwd=str(folder), base=base)
 
-    return Workspaces(get)
+    return Workspaces(get, folder.parent / "kept")
 
 
 def change(folder: Path) -> None:
@@ -141,6 +141,41 @@ def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path
     one = asyncio.run(workspaces(repository, base).diff("s", path="sub"))
     assert (one.files, one.insertions) == (1, 1)
     assert "--- /dev/null\n+++ b/sub/new.txt\n@@ -0,0 +1 @@\n+new\n" in one.diff
+
+
+def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(repository: Path) -> None:
+    change(repository)
+    objects = git(repository, "count-objects")
+
+    async def main() -> tuple[Diff, Diff]:
+        branch, base = await workspaces(repository).standing("s", repository)
+        assert branch == "main"
+        own = workspaces(repository, base)
+        nothing = await own.diff("s")
+        (repository / "new ü.txt").write_text("newer\n")
+        (repository / "newest.txt").write_text("newest\n")
+        return nothing, await own.diff("s")
+
+    nothing, told = asyncio.run(main())
+    assert nothing == Diff(base=told.base)
+    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert (lines, told.files) == (["-new", "+newer", "+newest"], 2)
+    assert git(repository, "count-objects") == objects, "the repository is the user's"
+    asyncio.run(workspaces(repository).forget("s"))
+    assert list((repository.parent / "kept").iterdir()) == []
+
+
+def test_a_clean_folder_stands_at_its_commit(repository: Path) -> None:
+    told = asyncio.run(workspaces(repository).standing("s", repository))
+    assert told == ("main", git(repository, "rev-parse", "HEAD"))
+    assert not (repository.parent / "kept").exists()
+
+
+def test_too_much_to_be_kept_stands_at_the_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "MOST_KEPT", 10)
+    change(repository)
+    told = asyncio.run(workspaces(repository).standing("s", repository))
+    assert told == ("main", git(repository, "rev-parse", "HEAD"))
 
 
 def test_a_long_diff_is_cut_at_a_line_and_says_so(repository: Path) -> None:

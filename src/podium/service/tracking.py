@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from podium.worktrees import GitFailed, git
 MOST_DIFF = 2 * 1024 * 1024
 MOST_STATUS = 4 * 1024 * 1024
 MOST_FILES = 2_000
+MOST_KEPT = 32 * 1024 * 1024
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """git's name for a tree without files."""
 # An agent may have written the repository's settings: none of them gets to run a program here.
@@ -76,12 +78,19 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``diff`` is too long and ends early; the numbers are of everything."""
 
 
-async def standing(folder: Path) -> tuple[str, str]:
-    """Branch and commit now; empty where there is none."""
+async def standing(folder: Path, keep: Path | None = None) -> tuple[str, str]:
+    """Branch and state of the folder now; empty where there is none.
+
+    The state is the commit. Where something is not committed it is a tree of everything, whose objects are put into
+    ``keep`` so that the repository stays as it is; too much of it, and it is the commit all the same.
+    """
     try:
         commit = await _git(folder, "rev-parse", "--verify", "--quiet", "HEAD")
-        return await _git(folder, "branch", "--show-current"), commit
-    except GitFailed:
+        branch = await _git(folder, "branch", "--show-current")
+        if keep is None or not await _is_worth_keeping(folder):
+            return branch, commit
+        return branch, await _tree(folder, keep) or commit
+    except (GitFailed, BadRequest):
         return "", ""
 
 
@@ -98,15 +107,22 @@ async def status(folder: Path) -> GitStatus:
     return _status(told, prefix, cut=len(told.encode()) >= MOST_STATUS)
 
 
-async def diff(folder: Path, base: str = "", *, path: str = "", most: int = MOST_DIFF) -> Diff:
-    """Everything that differs from ``base`` (empty: from the last commit), committed since or not, untracked too."""
+async def diff(
+    folder: Path, base: str = "", *, path: str = "", keep: Path | None = None, most: int = MOST_DIFF
+) -> Diff:
+    """Everything that differs from ``base`` (empty: from the last commit), committed since or not, untracked too.
+
+    ``keep``: where ``standing`` has put the objects of ``base``.
+    """
     with tempfile.TemporaryDirectory(prefix="podium-diff-") as scratch:
         index = Path(scratch) / "index"
         try:
             real = Path(await _git(folder, "rev-parse", "--path-format=absolute", "--git-path", "index"))
             await asyncio.to_thread(_copied, real, index)
             against = base or await _head(folder)
-            env = {"GIT_INDEX_FILE": str(index)}
+            await asyncio.to_thread((Path(scratch) / "objects").mkdir)
+            own = await _git(folder, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+            env = _aside(index, Path(scratch) / "objects", own, *([] if keep is None else [str(keep)]))
             # In a copy of the index new files are announced, so that git tells of them as of all others.
             await _git(folder, "add", "--intent-to-add", "--", ".", env=env)
             where = ["--", path or "."]
@@ -132,6 +148,45 @@ async def git_folder(folder: Path) -> Path | None:
         return Path(await _git(folder, "rev-parse", "--absolute-git-dir"))
     except GitFailed:
         return None
+
+
+async def _is_worth_keeping(folder: Path) -> bool:
+    listed = await _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".", most=MOST_STATUS)
+    prefix = await _git(folder, "rev-parse", "--show-prefix")
+    paths = [folder / entry[3:].removeprefix(prefix) for entry in listed.split("\0") if entry[2:3] == " "]
+    return 0 < len(paths) <= MOST_FILES and await asyncio.to_thread(_size, paths) <= MOST_KEPT
+
+
+async def _tree(folder: Path, keep: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="podium-tree-") as scratch:
+        index = Path(scratch) / "index"
+        where = ("rev-parse", "--path-format=absolute", "--git-path")
+        await asyncio.to_thread(_copied, Path(await _git(folder, *where, "index")), index)
+        await asyncio.to_thread(keep.mkdir, parents=True, exist_ok=True)
+        env = _aside(index, keep, await _git(folder, *where, "objects"))
+        try:
+            await _git(folder, "add", "--all", "--", ".", env=env)
+            return await _git(folder, "write-tree", env=env)
+        except GitFailed:  # in the middle of a merge there is no tree
+            return ""
+
+
+def _aside(index: Path, objects: Path, *known: str) -> dict[str, str]:
+    """git writes to these instead of to the repository, and finds what is ``known`` all the same."""
+    quoted = (one.replace("\\", "\\\\").replace('"', '\\"') for one in known)
+    return {
+        "GIT_INDEX_FILE": str(index),
+        "GIT_OBJECT_DIRECTORY": str(objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(f'"{one}"' for one in quoted),
+    }
+
+
+def _size(paths: list[Path]) -> int:
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_size
+    return total
 
 
 async def _head(folder: Path) -> str:

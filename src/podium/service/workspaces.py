@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
@@ -16,10 +17,20 @@ from .watching import Touched
 
 
 class Workspaces:
-    """``get`` finds a session by its id."""
+    """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began."""
 
-    def __init__(self, get: Callable[[str], Awaitable[SessionView]]) -> None:
+    def __init__(self, get: Callable[[str], Awaitable[SessionView]], kept: Path | None = None) -> None:
         self._get = get
+        self._kept = kept
+
+    async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
+        """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
+        return await tracking.standing(folder, self._kept and self._kept / session_id)
+
+    async def forget(self, session_id: str) -> None:
+        """The session is deleted: nobody will ask what it changed."""
+        if self._kept is not None:
+            await asyncio.to_thread(shutil.rmtree, self._kept / session_id, ignore_errors=True)
 
     async def git_status(self, session_id: str) -> GitStatus:
         return await tracking.status(await self._folder(session_id))
@@ -30,7 +41,8 @@ class Workspaces:
         folder = await self._folder(session_id)
         if path:
             await asyncio.to_thread(reading.inside, folder, path)
-        return await tracking.diff(folder, view.base, path=path)
+        kept = self._kept and self._kept / session_id
+        return await tracking.diff(folder, view.base, path=path, keep=kept if kept and kept.is_dir() else None)
 
     async def files(self, session_id: str, path: str = "") -> Listing:
         return await asyncio.to_thread(reading.listing, await self._folder(session_id), path)
