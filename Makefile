@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 2
 
-.PHONY: help demo test check fix bench bless record compatibility clis clean
+.PHONY: help demo test check fix bench bless record compatibility clis browser clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -14,7 +14,7 @@ help:  ## say what can be made
 demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
 	@$(BIN)/podium demo
 
-test: $(VENV)/.dev clis check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
+test: $(VENV)/.dev clis browser check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev  ## lint, types, layers
@@ -47,6 +47,9 @@ clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m podium.testing.cli_install $(CLIS); then :; \
 	elif [ "$$CI" = true ]; then echo "the real CLIs could not be installed, and under CI=true they must be" >&2; exit 1; \
 	else echo "the real CLIs could not be installed: the live tests will be skipped" >&2; fi
+
+browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
+	@$(BIN)/python -m podium.testing.browser
 
 clean:  ## remove what make made
 	rm -rf $(VENV) $(CLIS)
