@@ -385,6 +385,8 @@ def test_who_follows_everything_hears_of_sessions_and_questions(play: Play, scri
             await server.service.delete(ran["sessionId"])
             await client.hear("session_changed", lambda p: p.get("deleted") is True)
             assert (await client.call("permission/list", open=False))["permissions"] == []
+        again = [client.call("session/subscribe") for _ in range(3)]  # each takes the place of the one before
+        assert [one["status"] for one in await asyncio.gather(*again)] == ["subscribed"] * 3
         assert (await client.call("session/unsubscribe"))["status"] == "unsubscribed"
         assert (await client.call("session/unsubscribe"))["status"] == "notSubscribed"
 

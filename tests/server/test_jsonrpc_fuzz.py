@@ -17,8 +17,7 @@ from podium.server.auth import RIGHTS, Caller
 from podium.server.jsonrpc.dispatch import reply_to
 from podium.server.jsonrpc.methods import METHODS
 from podium.server.jsonrpc.params import Run
-from podium.server.jsonrpc.peer import Peer
-from podium.server.projecting import Tellings
+from podium.server.jsonrpc.peer import Peer, Shared
 from podium.service.service import Service
 from podium.service.settings import Limits, Settings
 from podium.service.views import Scope
@@ -37,7 +36,7 @@ class Bench:
         wanted = Settings(home=str(home), roots=(str(root),), default_agent="understudy", limits=limits)
         self.service = Service(wanted)
         self.run(self.service.start())
-        self.tellings = Tellings(self.service.journal)
+        self.shared = Shared(self.service)
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         return self.loop.run_until_complete(work)
@@ -47,7 +46,7 @@ class Bench:
         caller = Caller("device", "a tester", scopes or ("admin",))
 
         async def ask() -> bytes | None:
-            peer = Peer(self.service, self.tellings, caller, send=_nobody)
+            peer = Peer(self.service, self.shared, caller, send=_nobody)
             try:
                 reply = await reply_to(peer, message)
                 for work in reply.afterwards:

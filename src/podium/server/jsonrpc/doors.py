@@ -15,16 +15,15 @@ from podium.service.service import Service
 from ..auth import Caller, caller_of
 from ..connections import line_of
 from ..problems import Refused
-from ..projecting import Tellings
 from .dispatch import reply_to
-from .peer import Choice, Peer
+from .peer import Choice, Peer, Shared
 
 CLIENTS = 1000
 """Devices whose choices are remembered between two POSTs; the one that was silent longest is forgotten."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    tellings = Tellings(service.journal)
+    shared = Shared(service)
     choices = _Choices()
 
     async def post(request: Request) -> Response:
@@ -32,7 +31,7 @@ def routes(service: Service) -> list[BaseRoute]:
         if media != "application/json":
             raise Refused("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
-        peer = Peer(service, tellings, caller, choice=choices.of(caller))
+        peer = Peer(service, shared, caller, choice=choices.of(caller))
         reply = await reply_to(peer, await request.body())
         if reply.body is None:
             return Response(status_code=204)
@@ -41,16 +40,16 @@ def routes(service: Service) -> list[BaseRoute]:
     async def connect(websocket: WebSocket) -> None:
         asked = websocket.scope.get("subprotocols") or ()
         await websocket.accept(subprotocol="podium" if "podium" in asked else None)
-        await _converse(websocket, service, tellings)
+        await _converse(websocket, service, shared)
 
     return [Route("/rpc", post, methods=["POST"]), WebSocketRoute("/ws", connect)]
 
 
-async def _converse(websocket: WebSocket, service: Service, tellings: Tellings) -> None:
+async def _converse(websocket: WebSocket, service: Service, shared: Shared) -> None:
     async def send(message: bytes) -> None:
         await websocket.send_text(message.decode())
 
-    peer = Peer(service, tellings, caller_of(websocket), send=send)
+    peer = Peer(service, shared, caller_of(websocket), send=send)
     reading = asyncio.ensure_future(_read(websocket, peer))
     gone = asyncio.ensure_future(peer.gone.wait())
     try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from podium.service.journal import SESSIONS
 from podium.service.service import Service
 from podium.service.store import Query
@@ -25,27 +27,50 @@ OPEN = 10_000
 _Look: TypeAlias = tuple[dict[str, SessionView], dict[str, Question]]
 
 
-async def overview(service: Service, tell: Tell) -> None:
+class Lookout:
+    """Looks for all who follow everything: those who ask at the same time share one look."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._one_at_a_time = asyncio.Lock()
+        self._next: asyncio.Task[_Look] | None = None
+
+    async def look(self) -> _Look:
+        """How things stand, read after this was called."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._look())
+        return await asyncio.shield(self._next)
+
+    async def _look(self) -> _Look:
+        async with self._one_at_a_time:
+            self._next = None  # who comes from here on needs a later look
+            found = [
+                *(await self.service.store.sessions(Query(ended=False, limit=OPEN))),
+                *(await self.service.store.sessions(Query(limit=RECENT))),
+            ]
+            return {view.id: view for view in found}, {one.id: one for one in await self.service.questions()}
+
+
+async def overview(lookout: Lookout, tell: Tell, begun: asyncio.Future[None]) -> None:
+    """``begun``: from here on nothing is missed."""
+    service = lookout.service
     bell = service.journal.hub.bell(SESSIONS)
     try:
-        sessions, questions = await _look(service)
+        sessions, questions = await lookout.look()
+        begun.set_result(None)
         while True:
             await bell.rung()
-            now, asked = await _look(service)
+            now, asked = await lookout.look()
             await _tell_sessions(service, tell, sessions, now)
             await _tell_questions(service, tell, questions, asked)
             sessions, questions = now, asked
             await asyncio.sleep(PAUSE)
+    except Exception as fault:
+        if not begun.done():
+            begun.set_exception(fault)
+        raise
     finally:
         bell.close()
-
-
-async def _look(service: Service) -> _Look:
-    found = [
-        *(await service.store.sessions(Query(ended=False, limit=OPEN))),
-        *(await service.store.sessions(Query(limit=RECENT))),
-    ]
-    return {view.id: view for view in found}, {one.id: one for one in await service.questions()}
 
 
 async def _tell_sessions(
@@ -66,7 +91,8 @@ async def _tell_sessions(
 
 
 def _changed(view: SessionView) -> bytes:
-    params = {"session_id": view.id, "seq": view.last_seq, "session": UnifiedSession.of(view)}
+    brief = UnifiedSession.of(replace(view, wanted=None))  # what was asked for does not change, and may be long
+    params = {"session_id": view.id, "seq": view.last_seq, "session": brief}
     return notification("session_changed", params)
 
 

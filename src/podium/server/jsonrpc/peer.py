@@ -19,8 +19,8 @@ from ..auth import Caller
 from ..following import STALLED
 from ..problems import InvalidField
 from ..projecting import Tellings
-from .following import follow, notification, watch
-from .overview import overview
+from .following import Tell, follow, notification, watch
+from .overview import Lookout, overview
 from .params import Dialect, Watched
 from .results import Configured
 
@@ -28,12 +28,20 @@ CALLS = 32
 """Calls of one client that run at once; further ones wait in its connection."""
 EVERYTHING = ""
 """The name of the subscription to all sessions."""
-Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+Work: TypeAlias = Callable[[Tell], Awaitable[None]]
 _LOG = logging.getLogger("podium.server.jsonrpc")
 
 
 class Gone(Exception):
     """The client is no longer there."""
+
+
+class Shared:
+    """What all clients of a service have in common."""
+
+    def __init__(self, service: Service) -> None:
+        self.tellings = Tellings(service.journal)
+        self.lookout = Lookout(service)
 
 
 class Choice:
@@ -62,9 +70,21 @@ class Call:
         return named or self.choice.session_id
 
     def subscribe(self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...] = ()) -> None:
-        """Follow a session (or everything) once the answer is out; one already followed is followed anew."""
-        self.peer.make_room(session_id)
-        self.afterwards.append(lambda: self.peer.begin(session_id, after, dialect, watched))
+        """Follow a session; what is told of it comes after the answer. One already followed is followed anew."""
+        service, tellings = self.service, self.peer.tellings
+        works: list[Work] = [lambda tell: follow(service, tellings, tell, session_id, after, dialect)]
+        if watched:
+            works.append(lambda tell: watch(service, tell, session_id, watched))
+        self.afterwards.append(self.peer.begin(session_id, *works))
+
+    async def subscribe_to_everything(self) -> None:
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lookout = self.peer.lookout
+        self.afterwards.append(self.peer.begin(EVERYTHING, lambda tell: overview(lookout, tell, begun)))
+        await asyncio.wait([begun, *self.peer.followings(EVERYTHING)], return_when=asyncio.FIRST_COMPLETED)
+        if begun.done() and (fault := begun.exception()) is not None:
+            self.peer.end(EVERYTHING)
+            raise fault
 
 
 class Peer:
@@ -73,14 +93,15 @@ class Peer:
     def __init__(
         self,
         service: Service,
-        tellings: Tellings,
+        shared: Shared,
         caller: Caller,
         *,
-        send: Send | None = None,
+        send: Tell | None = None,
         choice: Choice | None = None,
     ) -> None:
         self.service = service
-        self.tellings = tellings
+        self.tellings = shared.tellings
+        self.lookout = shared.lookout
         self.caller = caller
         self.choice = choice or Choice()
         self._send = send
@@ -96,6 +117,9 @@ class Peer:
 
     def follows(self, session_id: str) -> bool:
         return session_id in self._followed
+
+    def followings(self, session_id: str) -> set[asyncio.Task[None]]:
+        return set(self._followed[session_id])
 
     async def receive(self, message: bytes) -> None:
         """Take one message; returns when it is under way. With too many under way it waits, and so does the client."""
@@ -113,25 +137,24 @@ class Peer:
             self.gone.set()
             raise Gone from fault
 
-    def make_room(self, session_id: str) -> None:
+    def begin(self, session_id: str, *works: Work) -> Callable[[], None]:
+        """Follow ``session_id``. Nothing is sent before the returned function is called."""
         if self._send is None:
             raise BadRequest("notifications need a connection that stays: subscribe over WebSocket /ws or podium rpc")
         most = self.service.settings.limits.subscriptions
         if session_id not in self._followed and len(self._followed) >= most:
             raise TooMany(f"{most} sessions are followed already, which is this server's limit; unsubscribe from one")
-
-    def begin(self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...]) -> None:
         self.end(session_id)
         followed = self._followed[session_id] = set()
-        service, tell = self.service, self.tell
-        if session_id == EVERYTHING:
-            self._start(followed, self._told(session_id, lambda: overview(service, tell)))
-            return
-        self._start(
-            followed, self._told(session_id, lambda: follow(service, self.tellings, tell, session_id, after, dialect))
-        )
-        if watched:
-            self._start(followed, self._told(session_id, lambda: watch(service, tell, session_id, watched)))
+        answered = asyncio.Event()
+
+        async def tell(message: bytes) -> None:
+            await answered.wait()
+            await self.tell(message)
+
+        for work in works:
+            self._start(followed, self._told(session_id, work, tell))
+        return answered.set
 
     def end(self, session_id: str) -> bool:
         """Follow a session no more. False: it was not followed."""
@@ -172,24 +195,25 @@ class Peer:
         finally:
             self._free.release()
 
-    async def _told(self, session_id: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _told(self, session_id: str, work: Work, tell: Tell) -> None:
         """A subscription until it ends by itself: then it makes room for another."""
         try:
-            await work()
+            await work(tell)
         except Gone:
             pass
         except PodiumError as fault:
-            await self._ended(session_id, str(fault))
+            await _ended(tell, session_id, str(fault))
         except Exception:
             _LOG.exception("a subscription broke", extra={"session": session_id})
-            await self._ended(session_id, "something went wrong in Podium itself; subscribe again")
+            await _ended(tell, session_id, "something went wrong in Podium itself; subscribe again")
         finally:
             mine = asyncio.current_task()
             followed = self._followed.get(session_id)
             if followed is not None and mine in followed and len(followed) == 1:
                 del self._followed[session_id]
 
-    async def _ended(self, session_id: str, why: str) -> None:
-        said = notification("subscription_ended", {"session_id": session_id, "reason": "fault", "message": why})
-        with contextlib.suppress(Gone):
-            await self.tell(said)
+
+async def _ended(tell: Tell, session_id: str, why: str) -> None:
+    said = notification("subscription_ended", {"session_id": session_id, "reason": "fault", "message": why})
+    with contextlib.suppress(Gone):
+        await tell(said)

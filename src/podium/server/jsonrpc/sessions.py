@@ -17,7 +17,7 @@ from .params import (
     Subscribe,
     Unsubscribe,
 )
-from .peer import EVERYTHING, Call
+from .peer import Call
 from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSession, Unsubscribed
 
 
@@ -64,7 +64,7 @@ async def send(call: Call, wish: SessionSend) -> Sent:
 
 async def subscribe(call: Call, wish: Subscribe) -> Subscribed:
     if not wish.session_id:
-        call.subscribe(EVERYTHING, 0, "notify")
+        await call.subscribe_to_everything()
         return Subscribed(session_id="")
     begun = await begin(call.service, wish.session_id, wish.after)
     verdict = begun.verdict

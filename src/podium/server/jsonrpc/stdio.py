@@ -17,9 +17,8 @@ from podium.wire.jsonl import LineBuffer
 from podium.wire.shapes import Unrecognized
 
 from ..auth import LOCAL, Caller
-from ..projecting import Tellings
 from .dispatch import too_large
-from .peer import Peer
+from .peer import Peer, Shared
 
 CALLER = Caller(LOCAL, "stdio", ("admin",))
 """Whoever started us could as well run the agents themselves."""
@@ -75,7 +74,7 @@ async def standard_streams(most: int) -> AsyncGenerator[Lines]:
 
 async def converse(service: Service, lines: Lines) -> None:
     """Answer until the input ends. What is being answered then is answered still."""
-    peer = Peer(service, Tellings(service.journal), CALLER, send=lines.write)
+    peer = Peer(service, Shared(service), CALLER, send=lines.write)
     try:
         async for message in lines.messages():
             await peer.receive(message)
