@@ -109,11 +109,11 @@ export class Feed extends Link {
 
   opened() {
     this.socket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/subscribe", params: {} }));
-    this.changed({ method: "connected" });
   }
 
   received(message) {
-    for (const one of Array.isArray(message) ? message : [message]) if (one.method) this.changed(one);
+    // The server misses nothing from its answer on: what is read after it is whole.
+    for (const one of Array.isArray(message) ? message : [message]) this.changed(one.id === 1 ? { method: "connected" } : one);
   }
 
   over(event) {
