@@ -21,7 +21,7 @@ from .problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 
 STREAM = "text/event-stream"
 _REF = "#/components/schemas/{name}"
-_ALWAYS = (400, 401, 403, 405, 413, 421, 429, 431, 503)
+_ALWAYS = (400, 401, 403, 405, 408, 413, 421, 429, 431, 503)
 _WITH_BODY = (415,)
 _WITH_KEY = (409, 422)
 _ABOUT = (

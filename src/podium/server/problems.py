@@ -62,7 +62,6 @@ REFUSALS: dict[str, Kind] = {
         Kind(401, "not-signed-in", "A token is needed", -32010),
         Kind(404, "not-found", "There is nothing here", -32601),
         Kind(405, "method-not-allowed", "This cannot be done here", -32601),
-        Kind(406, "not-acceptable", "Only JSON is spoken here", -32600),
         Kind(408, "request-timeout", "The request came too slowly", -32600),
         Kind(409, "unknown-outcome", "Nobody knows whether this was carried out", -32011),
         Kind(413, "too-large", "The request is too large", -32012),
