@@ -84,7 +84,6 @@ def _serve(given: argparse.Namespace) -> int:
         },
     )
     settings = _checked(loaded.settings, insecure=given.insecure)
-    logs.set_up(given.log_format, given.log_level)
     for warning in loaded.warnings:
         print(f"podium serve: {warning}", file=sys.stderr)
     service = Service(settings)
@@ -94,6 +93,7 @@ def _serve(given: argparse.Namespace) -> int:
     except OSError as fault:
         raise OSError(_why_not(fault, settings)) from fault
     with opened:
+        logs.set_up(given.log_format, given.log_level)
         return asyncio.run(_run(app, service, opened))
 
 
@@ -103,8 +103,6 @@ def _checked(settings: Settings, *, insecure: bool) -> Settings:
     from ..errors import ConfigError
     from ..server.address import is_loopback
 
-    if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise ConfigError("a certificate needs its key: give both --tls-cert and --tls-key")
     if settings.tls_cert:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_cert, settings.tls_key)

@@ -25,7 +25,7 @@ FULL = (
 
 
 class Sizes:
-    """A head of at most ``HEAD_BYTES``, a body of at most ``most`` bytes, with or without a length, within ``seconds``."""
+    """A head of at most ``HEAD_BYTES``; a body of ``most`` bytes, with or without a length, within ``seconds``."""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float = BODY_SECONDS) -> None:
         self._app = app

@@ -1,0 +1,174 @@
+"""``podium serve``, ``pair`` and ``devices`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cli import main as command
+
+BOUND = 60.0
+
+
+class Running:
+    """A server in the background; its first lines are read."""
+
+    def __init__(self, cli: Any, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [*shlex.split(cli.command), "serve", "--port", "0", *words],
+            cwd=cli.workspace,
+            env=cli.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.said = "".join(iter(self.process.stdout.readline, "Ctrl-C stops it.\n"))
+        found = re.search(r"listens on (\S+)", self.said)
+        assert found, self.said
+        self.url = found[1]
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(how)
+        _, said = self.process.communicate(timeout=BOUND)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def start(podium: Any) -> Iterator[Callable[..., Running]]:
+    begun: list[Running] = []
+
+    def one(*words: str) -> Running:
+        begun.append(Running(podium, *words))
+        return begun[-1]
+
+    yield one
+    for server in begun:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.communicate()
+
+
+def post(url: str, body: object) -> Any:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=BOUND) as answer:
+        return json.load(answer)
+
+
+def test_from_the_first_start_to_the_last_device(podium: Any, start: Callable[..., Running]) -> None:
+    server = start("--log-format", "json")
+    assert f"folders  {podium.workspace}" in server.said
+    assert "#pair=" not in server.said, "a link that lets somebody in does not belong into a pipe"
+
+    invited = json.loads(podium.run("pair", "--scope", "watch", "--name", "phone", "--json").stdout)
+    assert invited["url"] == f"{server.url}/#pair={invited['code']}"
+    paired = post(f"{server.url}/api/pair", {"code": invited["code"]})
+    assert (paired["name"], paired["scopes"]) == ("phone", ["watch"])
+
+    shown = podium.run("pair")
+    assert re.search(r"^code  \w{4}-\w{4}$", shown.stdout, re.MULTILINE)
+    assert "this machine only" in shown.stderr
+
+    listed = podium.run("devices")
+    assert "phone" in listed.stdout
+    assert paired["token"] not in listed.stdout
+    assert podium.run("devices", "revoke", "phone").stdout == "revoked phone\n"
+    assert podium.run("devices", "revoke", "phone").returncode == 2
+    assert "no devices" in podium.run("devices", "list").stderr
+
+    second = podium.run("serve", "--port", "0")
+    assert (second.returncode, "in use by another Podium server" in second.stderr) == (2, True)
+    taken = podium.run(
+        "serve", "--port", server.url.rpartition(":")[2], env={"PODIUM_HOME": str(podium.home / "other")}
+    )
+    assert (taken.returncode, "is taken" in taken.stderr) == (2, True)
+
+    code, logged = server.stop()
+    assert code == 0
+    token = (podium.home / ".local" / "state" / "podium" / "token").read_text().strip()
+    lines = [line for line in logged.splitlines() if line.startswith("{")]
+    assert next(json.loads(line)["message"] for line in lines if "POST" in line) == "POST /api/pairing"
+    assert not any(secret in logged for secret in (token, paired["token"], invited["code"]))
+    gone = podium.run("pair")
+    assert (gone.returncode, "podium serve" in gone.stderr) == (2, True)
+
+
+def test_at_a_terminal_it_shows_a_link_that_works_once(podium: Any) -> None:
+    terminal = podium.terminal("serve", "--port", "0")
+    terminal.until("Ctrl-C stops it.")
+    url, code = re.findall(r"(http://\S+)/#pair=(\S+)", terminal.text)[0]
+    assert post(f"{url}/api/pair", {"code": code})["scopes"] == ["admin"]
+    terminal.type("\x03")
+    assert terminal.end() == 0
+    assert "stopping" in terminal.text
+
+
+def test_sessions_that_run_are_ended_when_it_stops(podium: Any, start: Callable[..., Running]) -> None:
+    server = start()
+    token = (podium.home / ".local" / "state" / "podium" / "token").read_text().strip()
+    prompt = json.dumps({"script": [[{"shell": f"touch begun; sleep {BOUND}"}]]})
+    request = urllib.request.Request(
+        f"{server.url}/api/sessions",
+        json.dumps({"prompt": prompt, "agent": "understudy", "tier": "autonomous"}).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(request, timeout=BOUND) as answer:
+        assert answer.status == 201
+    until = time.monotonic() + BOUND
+    while not (podium.workspace / "begun").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    code, _ = server.stop(signal.SIGINT)
+    assert code == 0
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "no-certificate").write_text("nothing of the kind\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--host", "0.0.0.0"], "--insecure"),
+        (["--host", "192.0.2.1"], "--insecure"),
+        (["--tls-cert", "no-certificate"], "server.tls_key"),
+        (["--tls-cert", "no-certificate", "--tls-key", "no-certificate"], "cannot be used"),
+        (["--root", "nowhere"], "is not a folder"),
+        (["--root", "/"], "whole disk"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--port", "70000"], "65535"),
+    ],
+)
+def test_what_it_refuses_to_start_with(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert command(["serve", *words]) == 2
+    said = capsys.readouterr().err
+    assert told in said.replace("65,535", "65535")
+    assert "Traceback" not in said
+    assert not (here / "home" / "log.db").exists()
+
+
+def test_a_token_file_that_others_can_read_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "home").mkdir()
+    (here / "home" / "token").write_text("podium_that-everybody-could-have-read\n")
+    (here / "home" / "token").chmod(0o644)
+    assert command(["serve", "--port", "0"]) == 2
+    assert "no secret any more" in capsys.readouterr().err
