@@ -50,7 +50,7 @@ NOTES = {
     "structured_output": "the CLI has no output schema",
     "append_system_prompt": "the CLI only replaces its prompt; put more into GEMINI.md",
     "subagents": "the CLI does not tell what its sub-agents do",
-    "sandbox": "readOnly is enforced by policy; others need a container runtime (extra_args=('--sandbox',))",
+    "sandbox": "readOnly is enforced by policy; others need a container (GEMINI_SANDBOX=docker), by stream-json only",
     "images": "only over acp",
 }
 STREAM = Capabilities(
@@ -95,6 +95,11 @@ def client_of(options: Options) -> GeminiClient:
     return GeminiClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
 
 
+def is_contained(options: Options) -> bool:
+    """Whether the CLI is to run in a container, which it makes itself."""
+    return bool(options.env.get("GEMINI_SANDBOX"))
+
+
 def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
     return GeminiConfig(
         driver=driver,
@@ -105,7 +110,7 @@ def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
         mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
         system_prompt=options.system_prompt,
         quiet=options.stall_after,
-        sandbox=bool(options.env.get("GEMINI_SANDBOX")),
+        sandbox=is_contained(options),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
     )
@@ -286,7 +291,8 @@ AGENT = Agent(
         "stream-json": Driver("stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.
-    choose=lambda options: "acp",
+    # From a container of its own it can only do the other.
+    choose=lambda options: "stream-json" if is_contained(options) else "acp",
     history=history,
     inspect=inspect,
     tools=(

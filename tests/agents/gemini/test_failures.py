@@ -40,6 +40,12 @@ def test_startup_failures(code: int, name: str, error: type[Exception], says: st
 
 def test_a_sandbox_that_is_not_there():
     assert "docker" in str(startup_failure(Exited(44, "GEMINI_SANDBOX is true but failed to determine command")))
+    missing = (
+        "Fatal error: Failed to relaunch the CLI process.\nFatalSandboxError: Sandbox image 'x' is missing\n    at y\n"
+    )
+    assert str(startup_failure(Exited(1, missing))) == (
+        "Gemini CLI cannot make its sandbox here; mend that, or leave sandbox out: Sandbox image 'x' is missing"
+    )
 
 
 def test_chatter_says_nothing():

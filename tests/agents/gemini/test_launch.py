@@ -162,6 +162,7 @@ def test_prompts_go_through_stdin(prompt, config, stdin):
     [
         (GeminiConfig(driver=Driver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
         (GeminiConfig(driver=Driver.ACP, session_id="x"), NotSupported, "session_id"),
+        (GeminiConfig(driver=Driver.ACP, sandbox=True), NotSupported, "use driver stream-json"),
         (GeminiConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
         (GeminiConfig(max_attempts=0), LocalProtocolError, "at least 1"),
         (GeminiConfig(include_directories=("/a,b",)), LocalProtocolError, "comma"),

@@ -41,6 +41,9 @@ def startup_failure(exited: Exited, *, session_id: str = "") -> PodiumError:
             )
         case 42:
             return LocalProtocolError(f"Gemini CLI refused the input: {said}")
+        case 1 if "FatalSandboxError: " in exited.stderr:
+            why = exited.stderr.partition("FatalSandboxError: ")[2].partition("\n")[0]
+            return LaunchError(f"Gemini CLI cannot make its sandbox here; mend that, or leave sandbox out: {why}")
         case 44:
             return LaunchError(
                 f"Gemini CLI cannot sandbox here; install docker or podman, or leave sandbox out: {said}"

@@ -119,6 +119,11 @@ def check(config: GeminiConfig, *, resume: str | None = None) -> None:
         raise NotSupported("stream-json asks nobody for permission; use driver=Driver.ACP, or policy rules")
     if config.session_id and (acp or resume):
         raise NotSupported("only a new stream-json session takes a session_id; leave it out")
+    if config.sandbox and acp:
+        raise NotSupported(
+            "Gemini CLI reads its input to the end before it makes its container, so it cannot speak ACP from there; "
+            "use driver stream-json"
+        )
     if config.sandbox_image and not config.sandbox:
         raise LocalProtocolError("sandbox_image without sandbox=True would do nothing")
     if config.max_attempts < 1:
