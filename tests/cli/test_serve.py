@@ -33,7 +33,11 @@ class Running:
             text=True,
         )
         assert self.process.stdout is not None
-        self.said = "".join(iter(self.process.stdout.readline, "Ctrl-C stops it.\n"))
+        self.said = ""
+        while "Ctrl-C stops it." not in self.said:
+            line = self.process.stdout.readline()
+            assert line, (self.said, self.process.communicate(timeout=BOUND))
+            self.said += line
         found = re.search(r"listens on (\S+)", self.said)
         assert found, self.said
         self.url = found[1]
