@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator
-from importlib import import_module
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketState
 from podium.errors import PodiumError
 from podium.service.service import Service
 
-from . import pairing, status
+from . import exporting, jsonrpc, page, pairing, polling, rest, sse, status, websocket
 from .auth import Authentication
 from .codes import Codes
 from .devices import Devices
@@ -27,7 +26,15 @@ from .origins import Origins, own_names
 from .problems import kind_of, problem, problem_response
 from .tokens import server_token
 
-DOORS = ("exporting", "rest", "websocket", "sse", "polling", "jsonrpc", "page")
+DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
+    exporting.routes,
+    rest.routes,
+    websocket.routes,
+    sse.routes,
+    polling.routes,
+    jsonrpc.routes,
+    page.routes,
+)
 
 
 def create_app(service: Service, *, token: str | None = None) -> Starlette:
@@ -66,9 +73,8 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
 
 def _doors(service: Service) -> list[BaseRoute]:
     found: list[BaseRoute] = []
-    for name in DOORS:
-        with contextlib.suppress(ImportError):  # while the doors are being built
-            found += import_module(f"podium.server.{name}").routes(service)
+    for door in DOORS:
+        found += door(service)
     return found
 
 
