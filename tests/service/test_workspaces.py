@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import AsyncGenerator
@@ -18,8 +19,10 @@ from msgspec.structs import replace
 from podium.errors import BadRequest, NotAllowed, SessionNotFound
 from podium.service import reading, tracking
 from podium.service.reading import Entry, FileText, Listing
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
 from podium.service.tracking import ChangedFile, Diff, GitStatus
-from podium.service.views import SessionView
+from podium.service.views import SessionView, Wanted
 from podium.service.watching import FileTouched, Touched
 from podium.service.workspaces import Workspaces
 
@@ -206,6 +209,30 @@ def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> N
     asyncio.run(workspaces(repository).git_status("s"))
     told = asyncio.run(workspaces(repository).diff("s"))
     assert (told.files, ran.exists()) == (2, False)
+
+
+def test_a_session_tells_what_it_changed_and_nothing_else(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    change(repository)
+    prompt = json.dumps({"script": [[{"shell": "echo more >> kept.txt; echo x > made.txt"}], [{"say": "Done."}]]})
+    agent = AgentSettings(tier="autonomous", env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
+    settings = Settings(home=str(tmp_path / "home"), roots=(str(repository),), agents={"understudy": agent})
+
+    async def main() -> Diff:
+        async with asyncio.timeout(BOUND), Service(settings) as service:
+            view = await service.create(Wanted(prompt=prompt, agent="understudy"))
+            async for _ in service.follow(view.id, 0):
+                pass
+            told = await service.workspaces.diff(view.id)
+            await service.delete(view.id)
+            return told
+
+    told = asyncio.run(main())
+    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert (lines, told.files) == (["+more", "+x"], 2)
+    assert list((tmp_path / "home" / "snapshots").iterdir()) == []
 
 
 # ------------------------------------------------------------------------------------------------------------- files

@@ -39,7 +39,6 @@ from .served import Served
 from .settings import Settings
 from .sqlite import SqliteStore
 from .store import Forget, Query, Remember, Store
-from .tracking import standing
 from .views import Kept, Message, Question, Record, SessionView, Verdict, Wanted
 from .workspaces import Workspaces
 
@@ -68,7 +67,7 @@ class Service:
         self.opening = Opening(settings, self.home)
         self.policy = self.opening.policy
         self.ledger = Ledger(self.store)
-        self.workspaces = Workspaces(self.get)
+        self.workspaces = Workspaces(self.get, self.home / "snapshots")
         self.past = Past(self.journal, settings, now=now, new_id=new_id)
         self.agents = Agents(settings)
         self._now = now
@@ -179,6 +178,7 @@ class Service:
         if not view.ended or session_id in self._served:
             raise BadRequest(f"session {session_id} is still running; cancel it first")
         await self.journal.write(Forget(session_id))
+        await self.workspaces.forget(session_id)
 
     async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:
         """Take an ended session's worktree away: its changes stay as a commit on its branch, or go with it."""
@@ -265,7 +265,7 @@ class Service:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = places.workspace(wanted, self.settings, agent)
         session_id = self._new_id()
-        branch, base = await standing(cwd)
+        branch, base = await self.workspaces.standing(session_id, cwd)
         view = SessionView(
             id=session_id,
             agent=agent,
