@@ -209,3 +209,15 @@ def test_no_code_and_no_token_stands_in_a_file_or_in_the_output(
     for secret in secrets:
         assert secret not in told
         assert not any(secret.encode() in part for part in kept)
+
+
+def test_an_address_cannot_be_forged(server: Any) -> None:
+    statuses = [
+        httpx.post(
+            f"{server.url}/api/pair",
+            json={"code": "AAAA-AAAA"},
+            headers={"X-Forwarded-For": f"192.0.2.{n}", "Forwarded": f"for=192.0.2.{n}"},
+        ).status_code
+        for n in range(WRONG_FROM_ONE + 1)
+    ]
+    assert statuses[-1] == 429
