@@ -50,7 +50,7 @@ def _link(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
     token = tokens[at]
     address = str(token.attrGet("href") or "")
     if not address.startswith(("https://", "http://", "mailto:")):
-        address = "#"  # a path in the workspace, or something worse
+        return "<a>"  # a path in the workspace, or something worse: it leads nowhere
     return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">'
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from podium.service.views import Kept, SessionView
+from podium.service.views import Message, SessionView
 
 from .operations import Call, Operation
 from .rendering import MOST, rendered
@@ -25,6 +25,21 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Rendered(msgspec.Struct, frozen=True):
     html: list[str]
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """How a question can be answered beside yes and no: the ``rules`` that an answer for good adds to the policy
+    ``file``, and whether the agent can run the call with another input (``editable``)."""
+
+    file: str
+    rules: tuple[dict[str, Any], ...]
+    editable: bool
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """Follow-ups whose turn has not come, oldest first."""
+
+    messages: list[Message]
 
 
 class PolicyText(msgspec.Struct, frozen=True):
@@ -45,8 +60,17 @@ async def render(call: Call[None, Texts]) -> Rendered:
     return Rendered([rendered(text) for text in call.body.texts])
 
 
-async def rule(call: Call[None, None]) -> Kept:
-    return await call.service.rule_for(call.path["questionId"])
+async def rule(call: Call[None, None]) -> Ways:
+    question_id = call.path["questionId"]
+    kept = await call.service.rule_for(question_id)
+    view = await call.service.get(question_id.partition(":")[0])
+    editable = call.service.opening.capabilities(view).edit_input
+    return Ways(file=kept.file, rules=kept.rules, editable=editable)
+
+
+async def queued(call: Call[None, None]) -> Queue:
+    await call.service.get(call.session_id)
+    return Queue(await call.service.store.messages(call.session_id, queued_only=True))
 
 
 async def policy(call: Call[None, None]) -> PolicyText:
@@ -71,7 +95,12 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="showRule", method="GET", path="/api/rules/{questionId}", tag="permissions", scope="watch", verb=rule,
-        summary="The rule that answering a question for good would add", answer=Kept, faults=(404,),
+        summary="The rule that an answer for good would add, and whether the input may be edited", answer=Ways,
+        faults=(404,),
+    ),
+    Operation(
+        name="listQueued", method="GET", path="/api/sessions/{sessionId}/messages", tag="sessions", scope="watch",
+        verb=queued, summary="The follow-ups that wait for their turn", answer=Queue, faults=(404,),
     ),
     Operation(
         name="showPolicy", method="GET", path="/api/policy", tag="server", scope="watch", verb=policy,

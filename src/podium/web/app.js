@@ -1,6 +1,6 @@
 // Where we are is in the address (#/…); which view that is, stands in one table.
 
-import { announce, h, icon, replace } from "./core/dom.js";
+import { announce, h, icon, replace, toast } from "./core/dom.js";
 import { Problem } from "./core/api.js";
 import { store } from "./core/store.js";
 import { firstLine } from "./core/text.js";
@@ -37,13 +37,19 @@ function route() {
   document.body.dataset.at = hash.split("/")[1] || "list";
   const list = side.querySelector("session-list");
   if (list) list.current = hash.startsWith("#/s/") ? decodeURIComponent(hash.slice(4)) : "";
-  for (const link of nav.querySelectorAll("a")) link.toggleAttribute("aria-current", link.getAttribute("href") === hash);
+  for (const link of nav.querySelectorAll("a")) link.getAttribute("href") === hash ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   for (const [shape, show] of VIEWS) {
     const found = hash.match(shape);
-    if (found) return show(...found.slice(1));
+    if (found) return arrive(show(...found.slice(1)));
   }
   replace(main, h("div", { class: "empty desk-only" }, h("h2", {}, "Podium"), h("p", {}, "Choose a session, or start one."), h("a", { class: "button primary", href: "#/new" }, icon("add"), "New session")));
   return undefined;
+}
+
+// A screen reader begins to read where the new view begins; a view may have put the focus somewhere better itself.
+function arrive(shown) {
+  if (!shown.contains(document.activeElement) && document.activeElement?.closest("#side") === null) main.focus({ preventScroll: true });
+  return shown;
 }
 
 function drawNav() {
@@ -56,6 +62,7 @@ function questionsChanged() {
   const count = store.questions.size;
   badge.textContent = count;
   badge.hidden = !count;
+  badge.parentElement.setAttribute("aria-label", count ? `Inbox, ${count} waiting` : "Inbox");
   document.title = count ? `(${count}) Podium` : "Podium";
   for (const question of store.fresh ?? []) {
     const words = `${question.agent} asks: ${firstLine(question.request.target || question.request.nativeName, 120)}`;
@@ -75,14 +82,17 @@ function linkChanged() {
   banner.hidden = !words;
 }
 
-// The desk's keys: j k through the sessions, y n a for the question on screen, / to search. Never while typing.
+// The desk's keys: j k through the sessions, y n a for the question on screen, m to write, / to search. Never while
+// typing; Escape ends that.
 function pressed(event) {
+  if (event.key === "Escape" && event.target.closest("input,textarea,select") && !event.target.closest("dialog")) return main.focus({ preventScroll: true });
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select,dialog")) return;
   const rows = [...document.querySelectorAll(".session")];
   const at = rows.findIndex((row) => row.getAttribute("aria-current") === "page");
   const card = document.querySelector("#main .question:not(.over)");
   if (event.key === "j" || event.key === "k") rows[Math.min(Math.max(at + (event.key === "j" ? 1 : -1), 0), rows.length - 1)]?.click();
   else if (event.key === "/") document.getElementById("search")?.focus();
+  else if (event.key === "m") document.querySelector(".composer textarea")?.focus();
   else if (event.key === "c") location.hash = "#/new";
   else if (event.key === "i") location.hash = "#/inbox";
   else if ("yna".includes(event.key) && card && !event.repeat) {
@@ -120,12 +130,11 @@ async function begin() {
 
 store.listen("questions", questionsChanged);
 store.listen("link", linkChanged);
-store.listen("refused", () => alert(store.failed.message));
+store.listen("refused", () => toast(store.failed.message, "error"));
 addEventListener("hashchange", () => (location.hash.includes("pair=") ? pairing() : document.body.classList.contains("unpaired") || route()));
 addEventListener("podium:unpaired", pairing);
 addEventListener("podium:paired", () => location.reload());
 addEventListener("keydown", pressed);
-addEventListener("click", () => globalThis.Notification?.permission === "default" && Notification.requestPermission(), { once: true });
 
 const theme = localStorage.getItem("podium-theme");
 if (theme) document.documentElement.dataset.theme = theme;

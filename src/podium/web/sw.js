@@ -1,7 +1,35 @@
 // Keeps the page's own files for the time without a connection. Answers of the API are never kept.
 
 const SHELF = "podium-1";
-const FILES = ["/", "/static/app.js", "/static/icon.svg"];
+const FILES = [
+  "/",
+  "/static/app.js",
+  "/static/core/api.js",
+  "/static/core/dom.js",
+  "/static/core/fold.js",
+  "/static/core/link.js",
+  "/static/core/markdown.js",
+  "/static/core/store.js",
+  "/static/core/text.js",
+  "/static/core/virtual.js",
+  "/static/icon.svg",
+  "/static/manifest.webmanifest",
+  "/static/parts/compare-view.js",
+  "/static/parts/diff-view.js",
+  "/static/parts/inbox-view.js",
+  "/static/parts/items.js",
+  "/static/parts/new-session.js",
+  "/static/parts/overview-view.js",
+  "/static/parts/pair-view.js",
+  "/static/parts/question-card.js",
+  "/static/parts/session-list.js",
+  "/static/parts/session-view.js",
+  "/static/parts/wish-form.js",
+  "/static/style/frame.css",
+  "/static/style/stream.css",
+  "/static/style/tokens.css",
+  "/static/style/views.css",
+];
 
 addEventListener("install", (event) => {
   event.waitUntil(caches.open(SHELF).then((shelf) => shelf.addAll(FILES)).then(() => self.skipWaiting()));

@@ -83,3 +83,23 @@ export function toast(words, kind = "") {
   shelf.append(note);
   setTimeout(() => note.remove(), 6000);
 }
+
+// A question of the page itself; resolves to true only when the deed is chosen.
+export function sure(question, deed) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { class: "sheet", "aria-label": question }, h("p", {}, question));
+    const choose = (chosen) => () => (resolve(chosen), dialog.close());
+    dialog.append(button("Cancel", choose(false)), button(deed, choose(true), { kind: "primary" }));
+    dialog.addEventListener("close", () => (resolve(false), dialog.remove()));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+// What can be scrolled must be reachable with the keyboard, and nothing else should stop the Tab key.
+export function reachable(element) {
+  for (const box of element.querySelectorAll("pre, .diff, .bubble, .prose table")) {
+    if (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}

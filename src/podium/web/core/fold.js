@@ -67,7 +67,8 @@ export class Fold {
         break;
       }
       case "permission_request": {
-        const item = this.put({ kind: "question", request: event }, event);
+        // Never inside a call's card, not even a sub-agent's: it must be seen, and stand still while others change.
+        const item = this.put({ kind: "question", request: event });
         this.questions.set(event.requestId, item);
         break;
       }

@@ -4,6 +4,7 @@ import { socketUrl } from "./api.js";
 
 const FIRST = 400;
 const LONGEST = 8000;
+const ASLEEP = 15000;
 
 class Link {
   constructor(states) {
@@ -14,7 +15,22 @@ class Link {
       clearTimeout(this.timer);
       if (!this.closed && !this.socket) this.open();
     };
-    addEventListener("online", this.retry);
+    // A phone that slept, or changed its network, may hold a socket that is dead without knowing it.
+    this.renew = () => {
+      if (this.closed) return;
+      if (this.socket) {
+        this.socket.onclose = this.socket.onmessage = null;
+        this.socket.close();
+        this.socket = null;
+      }
+      this.retry();
+    };
+    this.woke = () => {
+      if (document.hidden) this.slept = Date.now();
+      else if (Date.now() - (this.slept ?? Infinity) > ASLEEP) this.renew();
+    };
+    addEventListener("online", this.renew);
+    document.addEventListener("visibilitychange", this.woke);
   }
 
   open() {
@@ -38,7 +54,8 @@ class Link {
   close() {
     this.closed = true;
     clearTimeout(this.timer);
-    removeEventListener("online", this.retry);
+    removeEventListener("online", this.renew);
+    document.removeEventListener("visibilitychange", this.woke);
     this.socket?.close();
   }
 }

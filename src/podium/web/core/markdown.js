@@ -1,7 +1,7 @@
 // Markdown is rendered by the server (sanitised, cached there); here only asked for once per text, and in time.
 
 import { call } from "./api.js";
-import { plain } from "./text.js";
+import { CUT, cut, number, plain } from "./text.js";
 
 const KEEP = 400;
 const known = new Map();
@@ -42,13 +42,23 @@ export function block(text, { whole = true } = {}) {
   const element = document.createElement("div");
   element.className = "prose raw";
   element.dir = "auto";
-  element.textContent = plain(text);
-  if (whole && text.length < 200000) {
+  growText(element, text);
+  if (whole && text.length <= CUT) {
     const html = known.get(text);
     if (html) dress(element, html);
     else if (html === undefined) rendered(text).then((ready) => ready && dress(element, ready));
   }
   return element;
+}
+
+// The text as it stands; of one that never ends only the beginning is shown.
+export function growText(element, text) {
+  if (!element) return false;
+  const [shown, rest] = cut(text);
+  const words = plain(shown) + (rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "");
+  if (element.firstChild) element.firstChild.data = words;
+  else element.append(words);
+  return true;
 }
 
 function dress(element, html) {

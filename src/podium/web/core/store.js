@@ -6,6 +6,7 @@ import { Fold } from "./fold.js";
 import { Feed, Follow } from "./link.js";
 
 const PAGE = 500;
+const AGAIN = 3000;
 const OUTBOX = "podium-outbox";
 
 class Store extends EventTarget {
@@ -35,6 +36,7 @@ class Store extends EventTarget {
       changed: (notification) => this.changed(notification),
       states: (online) => this.linked(online),
     });
+    addEventListener("offline", () => this.linked(false));
     await this.refresh();
   }
 
@@ -129,12 +131,17 @@ class Store extends EventTarget {
         try {
           await post(`/api/sessions/${encodeURIComponent(id)}/messages`, { prompt }, { key });
         } catch (fault) {
-          if (fault instanceof Offline) return;
+          if (fault instanceof Offline) {
+            clearTimeout(this.again);
+            this.again = setTimeout(() => this.sendOutbox(), AGAIN);
+            return;
+          }
           this.failed = fault;
           this.tell("refused");
         }
         this.outbox.shift();
         this.keepOutbox();
+        if (this.opened?.id === id) await this.opened.readQueue();
       }
     } finally {
       this.sending = false;
@@ -165,6 +172,8 @@ class Opened {
     this.id = view.id;
     this.fold = new Fold();
     this.events = [];
+    this.queue = [];
+    if (view.queued) this.readQueue();
     this.over = false;
     this.missing = null;
     // The end first: what came before is loaded when somebody scrolls there.
@@ -188,7 +197,21 @@ class Opened {
 
   take(events) {
     this.events.push(...events);
+    if (this.queue.length && events.some((event) => event.type === "turn_started" || event.type === "done")) this.readQueue();
     this.fold.add(events);
+    this.store.tell("session");
+  }
+
+  // What was typed and has not begun: first what the server holds, then what it has not got yet.
+  waiting() {
+    const unsent = this.store.outbox.filter((one) => one.id === this.id);
+    return [...this.queue.map((one) => ({ key: `q${one.id}`, version: 0, kind: "queued", text: one.prompt })), ...unsent.map((one) => ({ key: `u${one.key}`, version: 0, kind: "queued", text: one.prompt, unsent: true }))];
+  }
+
+  async readQueue() {
+    const found = await get(`/api/sessions/${encodeURIComponent(this.id)}/messages`).catch(() => null);
+    if (!found) return;
+    this.queue = found.messages;
     this.store.tell("session");
   }
 

@@ -64,7 +64,7 @@ export function cut(text, most = CUT) {
 }
 
 export function firstLine(text, most = 200) {
-  const line = plain(text).trim().split("\n", 1)[0];
+  const line = plain(String(text ?? "").slice(0, most * 8)).trim().split("\n", 1)[0];
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 

@@ -1,6 +1,8 @@
 // A list of thousands of items of unknown height, of which only those near the screen exist. Heights are measured when
 // an item was on screen and guessed before; what the reader looks at stays where it is.
 
+import { reachable } from "./dom.js";
+
 const AROUND = 800;
 const GUESS = 72;
 
@@ -94,13 +96,13 @@ export class VirtualList extends HTMLElement {
     let behind = this.above;
     for (const item of wanted) {
       let kept = this.nodes.get(item.key);
-      if (!kept || kept.version !== item.version || kept.item !== item) {
+      if (!kept || kept.version !== item.version) {
         const node = this.make(item, kept?.node);
         if (kept && kept.node !== node) {
           this.sizes.unobserve(kept.node);
-          kept.node.replaceWith(node);
+          exchange(kept.node, node);
         }
-        kept = { node, version: item.version, item };
+        kept = { node, version: item.version };
         node.dataset.key = item.key;
         this.nodes.set(item.key, kept);
         this.sizes.observe(node);
@@ -135,6 +137,7 @@ export class VirtualList extends HTMLElement {
     for (const entry of entries) {
       const key = entry.target.dataset.key;
       const height = entry.borderBoxSize?.[0]?.blockSize ?? entry.target.offsetHeight;
+      reachable(entry.target);
       if (!height || this.heights.get(key) === height) continue;
       // Items above the screen that turn out taller must not push what is being read.
       const above = !this.sticky && entry.target.offsetTop + height < this.scrollTop;
@@ -145,5 +148,14 @@ export class VirtualList extends HTMLElement {
     if (changed) this.later();
   }
 }
+
+// An element made anew takes the focus over from the one it stands for.
+function exchange(before, node) {
+  const place = before.contains(document.activeElement) ? focusable(before).indexOf(document.activeElement) : -1;
+  before.replaceWith(node);
+  if (place >= 0) focusable(node)[place]?.focus({ preventScroll: true });
+}
+
+const focusable = (element) => [...element.querySelectorAll("summary, button, a, textarea, input, [tabindex]")];
 
 customElements.define("virtual-list", VirtualList);

@@ -1,6 +1,6 @@
 // One prompt on several agents, side by side: what became of it, what it changed, what it cost. Keep one.
 
-import { button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { button, empty, h, icon, replace, sure, toast } from "../core/dom.js";
 import { get, query } from "../core/api.js";
 import { store } from "../core/store.js";
 import { duration, firstLine, money, number, plain } from "../core/text.js";
@@ -11,6 +11,7 @@ class CompareView extends HTMLElement {
   connectedCallback() {
     this.leave = new AbortController();
     this.diffs = new Map();
+    this.made = new Map();
     this.page = h("div", { class: "page compare" });
     replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Compare")), this.page);
     store.listen("sessions questions", () => this.draw(), { signal: this.leave.signal });
@@ -32,7 +33,13 @@ class CompareView extends HTMLElement {
     const sessions = [...store.sessions.values()].filter((one) => one.group === this.name).sort((a, b) => a.agent.localeCompare(b.agent));
     if (!sessions.length) return replace(this.page, empty("Nothing to compare", "Start one prompt on several agents first.", h("a", { class: "button", href: "#/new" }, "New session")));
     for (const one of sessions) this.loadDiff(one);
-    return replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].prompt, 300)), h("div", { class: "columns" }, sessions.map((one) => this.column(one))));
+    if (!this.columns) {
+      this.columns = h("div", { class: "columns" });
+      replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].prompt, 300)), this.columns);
+    }
+    const shown = sessions.map((one) => this.kept(one));
+    if (shown.some((column, at) => this.columns.children[at] !== column)) replace(this.columns, shown);
+    return undefined;
   }
 
   async loadDiff(one) {
@@ -42,6 +49,16 @@ class CompareView extends HTMLElement {
     const found = await get(`/api/sessions/${one.id}/diff`).catch(() => null);
     this.diffs.set(one.id, { key, diff: found?.diff ?? "" });
     this.draw();
+  }
+
+  // A column is made again only when it says something else.
+  kept(one) {
+    const says = JSON.stringify([one.state, one.activity, one.openQuestions, one.usage, one.branch, one.result, this.diffs.get(one.id)?.diff]);
+    const before = this.made.get(one.id);
+    if (before?.says === says) return before.column;
+    const column = this.column(one);
+    this.made.set(one.id, { says, column });
+    return column;
   }
 
   column(one) {
@@ -63,14 +80,14 @@ class CompareView extends HTMLElement {
       h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
       diff && h("details", {}, h("summary", {}, "Changes"), diffView(diff)),
-      h("div", { class: "row-actions" }, h("a", { class: "button", href: `#/s/${one.id}` }, "Open"), over && one.branch && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
+      h("div", { class: "row-actions" }, h("a", { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` }, one.openQuestions ? "Answer" : "Open"), over && one.branch && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
     );
   }
 
   async keep(chosen) {
     const others = [...store.sessions.values()].filter((one) => one.group === this.name && one.id !== chosen.id && one.branch);
-    const sure = confirm(`Keep branch ${chosen.branch} and remove the worktrees of the ${others.length} others?`);
-    if (!sure) return;
+    const many = others.length === 1 ? "of the other" : `of the ${others.length} others`;
+    if (!(await sure(`Keep branch ${plain(chosen.branch)}, and remove the worktrees and branches ${many}?`, "Keep this one"))) return;
     try {
       await store.act(chosen.id, "worktree", { keep: true });
       await Promise.all(others.map((one) => store.act(one.id, "worktree", { keep: false })));

@@ -4,12 +4,13 @@ import { h } from "../core/dom.js";
 import { cut, visible } from "../core/text.js";
 
 const LINES = 400;
+const WIDE = 2000;
 
 export function diffView(diff, { wide = false } = {}) {
   const [text, rest] = cut(diff, 200000);
   const rows = parse(text);
   const shown = rows.slice(0, LINES);
-  const table = h("div", { class: `diff ${wide ? "wide" : ""}`, role: "table", "aria-label": "changes" }, wide ? sideBySide(shown) : shown.map(line));
+  const table = h("div", { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" }, wide ? sideBySide(shown) : shown.map(line));
   const left = rows.length - shown.length;
   if (left > 0 || rest) {
     const more = h("button", { class: "link", type: "button" }, `show ${left} more lines`);
@@ -54,6 +55,7 @@ function mark(rows) {
 }
 
 function differ(one, other) {
+  if (one.text.length > WIDE || other.text.length > WIDE) return;
   const a = one.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
   const b = other.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
   let from = 0;
@@ -68,12 +70,12 @@ function differ(one, other) {
 const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
 
 function line(row) {
-  return h("div", { class: `row ${row.kind}`, role: "row" }, h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old ?? ""), h("span", { class: "sign" }, SIGNS[row.kind]), code(row));
+  return h("div", { class: `row ${row.kind}` }, h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old ?? ""), h("span", { class: "sign" }, SIGNS[row.kind]), code(row));
 }
 
 function code(row) {
-  const [head, middle, end] = row.parts ?? [row.text];
-  return h("span", { class: "code", role: "cell" }, visible(head), middle && h("mark", {}, visible(middle)), end && visible(end));
+  const [head, middle, end] = row.text.length > WIDE ? [`${row.text.slice(0, WIDE)}… ${row.text.length - WIDE} more characters`] : (row.parts ?? [row.text]);
+  return h("span", { class: "code" }, visible(head), middle && h("mark", {}, visible(middle)), end && visible(end));
 }
 
 function sideBySide(rows) {

@@ -1,6 +1,6 @@
 // Everything that waits for an answer, across sessions.
 
-import { empty, h, icon, replace } from "../core/dom.js";
+import { button, empty, h, icon, replace, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine } from "../core/text.js";
 import { questionCard } from "./question-card.js";
@@ -10,7 +10,7 @@ class InboxView extends HTMLElement {
     this.leave = new AbortController();
     this.cards = new Map();
     this.list = h("div", { class: "page inbox" });
-    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Waiting for you")), this.list);
+    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Waiting for you"), notifying()), this.list);
     store.listen("questions", () => this.draw(), { signal: this.leave.signal });
     this.draw();
   }
@@ -27,6 +27,8 @@ class InboxView extends HTMLElement {
       card.remove();
       this.cards.delete(id);
     }
+    if (!store.loaded) return replace(this.list, h("div", { class: "skeleton" }));
+    this.list.querySelector(".skeleton")?.remove();
     if (!open.length) return replace(this.list, empty("Nothing waits", "When an agent asks for permission, it is shown here and in its session."));
     this.list.querySelector(".empty")?.remove();
     for (const question of open) {
@@ -38,6 +40,17 @@ class InboxView extends HTMLElement {
     }
     return undefined;
   }
+}
+
+// Asked for where it makes sense, and only by somebody who wants it.
+function notifying() {
+  if (globalThis.Notification?.permission !== "default") return null;
+  const ask = button("Notify me", async () => {
+    const said = await Notification.requestPermission();
+    toast(said === "granted" ? "You will be told when an agent asks" : "The browser does not allow it");
+    ask.remove();
+  }, { kind: "plain", title: "Tell me when an agent asks something" });
+  return ask;
 }
 
 customElements.define("inbox-view", InboxView);

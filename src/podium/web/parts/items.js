@@ -1,17 +1,18 @@
 // One element per item of a session's stream.
 
 import { h, icon } from "../core/dom.js";
-import { block } from "../core/markdown.js";
+import { block, growText } from "../core/markdown.js";
 import { cut, duration, firstLine, money, number, plain, terminal } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 import { questionCard } from "./question-card.js";
 
-const MAKERS = { init, prompt, text, thinking, tool, change, plan, question, retry, notice, error, unrecognized, turn, done };
+const MAKERS = { init, prompt, queued, text, thinking, tool, change, plan, question, retry, notice, error, unrecognized, turn, done };
 
 // What somebody has unfolded stays so when its item is made again.
 const unfolded = new Map();
 
-export function itemElement(item, context) {
+export function itemElement(item, context, before) {
+  if (before && item.kind === "text" && !item.whole && growText(before.querySelector(".prose.raw"), item.text)) return before;
   return h("div", { class: `item item-${item.kind}` }, MAKERS[item.kind](item, context));
 }
 
@@ -36,6 +37,10 @@ function init({ event }) {
 
 function prompt(item) {
   return h("div", { class: "prompt" }, h("div", { class: "bubble", dir: "auto" }, plain(item.text)));
+}
+
+function queued(item) {
+  return h("div", { class: "prompt queued" }, h("div", { class: "bubble", dir: "auto" }, plain(item.text)), h("p", { class: "quiet" }, item.unsent ? "will be sent when there is a connection" : "waits for its turn"));
 }
 
 function text(item) {
@@ -114,7 +119,11 @@ function plan(item) {
 }
 
 function question(item, context) {
-  return questionCard(context.questionOf(item.request), { resolved: item.resolved, store: context.store });
+  const asked = context.questionOf(item.request);
+  if (item.resolved || asked.open === false) return questionCard(asked, { resolved: item.resolved, store: context.store });
+  // One card as long as the question is open: what was typed into it, and where it stands, must not change under a hand.
+  if (!context.cards.has(asked.id)) context.cards.set(asked.id, questionCard(asked, { store: context.store }));
+  return context.cards.get(asked.id);
 }
 
 function retry({ event }) {

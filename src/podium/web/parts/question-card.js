@@ -1,29 +1,35 @@
 // A question: what is asked, how risky and why, with the whole command or diff. Nothing is pre-chosen, and one tap can
 // answer only the question it was aimed at: the buttons of a fresh card wait a moment, and a card answers once.
 
-import { announce, button, h, icon, replace, toast } from "../core/dom.js";
+import { announce, button, h, icon, reachable, replace, toast } from "../core/dom.js";
 import { get } from "../core/api.js";
 import { firstLine, plain } from "../core/text.js";
+import { wishes, wishForm } from "./wish-form.js";
 
 const SETTLE = 600; // a tap meant for what stood here before must not hit a button that has just come
 const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
 const ASKS = { execute: "wants to run a command", write: "wants to change a file", read: "wants to read", network: "wants to use the network", other: "asks to go on" };
 const BY = { client: "by you or another device", callback: "by the program", policy: "by a rule", timeout: "because nobody answered in time", interrupt: "because the turn ended" };
 
+// After an answer everything moves up: for a moment no card takes another, so that a double tap answers one question.
+let quietUntil = 0;
+
 export function questionCard(question, { resolved = null, store, link = "" } = {}) {
   const { request } = question;
   if (resolved) return settled(question, resolved);
-  const title = `${question.agent ?? request.agent ?? "The agent"} ${ASKS[request.operation] ?? ASKS.other}`;
+  const asks = wishes(request).length ? "wants to know" : (ASKS[request.operation] ?? ASKS.other);
+  const title = `${question.agent ?? request.agent ?? "The agent"} ${asks}`;
   const card = h(
     "article",
     { class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
-    h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
+    h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
     request.description && !same(request) && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
-    subject(request),
+    wishes(request).length ? null : subject(request),
   );
   if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
   else card.append(actions(card, question, store));
+  requestAnimationFrame(() => reachable(card));
   return card;
 }
 
@@ -68,8 +74,10 @@ function actions(card, question, store) {
   const born = performance.now();
 
   const answer = async (body, event) => {
-    if (answered || (event && event.isTrusted && performance.now() - born < SETTLE)) return;
+    const now = performance.now();
+    if (answered || (event?.isTrusted && (now - born < SETTLE || now < quietUntil))) return;
     answered = true;
+    quietUntil = Infinity;
     for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = true;
     try {
       await store.answer(question, body);
@@ -84,7 +92,8 @@ function actions(card, question, store) {
         toast(fault.message, "error");
       }
     }
-    store.refreshQuestions();
+    await store.refreshQuestions();
+    quietUntil = performance.now() + SETTLE;
   };
 
   const choose = () =>
@@ -95,29 +104,31 @@ function actions(card, question, store) {
       button("More", more, { kind: "plain", "data-key": "a", "aria-haspopup": "true" }),
     );
 
-  function more() {
-    const edit = (question.editable ?? (question.request.choices ?? []).some((one) => one.includes("edit"))) && question.request.input;
+  let rights = null;
+
+  async function more() {
+    rights ??= await get(`/api/rules/${encodeURIComponent(question.id)}`).catch(() => ({ rules: [], editable: false }));
     replace(
       bar,
       button("Allow in this session", (event) => answer({ decision: "allow", remember: "session" }, event), { glyph: "check" }),
       button("Always allow…", always, { glyph: "check" }),
-      edit && button("Edit, then allow…", change, { glyph: "edit" }),
+      rights.editable && button("Edit, then allow…", change, { glyph: "edit" }),
       button("Deny with a message…", refuse, { glyph: "cross" }),
       button("Back", choose, { kind: "plain" }),
     );
-    bar.querySelector("button").focus();
+    bar.lastElementChild.focus(); // never on what allows
   }
 
-  async function always() {
-    const found = await get(`/api/rules/${encodeURIComponent(question.id)}`).catch(() => null);
-    const rules = found?.rules ?? [];
+  function always() {
+    const { rules } = rights;
     replace(
       bar,
-      h("p", {}, rules.length ? "This will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
+      h("p", { tabindex: "-1" }, rules.length ? "This will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
       rules.length > 0 && h("pre", { class: "command" }, plain(rules.map(ruleText).join("\n"))),
       rules.length > 0 && button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), { glyph: "check" }),
       button("Back", choose, { kind: "plain" }),
     );
+    bar.firstElementChild.focus(); // never on what allows
   }
 
   function change() {
@@ -151,6 +162,7 @@ function actions(card, question, store) {
     area.focus();
   }
 
+  if (wishes(question.request).length) return replace(bar, wishForm(question.request, answer));
   choose();
   return bar;
 }

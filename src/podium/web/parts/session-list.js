@@ -18,12 +18,15 @@ class SessionList extends HTMLElement {
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
     for (const field of [search, this.agent, this.project, this.state]) field.addEventListener("input", () => this.draw());
     replace(this, h("div", { class: "filters" }, h("label", { class: "field-search" }, icon("search"), search), h("div", { class: "choices" }, this.agent, this.project, this.state)), this.list);
+    this.rows = new Map();
     store.listen("sessions questions", () => this.later(), { signal: this.leave.signal });
+    this.clock = setInterval(() => this.later(), 60000);
     this.draw();
   }
 
   disconnectedCallback() {
     this.leave.abort();
+    clearInterval(this.clock);
   }
 
   later() {
@@ -47,12 +50,39 @@ class SessionList extends HTMLElement {
       .filter((one) => !wanted || wanted === "archived" || (wanted === "waiting" ? one.openQuestions > 0 : one.state === wanted))
       .filter((one) => (!this.agent.value || one.agent === this.agent.value) && (!this.project.value || one.cwd === this.project.value))
       .filter((one) => !words || `${one.title} ${one.prompt} ${one.result} ${one.cwd} ${one.id}`.toLowerCase().includes(words))
-      .sort((a, b) => rank(a) - rank(b) || b.updatedAt - a.updatedAt);
+      .sort((a, b) => rank(a) - rank(b) || at(b) - at(a));
     if (!shown.length) {
       const nothing = all.length ? empty("Nothing found", "No session matches; change the filter.") : empty("No sessions yet", "Start one: choose an agent, say what it should do, and follow it here.", h("a", { class: "button primary", href: "#/new" }, icon("add"), "Start a session"));
       return replace(this.list, h("li", {}, nothing));
     }
-    return replace(this.list, shown.map((one) => this.row(one)));
+    return this.place(shown);
+  }
+
+  // A row stays the same element as long as it says the same: a tap must not fall between two of them.
+  place(shown) {
+    const wanted = new Set(shown.map((one) => one.id));
+    for (const row of [...this.list.children]) if (!wanted.has(row.dataset.id)) row.remove();
+    let behind = null;
+    for (const one of shown) {
+      const says = JSON.stringify([one.title, one.state, one.activity, one.openQuestions, one.costUsd, ago(one.updatedAt), this.chosen === one.id]);
+      let row = this.rows.get(one.id);
+      if (!row) this.rows.set(one.id, (row = h("li", { "data-id": one.id })));
+      if (row.dataset.says !== says) {
+        row.dataset.says = says;
+        this.fill(row, one);
+      }
+      const next = behind ? behind.nextSibling : this.list.firstChild;
+      if (next !== row) this.list.insertBefore(row, next);
+      behind = row;
+    }
+  }
+
+  fill(row, one) {
+    const made = this.link(one);
+    const kept = row.firstElementChild;
+    if (!kept) return row.append(made);
+    for (const name of ["class", "aria-current"]) made.hasAttribute(name) ? kept.setAttribute(name, made.getAttribute(name)) : kept.removeAttribute(name);
+    return replace(kept, ...made.childNodes);
   }
 
   options(select, label, values, name) {
@@ -64,21 +94,20 @@ class SessionList extends HTMLElement {
     select.value = before;
   }
 
-  row(one) {
+  link(one) {
     const waiting = one.openQuestions > 0;
     const label = waiting ? "Waits for you" : one.activity === "ended" ? STATES[one.state] : ACTIVITIES[one.activity];
     return h(
-      "li",
-      {},
-      h(
-        "a",
-        { class: `session ${one.state} ${waiting ? "waiting" : ""}`, href: `#/s/${one.id}`, "aria-current": this.chosen === one.id ? "page" : null },
-        h("span", { class: "title", dir: "auto" }, firstLine(one.title || one.prompt || one.id, 120)),
-        h("span", { class: "meta" }, h("span", { class: `dot ${waiting ? "waiting" : one.activity === "ended" ? one.state : one.activity}` }), h("span", {}, label), h("span", {}, one.agent), h("span", {}, tail(one.cwd)), h("span", { class: "spacer" }), h("span", {}, money(one.costUsd)), h("time", {}, ago(one.updatedAt))),
-      ),
+      "a",
+      { class: `session ${one.state} ${waiting ? "waiting" : ""}`, href: `#/s/${one.id}`, "aria-current": this.chosen === one.id ? "page" : null },
+      h("span", { class: "title", dir: "auto" }, firstLine(one.title || one.prompt || one.id, 120)),
+      h("span", { class: "meta" }, h("span", { class: `dot ${waiting ? "waiting" : one.activity === "ended" ? one.state : one.activity}` }), h("span", {}, label), h("span", {}, one.agent), h("span", {}, tail(one.cwd)), h("span", { class: "spacer" }), h("span", {}, money(one.costUsd)), h("time", {}, ago(one.updatedAt))),
     );
   }
 }
+
+// What runs keeps its place while it does; what is over stands by when that was.
+const at = (one) => (one.activity === "ended" ? one.updatedAt : one.createdAt);
 
 function rank(one) {
   if (one.openQuestions > 0) return 0;

@@ -14,6 +14,7 @@ class SessionView extends HTMLElement {
     this.head = h("header", { class: "bar" });
     this.list = document.createElement("virtual-list");
     this.list.setAttribute("role", "log");
+    this.list.setAttribute("aria-live", "off"); // elements come and go with scrolling; what matters is announced
     this.list.setAttribute("aria-label", "What the agent does");
     this.jump = button("Latest", () => this.list.toEnd(), { glyph: "down", kind: "jump", hidden: true });
     this.status = h("p", { class: "status", role: "status" });
@@ -22,7 +23,7 @@ class SessionView extends HTMLElement {
     this.list.addEventListener("top", () => this.opened?.earlier());
     this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.sticky), { passive: true });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
-    this.context = { store, questionOf: (request) => this.questionOf(request) };
+    this.context = { store, cards: new Map(), questionOf: (request) => this.questionOf(request) };
     this.compose();
     if (this.wanted) this.load(this.wanted);
   }
@@ -41,7 +42,6 @@ class SessionView extends HTMLElement {
     try {
       this.opened = await store.open(id);
       this.draw();
-      if (!matchMedia("(pointer: coarse)").matches) this.input?.focus({ preventScroll: true });
     } catch (fault) {
       replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "Back" }, icon("back"))), empty("This session cannot be shown", fault.message, h("a", { class: "button", href: "#/" }, "All sessions")));
     }
@@ -60,7 +60,7 @@ class SessionView extends HTMLElement {
       this.list.show([{ key: "wait", version: 0, kind: "wait" }], () => h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"));
     } else {
       const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
-      this.list.show([...missing, ...fold.items], (item) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context)));
+      this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context, before)));
     }
     this.drawStatus(view);
     this.drawComposer(view);
