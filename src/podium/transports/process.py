@@ -72,7 +72,11 @@ class ChildProcess:
             env = environment(launch, os.environ if base_env is None else base_env, scratch)
             argv = [part.replace(SCRATCH, scratch) for part in launch.argv]
             process._spawn(argv, env)
-            await process._started()
+            try:
+                await process._started()
+            except BaseException:  # whoever wanted it has gone meanwhile: nobody else knows of it
+                process.abandon()
+                raise
         except BaseException:
             if scratch:
                 shutil.rmtree(scratch, ignore_errors=True)
