@@ -114,6 +114,10 @@ class Live:
     def turn(self) -> int:
         return max(self._grammar.turn, 1)
 
+    @property
+    def in_turn(self) -> bool:
+        return self._grammar.in_turn
+
     async def send(self, prompt: str) -> None:
         if self._grammar.is_done or self._closing is not None:
             raise SessionEnded("the session is over; open another one with resume= its id")

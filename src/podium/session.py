@@ -51,6 +51,11 @@ class Session:
         return self._live.unrecognized
 
     @property
+    def in_turn(self) -> bool:
+        """Whether a turn runs: one that was asked for, or one the agent has begun by itself."""
+        return self._live.in_turn
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the driver of this session can do."""
         return self._live.capabilities

@@ -101,7 +101,7 @@ def agent_named(name: str) -> str:
 
 
 def _contained(agent: str, named: str) -> Mapping[str, str]:
-    env = container(agent, named) if named else {}
+    env: Mapping[str, str] | None = container(agent, named) if named else {}
     if env is None:
         known = ", ".join(containers(agent)) or "none"
         raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")

@@ -7,10 +7,11 @@ only leaves word; the log says what came of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from podium.errors import AlreadyAnswered, LocalProtocolError, PodiumError, SessionEnded, StoreError
+from podium.errors import AlreadyAnswered, PodiumError, SessionEnded, StoreError
 from podium.session import Session
 from podium.unified.decisions import Deny
 from podium.unified.events import Event, Status
@@ -98,7 +99,7 @@ class Served:
         self._news.set()
         if self._life is not None and self._in_turn:
             await self._life.session.close()
-        await self._over()
+        await self.over()
 
     async def stop(self) -> None:
         """The server stops: it sleeps where it can go on later; what runs is cut short and said to be."""
@@ -107,13 +108,13 @@ class Served:
             self._news.set()
             if self._life is not None and self._in_turn:
                 await self._life.kill()
-        await self._over()
+        await self.over()
 
     async def kill(self) -> None:
         """Nothing can be stored any more: leave nothing running."""
         if self.task is not None:
             self.task.cancel()
-        await self._over()
+        await self.over()
 
     async def doze(self) -> None:
         """Make room for another one."""
@@ -171,14 +172,11 @@ class Served:
             life = self._life or await self._wake()
             if life is None or self._ending is not None:
                 return
-            self.chronicle.sending = message
             self.chronicle.turn_over.clear()
-            try:
-                await life.session.post(message.prompt)
-            except LocalProtocolError:  # the agent has begun a turn by itself; ours comes after it
-                self.chronicle.sending = None
-            except Exception:  # the stream has said what went wrong
-                pass
+            if not life.session.in_turn:  # else the agent has begun one by itself, and ours comes after it
+                self.chronicle.sending = message
+                with contextlib.suppress(Exception):  # the stream has said what went wrong
+                    await life.session.post(message.prompt)
             await first_of(self.chronicle.turn_over.wait(), life.pump)
         finally:
             self._turning = False
@@ -303,6 +301,7 @@ class Served:
             self._news.clear()
             await self._news.wait()
 
-    async def _over(self) -> None:
+    async def over(self) -> None:
+        """Wait until its last word is stored and nothing of it runs."""
         if self.task is not None:
             await asyncio.wait([self.task])

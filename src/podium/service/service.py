@@ -61,7 +61,9 @@ class Service:
     ) -> None:
         self.settings = settings
         self.home = Path(settings.home) if settings.home else home()
-        self.journal = Journal(store or SqliteStore(self.home / "log.db"), hub or LocalHub())
+        self.journal = Journal(
+            store or SqliteStore(self.home / "log.db", durable=settings.durable, now=now), hub or LocalHub()
+        )
         self.fault: StoreError | None = None
         """Why the service takes no more work, if it does not."""
         self.opening = Opening(settings, self.home)
@@ -175,8 +177,10 @@ class Service:
     async def delete(self, session_id: str) -> None:
         """Remove an ended session and all its records."""
         view = await self.get(session_id)
-        if not view.ended or session_id in self._served:
+        if not view.ended:
             raise BadRequest(f"session {session_id} is still running; cancel it first")
+        if (served := self._served.get(session_id)) is not None:
+            await served.over()  # it has said its last word and is being put away
         await self.journal.write(Forget(session_id))
         await self.workspaces.forget(session_id)
 
@@ -185,6 +189,8 @@ class Service:
         view = await self.get(session_id)
         if not view.ended:
             raise BadRequest(f"session {session_id} is still running; cancel it first, or let it end")
+        if (served := self._served.get(session_id)) is not None:
+            await served.over()
         left = await branches.finish(view, self.home, keep=keep)
         return await self._chronicle(view).change(branch=left)
 

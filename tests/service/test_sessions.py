@@ -1,0 +1,339 @@
+"""Sessions of the service over the embedded agent: follow-ups, sleep, endings, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from podium.errors import BadRequest, SessionEnded, SessionNotFound, TooMany
+from podium.service.settings import AgentSettings, Limits
+from podium.service.store import Query
+from podium.service.views import Wanted
+from podium.transports.guard import descendants
+from podium.unified.decisions import Allow
+from podium.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
+
+WAITS = [{"stall": None}]
+
+
+def test_one_prompt_from_beginning_to_end(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play([{"say": "Hello"}]))
+            assert (view.state, view.activity, view.queued) == ("running", "starting", 1)
+            events = await watch.rest()
+            assert [event.seq for event in events] == list(range(1, len(events) + 1))
+            assert {event.session_id for event in events} == {view.id}
+            assert kit.kinds(events)[:2] == ["init", "turn_started"]
+            assert kit.kinds(events)[-2:] == ["turn_completed", "done"]
+            ended = await service.get(view.id)
+            told = (ended.state, ended.activity, ended.status, ended.result, ended.queued, ended.messages, ended.turn)
+            assert told == ("done", "ended", "success", "Hello", 0, 2, 1)
+            [message] = await service.store.messages(view.id, queued_only=False)
+            assert (message.state, message.who) == ("sent", "tester")
+            await service.cancel(view.id)  # it has ended; now its program is put away too
+            counted = service.counters()
+            assert counted["created understudy"] == counted["ended understudy done"] == 1
+            assert (counted["awake"], counted["open"], counted["events"]) == (0, 0, len(events))
+
+    kit.run(main())
+
+
+def test_follow_ups_wait_their_turn(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play([{"shell": "true"}], [{"say": "one"}]), approval="ask")
+            question = await watch.question()
+            for name in ("two", "three"):
+                await service.send(view.id, kit.play([{"say": name}]))
+            assert (await service.get(view.id)).queued == 2
+            await service.answer(question.id, Allow())
+            events = await watch.rest()
+            assert [event.turn for event in events if isinstance(event, TurnStarted)] == [2, 3]
+            assert [event.result for event in events if isinstance(event, TurnCompleted)] == ["one", "two", "three"]
+            assert kit.kinds(events).count("done") == 1
+            with pytest.raises(SessionEnded):
+                await service.send(view.id, "more")
+
+    kit.run(main())
+
+
+def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> None:
+    async def main() -> None:
+        usage = {"usage": {"input": 10, "output": 5}}
+        async with kit.house.service(sleep_after=0.0) as service:
+            view, watch = await kit.begun(service, kit.play([{"say": "one"}, usage]), keep_open=True)
+            events = await watch.notice("asleep")
+            for name in ("two", "three"):
+                asleep = await service.get(view.id)
+                assert (asleep.activity, asleep.state) == ("asleep", "running")
+                assert service.counters()["awake"] == 0
+                await service.send(view.id, kit.play([{"say": name}, usage]))
+                events += await watch.notice("asleep")
+            ended = await service.cancel(view.id)
+            events += await watch.rest()
+            assert [event.seq for event in events] == list(range(1, len(events) + 1))
+            assert kit.kinds(events).count("init") == kit.kinds(events).count("done") == 1
+            assert isinstance(events[0], Init)
+            codes = [event.code for event in events if isinstance(event, Notice) and event.code in ("woken", "asleep")]
+            assert codes == ["asleep", "woken", "asleep", "woken", "asleep"]
+            started = [event.turn for event in events if isinstance(event, TurnStarted)]
+            completed = [(event.turn, event.result) for event in events if isinstance(event, TurnCompleted)]
+            assert (started, completed) == ([1, 2, 3], [(1, "one"), (2, "two"), (3, "three")])
+            assert [event.session.total_tokens for event in events if isinstance(event, UsageReport)] == [15, 30, 45]
+            done = events[-1]
+            assert isinstance(done, Done)
+            assert (done.status, done.usage.total_tokens) == ("success", 45)
+            assert (ended.state, ended.activity) == ("done", "ended")
+            spent = await service.store.spent()
+            assert [(one.turn, one.usage.total_tokens) for one in spent] == [(1, 15), (2, 15), (3, 15)]
+
+    kit.run(main())
+
+
+def test_cancelling_and_interrupting(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(WAITS))
+            await watch.until(TurnStarted)
+            await service.send(view.id, "never")
+            ended = await service.cancel(view.id)
+            events = await watch.rest()
+            assert (ended.state, ended.status, ended.error, ended.queued) == ("cancelled", "interrupted", "", 0)
+            assert kit.kinds(events)[-3:] == ["turn_completed", "notice", "done"]
+            assert [one.state for one in await service.store.messages(view.id, queued_only=False)] == [
+                "sent",
+                "dropped",
+            ]
+            assert await service.cancel(view.id) == ended
+
+            view, watch = await kit.begun(service, kit.play(WAITS), keep_open=True)
+            await watch.until(TurnStarted)
+            await service.interrupt(view.id)
+            [completed] = [one for one in await watch.until(TurnCompleted) if isinstance(one, TurnCompleted)]
+            assert (completed.status, (await service.get(view.id)).state) == ("interrupted", "running")
+            await service.send(view.id, kit.play([{"say": "on"}]))
+            await watch.until(TurnCompleted)
+            assert (await service.cancel(view.id)).state == "done"
+
+            view, watch = await kit.begun(service, kit.play(WAITS))
+            assert (await service.cancel(view.id)).state == "cancelled"  # before the agent has said anything
+            assert kit.kinds(await watch.rest())[0] == "init"
+
+    kit.run(main())
+
+
+def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_sleeps(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(WAITS), keep_open=True)
+            await watch.until(TurnStarted)
+            _kill_agents()
+            events = await watch.rest()
+            assert [event.fatal for event in events if isinstance(event, Error)] == [True]
+            ended = await service.get(view.id)
+            assert (ended.state, ended.status) == ("failed", "error")
+            assert ended.error
+
+            view, watch = await kit.begun(service, kit.play([{"say": "one"}]), keep_open=True)
+            await watch.until(TurnCompleted)
+            _kill_agents()
+            await watch.notice("asleep")
+            await service.send(view.id, kit.play([{"say": "two"}]))
+            await watch.until(lambda event: isinstance(event, TurnCompleted) and event.result == "two")
+
+    kit.run(main())
+
+
+def _kill_agents() -> None:
+    """The agent itself, not the guard that stands over it."""
+    for pid in descendants(os.getpid()):
+        try:
+            if b"podium.understudy" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
+def _all_gone() -> bool:
+    """The guards end a moment after what they stand over."""
+    until = time.monotonic() + 30
+    while descendants(os.getpid()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not descendants(os.getpid())
+
+
+def test_an_agent_that_cannot_be_started_fails_in_the_stream(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        agents = {"claude": AgentSettings(command=str(tmp_path / "nowhere"))}
+        async with kit.house.service(agents=agents) as service:
+            view, watch = await kit.begun(service, "hi", agent="claude", keep_open=True)
+            events = await watch.rest()
+            assert kit.kinds(events) == ["init", "turn_started", "error", "turn_completed", "done"]
+            ended = await service.get(view.id)
+            assert (ended.state, ended.status, ended.queued) == ("failed", "error", 0)
+            assert "nowhere" in ended.error
+
+    kit.run(main())
+
+
+def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
+    async def main() -> None:
+        kit.house.plays([{"say": "first"}], [{"say": "second"}])
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, "hi", title="Mine", group="g")
+            await watch.rest()
+            ended = await service.get(view.id)
+            resumed = await service.resume(view.id, "go on", who="me")
+            assert (resumed.parent_id, resumed.forked, resumed.title, resumed.group) == (view.id, False, "Mine", "g")
+            events = await kit.watch(service, resumed.id).rest()
+            assert isinstance(events[0], Init)
+            assert events[0].resumed
+            assert (await service.get(resumed.id)).result == "second"
+            forked = await service.resume(view.id, "another way", fork=True)
+            await kit.watch(service, forked.id).rest()
+            told = await service.get(forked.id)
+            assert (told.forked, told.parent_id, told.state) == (True, view.id, "done")
+            assert told.native_id != ended.native_id
+            assert await service.get(view.id) == ended
+
+            never = await service.create(Wanted(prompt=kit.play(WAITS), keep_open=True))
+            with pytest.raises(BadRequest, match="still open"):
+                await service.resume(never.id, "x")
+            await service.cancel(never.id)
+
+    kit.run(main())
+
+
+def test_change_and_delete(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(WAITS))
+            await watch.until(TurnStarted)
+            await service.change(view.id, title="new name")
+            with pytest.raises(BadRequest, match="still running"):
+                await service.delete(view.id)
+            await service.cancel(view.id)
+            changed = await service.change(view.id, archived=True)
+            assert (changed.title, changed.archived, changed.state) == ("new name", True, "cancelled")
+            assert await service.sessions(Query(archived=True)) == ([changed], 1)
+            await service.delete(view.id)
+            with pytest.raises(SessionNotFound):
+                await service.get(view.id)
+            assert await service.store.records(view.id, 0, 10) == []
+
+    kit.run(main())
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("nothing to do", {"prompt": " "}, "the prompt is empty"),
+    ("too much", {"prompt": "x" * 101}, "101 characters"),
+    ("an unknown agent", {"prompt": "x", "agent": "clause"}, "did you mean 'claude'"),
+    ("switched off", {"prompt": "x", "agent": "codex"}, "switched off"),
+    ("what it cannot do", {"prompt": "x", "max_turns": 3}, "does not support max_turns"),
+    ("no such folder", {"prompt": "x", "cwd": "missing"}, "is not a folder"),
+    ("no such project", {"prompt": "x", "project_id": "p"}, "no project"),
+    ("a worktree of nothing", {"prompt": "x", "worktree": True}, "not in a git repository"),
+]
+
+
+def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
+    async def main() -> None:
+        settings = kit.house.settings()
+        agents = {**settings.agents, "codex": AgentSettings(enabled=False)}
+        async with kit.house.service(agents=agents, limits=Limits(prompt=100, awake=1)) as service:
+            for name, wanted, why in REFUSED:
+                with pytest.raises(BadRequest) as refused:
+                    await service.create(Wanted(**wanted))
+                assert why in str(refused.value), name
+            assert await service.sessions(Query()) == ([], 0)
+            view, watch = await kit.begun(service, "hi")  # the only seat is still free
+            await watch.rest()
+
+    kit.run(main())
+
+
+def test_the_limit_puts_idle_sessions_to_sleep_first_and_then_refuses(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service(limits=Limits(awake=1, queued=2)) as service:
+            idle, idle_watch = await kit.begun(service, kit.play([{"say": "one"}]), keep_open=True)
+            await idle_watch.until(TurnCompleted)
+            busy, busy_watch = await kit.begun(service, kit.play(WAITS))
+            assert (await service.get(idle.id)).activity == "asleep"
+            with pytest.raises(TooMany):
+                await service.create(Wanted(prompt="hi"))
+            with pytest.raises(TooMany):
+                await service.send(idle.id, "wake up")
+            await busy_watch.until(TurnStarted)
+            for _ in range(2):
+                await service.send(busy.id, "more")
+            with pytest.raises(TooMany, match="2 messages wait"):
+                await service.send(busy.id, "more")
+            await service.cancel(busy.id)
+            await service.send(idle.id, kit.play([{"say": "two"}]))
+            await idle_watch.until(lambda event: isinstance(event, TurnCompleted) and event.result == "two")
+            assert service.counters()["awake"] == 1
+
+    kit.run(main())
+
+
+def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_TOKEN", "secret")
+    monkeypatch.setenv("SOMETHING_ELSE", "seen")
+
+    async def main() -> None:
+        async with kit.house.service(tier="autonomous") as service:
+            view, watch = await kit.begun(service, kit.play([{"shell": "env"}], [{"say": "ok"}]))
+            events = await watch.rest()
+            [output] = [event.output for event in events if event.__struct_config__.tag == "tool_result"]
+            names = {line.partition("=")[0] for line in output.splitlines()}
+            assert {"SOMETHING_ELSE", "HOME", "PATH"} <= names
+            assert [name for name in names if name.startswith("PODIUM_")] == ["PODIUM_UNDERSTUDY_HOME"]
+
+    kit.run(main())
+
+
+def test_the_default_agent_is_the_first_that_is_installed(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with kit.house.service(default_agent="") as service:
+            found = [one.agent for one in await service.agents() if one.installed and one.signed_in is not False]
+            view = await service.create(Wanted(prompt=kit.play([{"say": "ok"}])))
+            assert view.agent == found[0]
+            await service.cancel(view.id)
+
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    kit.run(main())
+
+
+def test_nothing_is_left_running_after_a_stop(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            watches = [(await kit.begun(service, kit.play(WAITS), keep_open=bool(n % 2)))[1] for n in range(3)]
+            await asyncio.gather(*(watch.until(TurnStarted) for watch in watches))
+        assert await asyncio.to_thread(_all_gone)
+        with pytest.raises(TooMany, match="stopping"):
+            await service.create(Wanted(prompt="hi"))
+
+    kit.run(main())
+
+
+def test_settings_of_an_agent_hold_where_the_wish_is_silent(kit: Any) -> None:
+    async def main() -> None:
+        settings = kit.house.settings()
+        how = replace(settings.agents["understudy"], auto_accept=("shell",), approval="ask", model="understudy-mini")
+        async with kit.house.service(agents={"understudy": how}) as service:
+            view, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
+            await watch.rest()
+            assert (view.approval, view.model) == ("ask", "understudy-mini")
+            assert (kit.house.workspace / "made").exists()
+            [question] = await service.questions(open_only=False)
+            assert (question.open, question.by, question.applied) == (False, "policy", True)
+
+    kit.run(main())
