@@ -3,7 +3,8 @@
 - A door can cut a connection off (``abort``) whose client no longer reads. Closing would wait for it for ever.
 - A door hears that the server is leaving, so that an endless answer ends in order.
 - Many WebSocket messages, framed once for all clients, go out in one write: ``{"type": "websocket.send", "frames":
-  bytes}``, where ``scope["extensions"]`` has ``podium.frames``.
+  bytes}``, where ``scope["extensions"]`` has ``podium.frames``. Its ``write`` does the same without a wait, while the
+  client keeps up; it is what makes a broadcast cheap.
 """
 
 from __future__ import annotations
@@ -64,7 +65,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if not self.close_sent and not self.conn.extensions:  # an extension would have to see every message
             scope: Any = self.scope
-            scope["extensions"][FRAMES] = {}
+            scope["extensions"][FRAMES] = {"write": self.write}
+
+    def write(self, frames: bytes) -> bool:
+        """Hand whole frames to a client that keeps up; False, and nothing done, when it does not."""
+        if not self.writable.is_set():
+            return False
+        if self.disconnected or self.close_sent or self.transport.is_closing():
+            raise ClientDisconnected
+        self.transport.write(frames)
+        return True
 
     async def send(self, message: Any) -> None:
         frames = message.get("frames")
@@ -73,11 +83,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             if message["type"] == "websocket.close":
                 self.loop.call_later(CLOSING, self.transport.abort)
             return
-        if not self.writable.is_set():
+        while not self.write(frames):
             await self.writable.wait()
-        if self.disconnected or self.close_sent or self.transport.is_closing():
-            raise ClientDisconnected
-        self.transport.write(frames)
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from podium.errors import PodiumError
 from podium.service.service import Service
+from podium.service.views import Record
 
 from .auth import caller_of, demand
 from .connections import FRAMES, line_of, text_frame
@@ -84,7 +85,9 @@ class SessionSocket:
                 await _close(send, 4000 + kind_of(fault).status, problem(fault).detail)
                 return
             with Patience(line_of(scope).abort, self._stalled) as patience:
-                client = _Client(send, patience, begun, asked, framed=FRAMES in (scope.get("extensions") or {}))
+                extensions: dict[str, Any] = scope.get("extensions") or {}
+                write = extensions.get(FRAMES, {}).get("write")
+                client = _Client(send, write, patience, begun, asked)
                 await self._serve(client, telling, receive)
 
     async def _serve(self, client: _Client, telling: Telling | None, receive: Receive) -> None:
@@ -111,8 +114,13 @@ class SessionSocket:
                 missing = f"events {begun.verdict.missing_from} to {begun.verdict.missing_to} are no longer kept"
                 await client.leave(GAP, f"{missing}; ask with verdict=true to go on without them")
                 return
-            async for pieces in self._pieces(client, telling):
-                await client.give_all(pieces)
+            async with contextlib.aclosing(self._service.follow(begun.view.id, begun.after)) as following:
+                async for records in following:
+                    for seq, piece in self._pieces(client, telling, records):
+                        if not client.takes(piece):
+                            await client.give(piece, framed=client.framed)
+                        client.gave += 1
+                        client.at = seq
             await client.leave(ENDED, "the session has ended")
         except ClientDisconnected:
             raise
@@ -122,51 +130,46 @@ class SessionSocket:
             await client.leave(1011, "something went wrong in Podium itself; the server's log says what")
             raise
 
-    async def _pieces(self, client: _Client, telling: Telling | None) -> AsyncGenerator[list[tuple[int, bytes]]]:
-        session_id, with_seq = client.begun.view.id, client.asked.seq
-        async with contextlib.aclosing(self._service.follow(session_id, client.begun.after)) as following:
-            async for records in following:
-                if telling is None and client.framed and not with_seq:
-                    yield self._ready.pieces(session_id, records)
-                    continue
-                said: list[tuple[int, bytes]] = []
-                for record in records:
-                    messages = [record.body] if telling is None else telling.tell(record)
-                    for number, message in enumerate(messages, 1):
-                        more = number < len(messages)
-                        text = numbered(record.seq, message, more=more) if with_seq else message
-                        said.append((record.seq - more, text))
-                yield joined([(seq, text_frame(text)) for seq, text in said]) if client.framed else said
+    def _pieces(
+        self, client: _Client, telling: Telling | None, records: Sequence[Record]
+    ) -> Sequence[tuple[int, bytes]]:
+        with_seq = client.asked.seq
+        if telling is None and client.framed and not with_seq:
+            return self._ready.pieces(client.begun.view.id, records)
+        said: list[tuple[int, bytes]] = []
+        for record in records:
+            messages = [record.body] if telling is None else telling.tell(record)
+            for number, message in enumerate(messages, 1):
+                more = number < len(messages)
+                text = numbered(record.seq, message, more=more) if with_seq else message
+                said.append((record.seq - more, text))
+        return joined([(seq, text_frame(text)) for seq, text in said]) if client.framed else said
 
 
 class _Client:
     """One client's end of the socket. ``at`` is the last record it was given whole."""
 
-    __slots__ = ("_patience", "asked", "at", "begun", "framed", "gave", "send")
+    __slots__ = ("_patience", "asked", "at", "begun", "framed", "gave", "send", "takes")
 
-    def __init__(self, send: Send, patience: Patience, begun: Begun, asked: Asked, *, framed: bool) -> None:
+    def __init__(
+        self, send: Send, write: Callable[[bytes], bool] | None, patience: Patience, begun: Begun, asked: Asked
+    ) -> None:
         self.send = send
+        self.takes = _nothing if write is None else write
+        """Hand it over if the client keeps up, without a wait."""
         self.begun = begun
         self.asked = asked
         self.at = begun.after
-        self.framed = framed
+        self.framed = write is not None
         self.gave = 0
         self._patience = patience
 
-    async def give(self, message: bytes) -> None:
+    async def give(self, message: bytes, *, framed: bool = False) -> None:
         self._patience.begin()
-        await self.send({"type": "websocket.send", "text": message.decode()})
-        self._patience.end()
-
-    async def give_all(self, pieces: list[tuple[int, bytes]]) -> None:
-        for seq, piece in pieces:
-            self._patience.begin()
-            if self.framed:
-                await self.send({"type": "websocket.send", "frames": piece})
-            else:
-                await self.send({"type": "websocket.send", "text": piece.decode()})
-            self.at = seq
-            self.gave += 1
+        if framed:
+            await self.send({"type": "websocket.send", "frames": message})
+        else:
+            await self.send({"type": "websocket.send", "text": message.decode()})
         self._patience.end()
 
     async def leave(self, code: int, reason: str) -> None:
@@ -180,6 +183,10 @@ class _Client:
             await asyncio.sleep(every)
             if gave == self.gave:
                 await self.send({"type": "websocket.send", "text": f'{{"type":"heartbeat","seq":{self.at}}}'})
+
+
+def _nothing(_: bytes) -> bool:
+    return False
 
 
 async def _silent(receive: Receive) -> bool:
