@@ -271,16 +271,25 @@ class TestNothingIsLeftRunning:
         until(lambda: not any(map(alive, pids)), "an abandoned family to end")
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    def test_when_we_are_killed(self, number: int) -> None:
-        ours = subprocess.Popen([sys.executable, "-c", US, FAMILY], stdout=subprocess.PIPE, text=True)
+    def test_when_we_are_killed(self, number: int, tmp_path: Path) -> None:
+        made, scratch = tmp_path / "made", tmp_path / "scratch"
+        made.mkdir()
+        scratch.mkdir()
+        (made / "link").symlink_to(tmp_path)
+        argv, env = [sys.executable, "-c", US, FAMILY, str(made)], {**os.environ, "TMPDIR": str(scratch)}
+        ours = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
         assert ours.stdout
         with ours:
             pids = [int(word) for word in ours.stdout.readline().split()]
             running = [alive(pids[0]), alive(pids[2])]  # the one between them ends by itself
+            running += [made.exists(), any(scratch.iterdir())]
             os.kill(ours.pid, number)
             ours.wait()
-        assert running == [True, True]
+        assert running == [True, True, True, True]
         until(lambda: not any(map(alive, pids)), "the family to end after us")
+        until(lambda: not any(scratch.iterdir()), "its files to be removed")
+        if number != signal.SIGINT:  # that one leaves us the time to remove our folders ourselves
+            until(lambda: not made.exists(), "its folders to be removed")
 
 
 US = """
@@ -289,7 +298,8 @@ from podium.transports.launch import Launch
 from podium.transports.process import ChildProcess
 from podium.transports.tap import overhear
 async def main():
-    process = await ChildProcess.start(Launch(argv=(sys.executable, "-c", sys.argv[1], "orphan"), cwd="/"))
+    argv, made = (sys.executable, "-c", sys.argv[1], "orphan"), (sys.argv[2],)
+    process = await ChildProcess.start(Launch(argv=argv, cwd="/", files={"file": b""}, folders=made))
     async for batch in process.batches():
         print(batch[0].decode(), flush=True)
 try:

@@ -2,7 +2,8 @@
 
 It is the agent's parent and the reaper of its orphans (``PR_SET_CHILD_SUBREAPER``), so every descendant stays in its
 tree, shells in their own process session included. It is told what to do over a socket. When that socket closes,
-because we closed it, were collected, crashed or were killed with ``kill -9``, it kills the whole tree and ends.
+because we closed it, were collected, crashed or were killed with ``kill -9``, it kills the whole tree and ends. If we
+are gone by then, it also removes the folders that were made for the agent.
 
 This file is run on its own (``python -I -S guard.py``): standard library only, and only what starts fast.
 
@@ -22,6 +23,7 @@ from types import FrameType
 
 TERM_GRACE = 0.3
 KILL_BOUND = 5.0
+DYING = 0.3
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -44,9 +46,11 @@ def descendants(pid: int) -> list[int]:
 
 
 class Guard:
-    def __init__(self, control: int, cwd: str, argv: list[str]) -> None:
+    def __init__(self, control: int, cwd: str, folders: list[str], argv: list[str]) -> None:
         self._control = control
         self._cwd = cwd
+        self._folders = folders
+        self._parent = os.getppid()
         self._argv = argv
         self._child = 0
         self._inbox = b""
@@ -73,6 +77,27 @@ class Guard:
             if self._control in ready and not self._obey():
                 break
         self._kill_all()
+        if self._folders and self._is_orphaned():
+            import shutil  # only now: it would slow down every start
+
+            for folder in self._folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_orphaned(self) -> bool:
+        """Whether we are gone. Our end of the socket closes a moment before we are."""
+        deadline = time.monotonic() + DYING
+        while os.getppid() == self._parent:
+            if time.monotonic() > deadline or not self._is_cut_off():
+                return False
+            time.sleep(0.005)
+        return True
+
+    def _is_cut_off(self) -> bool:
+        ready, _, _ = select.select([self._control], [], [], 0)
+        try:
+            return bool(ready) and not os.read(self._control, 4096)
+        except OSError:
+            return True
 
     def _start(self) -> bool:
         error_read, error_write = os.pipe()
@@ -189,4 +214,5 @@ def adopt_orphans() -> None:
 
 if __name__ == "__main__":
     adopt_orphans()
-    Guard(int(sys.argv[1]), sys.argv[2], sys.argv[3:]).run()
+    count = 4 + int(sys.argv[3])
+    Guard(int(sys.argv[1]), sys.argv[2], sys.argv[4:count], sys.argv[count:]).run()

@@ -35,6 +35,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     ``stdout``: ``"pipe"`` is enlarged to 1 MiB; ``"socketpair"`` is for programs that exit without draining a pipe.
     ``env`` is laid over the caller's environment after the names in ``unset`` (a trailing ``*`` matches a prefix) are
     taken out. ``files`` are written into a private folder which ``SCRATCH`` in ``argv`` and ``env`` stands for.
+    ``folders`` were made for the program and are ours to remove; if we are killed, they go with it.
     ``stop`` is the ladder of this program; whatever is still alive after it is killed, with every descendant.
     """
 
@@ -45,6 +46,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     stdin: Literal["pipe", "null"] | bytes = "pipe"
     stdout: Literal["pipe", "socketpair"] = "pipe"
     files: Mapping[str, bytes] = {}
+    folders: tuple[str, ...] = ()
     stop: tuple[Step, ...] = (EndInput(),)
 
 

@@ -91,11 +91,13 @@ class ChildProcess:
         stderr_ours, stderr_theirs = output_pair("pipe")
         null = os.open(os.devnull, os.O_RDWR)
         control = theirs.fileno()
+        folders = (*self._launch.folders, *((self.scratch,) if self.scratch else ()))
+        guarded = [str(control), self._launch.cwd, str(len(folders)), *folders, *argv]
         os.set_inheritable(control, True)
         try:
             self._guard_pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", guard.__file__, str(control), self._launch.cwd, *argv],
+                [sys.executable, "-I", "-S", guard.__file__, *guarded],
                 env,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, null if stdin_theirs < 0 else stdin_theirs, 0),

@@ -21,6 +21,7 @@ STREAM = Launch(
     },
     stdin=b"hi",
     stdout="socketpair",
+    folders=("/home",),
     stop=(Signal(15, 1.0),),
 )
 ACP = msgspec.structs.replace(

@@ -91,6 +91,7 @@ def launch(
         # It exits without draining a pipe and loses the end of long answers; a socket keeps them.
         stdout="socketpair",
         files=files,
+        folders=(home,) if home else (),
         stop=(EndInput(1.0), Signal(SIGTERM, 1.0)) if acp else (Signal(SIGTERM, 1.0),),
     )
 
