@@ -59,19 +59,19 @@ def test_every_path_but_the_public_ones_needs_a_token(server: Any) -> None:
             assert answer.json()["type"] == "urn:podium:problem:not-signed-in"
 
 
-@pytest.mark.parametrize(
-    "shown",
-    [
-        "Bearer",
-        "Bearer nonsense",
-        "Bearer podium_nonsense-that-is-long-enough-to-be-one",
-        "Basic YTpi",
-        "Bearer caf\u00e9",
-    ],
+WRONG = (
+    "Bearer",
+    "Bearer nonsense",
+    "Bearer podium_nonsense-that-is-long-enough-to-be-one",
+    "Basic YTpi",
+    "Bearer caf\u00e9",
 )
-def test_wrong_tokens_are_refused(server: Any, shown: str) -> None:
-    answer = httpx.get(f"{server.url}/api/me", headers={"Authorization": shown.encode("latin-1")})
-    assert answer.status_code == 401
+
+
+def test_wrong_tokens_are_refused(server: Any) -> None:
+    for shown in WRONG:
+        answer = httpx.get(f"{server.url}/api/me", headers={"Authorization": shown.encode("latin-1")})
+        assert (shown, answer.status_code) == (shown, 401)
 
 
 def test_a_token_in_the_url_counts_for_nothing(server: Any) -> None:

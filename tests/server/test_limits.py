@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -57,14 +58,14 @@ def test_a_large_body_is_refused_with_or_without_its_length(serve: Any) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 30, "x"])
-def test_a_strange_content_length_is_refused(serve: Any, length: str) -> None:
-    async def main() -> bytes:
+def test_a_strange_content_length_is_refused(serve: Any) -> None:
+    async def main() -> list[bytes]:
         async with serve() as server:
-            head = f"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
-            return await raw(server, head.encode())
+            head = "POST /api/pair HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n"
+            lengths = ("-1", "1e3", "9" * 30, "x")
+            return [(await raw(server, head.format(length).encode())).split()[1] for length in lengths]
 
-    assert run(main()).split()[1] in (b"400", b"413")
+    assert set(run(main())) <= {b"400", b"413"}
 
 
 def test_a_long_head_is_refused(serve: Any) -> None:
@@ -159,26 +160,26 @@ def test_a_large_websocket_message_closes_that_socket_alone(serve: Any) -> None:
     assert run(main()) == 1009
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"\x00\x01\x02\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
-        b"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    ],
+GARBAGE = (
+    b"\x00\x01\x02\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+    b"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 )
-def test_garbage_harms_nobody(serve: Any, sent: bytes) -> None:
-    async def main() -> int:
-        async with serve() as server:
-            reader, writer = await asyncio.open_connection(server.host, server.port)
-            writer.write(sent)
-            writer.write_eof()
-            await reader.read()
-            writer.close()
-            async with httpx.AsyncClient(base_url=server.url) as client:
-                return (await client.get("/healthz")).status_code
 
-    assert run(main()) == 200
+
+def test_garbage_harms_nobody(serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as server, httpx.AsyncClient(base_url=server.url) as client:
+            for sent in GARBAGE:
+                reader, writer = await asyncio.open_connection(server.host, server.port)
+                writer.write(sent)
+                writer.write_eof()
+                with contextlib.suppress(ConnectionResetError):
+                    await reader.read()
+                writer.close()
+                assert (sent, (await client.get("/healthz")).status_code) == (sent, 200)
+
+    run(main())

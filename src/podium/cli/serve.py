@@ -177,7 +177,7 @@ def _greet(codes: Any, service: Service, note: Note) -> None:
         ("folders", ", ".join(service.settings.roots)),
         ("token", str(service.home / "token")),
     ]
-    print(f"Podium listens on {note.url}")
+    print(f"Podium listens on {note.url}" + ("" if note.public == note.url else f" and {note.public}"))
     for name, value in rows:
         print(f"  {name:8} {value}")
     print("Ctrl-C stops it.", flush=True)
