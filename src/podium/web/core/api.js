@@ -34,7 +34,7 @@ export async function call(method, path, body, { key } = {}) {
     found = { detail: text.slice(0, 300) };
   }
   if (answer.ok) return found;
-  if (answer.status === 401) dispatchEvent(new CustomEvent("podium:unpaired"));
+  if (answer.status === 401 && path !== "/api/pair") dispatchEvent(new CustomEvent("podium:unpaired"));
   throw new Problem(answer.status, found);
 }
 

@@ -6,13 +6,21 @@ import { get } from "../core/api.js";
 import { firstLine, plain } from "../core/text.js";
 import { wishes, wishForm } from "./wish-form.js";
 
+const LONG = 20000;
 const SETTLE = 600; // a tap meant for what stood here before must not hit a button that has just come
 const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
 const ASKS = { execute: "wants to run a command", write: "wants to change a file", read: "wants to read", network: "wants to use the network", other: "asks to go on" };
 const BY = { client: "by you or another device", callback: "by the program", policy: "by a rule", timeout: "because nobody answered in time", interrupt: "because the turn ended" };
 
-// After an answer everything moves up: for a moment no card takes another, so that a double tap answers one question.
-let quietUntil = 0;
+// For a moment a card takes no tap: when it has just come, and when another was answered, because then all move up.
+function settle(card, wait = SETTLE) {
+  card.classList.add("settling");
+  clearTimeout(timers.get(card));
+  timers.set(card, setTimeout(() => card.classList.remove("settling"), wait));
+}
+
+const timers = new WeakMap();
+const settleAll = (wait) => document.querySelectorAll(".question:not(.over)").forEach((card) => settle(card, wait));
 
 export function questionCard(question, { resolved = null, store, link = "" } = {}) {
   const { request } = question;
@@ -29,6 +37,7 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
   );
   if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
   else card.append(actions(card, question, store));
+  settle(card);
   requestAnimationFrame(() => reachable(card));
   return card;
 }
@@ -71,13 +80,11 @@ function lines(text, kind, sign) {
 function actions(card, question, store) {
   const bar = h("div", { class: "answers" });
   let answered = false;
-  const born = performance.now();
 
   const answer = async (body, event) => {
-    const now = performance.now();
-    if (answered || (event?.isTrusted && (now - born < SETTLE || now < quietUntil))) return;
+    if (answered || (event?.isTrusted && card.classList.contains("settling"))) return;
     answered = true;
-    quietUntil = Infinity;
+    settleAll(LONG);
     for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = true;
     try {
       await store.answer(question, body);
@@ -93,7 +100,7 @@ function actions(card, question, store) {
       }
     }
     await store.refreshQuestions();
-    quietUntil = performance.now() + SETTLE;
+    settleAll();
   };
 
   const choose = () =>

@@ -1,0 +1,255 @@
+"""The page in a real browser, on a real server, with the embedded agent.
+
+``stage`` is a server in a thread, one per module; ``visit`` opens the page as a paired device, in the size of a phone
+or a desk. Whatever a page does wrong on the way (an error in its console, a request elsewhere, a breach of its policy)
+fails the test that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from podium.server.app import create_app
+from podium.server.listening import listening, open_socket
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
+from podium.testing.browser import FLAGS, find_browser
+
+BOUND = float(os.environ.get("JB", "60"))
+TOKEN = "podium_test-token-of-the-administrator"
+SIZES: dict[str, dict[str, Any]] = {
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+    "desk": {"viewport": {"width": 1360, "height": 860}},
+}
+OPEN = ".question:not(.over)"
+Value = TypeVar("Value")
+Json = dict[str, Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if find_browser() is None and os.environ.get("CI") != "true":
+        for item in items:
+            if Path(__file__).parent in item.path.parents and "stage" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason="there is no Chromium: run `make browser`"))
+
+
+def script(*replies: object) -> str:
+    """A prompt the understudy plays."""
+    return json.dumps({"script": list(replies)})
+
+
+def until(found: Callable[[], Value], what: str = "it") -> Value:
+    """The first thing that is true; for what happens outside of the page."""
+    end = time.monotonic() + BOUND
+    while not (value := found()):
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.02)
+    return value
+
+
+class Stage:
+    """A server that runs, and what tests want from it."""
+
+    def __init__(self, service: Service, port: int, root: Path) -> None:
+        self.service = service
+        self.url = f"http://127.0.0.1:{port}"
+        self.root = root
+        self.loop = asyncio.get_running_loop()
+        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=BOUND)
+        self.cookies: Any = None
+
+    script = staticmethod(script)
+
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(BOUND)
+
+    def folder(self, name: str) -> Path:
+        """A git repository of its own, with one commit."""
+        made = self.root / name
+        made.mkdir()
+        (made / "shop.py").write_text("def total(items):\n    return sum(items)\n")
+        for words in (["init", "-q", "-b", "main"], ["add", "."], [*WHO, "commit", "-q", "-m", "A shop"]):
+            subprocess.run(["git", *words], cwd=made, check=True, capture_output=True)
+        return made
+
+    def start(self, *replies: object, **wanted: Any) -> str:
+        body = {"agent": "understudy", "prompt": script(*replies), "keepOpen": True, "cwd": str(self.root), **wanted}
+        answer = self.http.post("/api/sessions", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def session(self, session_id: str) -> Json:
+        found: Json = self.http.get(f"/api/sessions/{session_id}").json()
+        return found
+
+    def events(self, session_id: str) -> list[Json]:
+        found: list[Json] = []
+        while True:
+            after = found[-1]["seq"] if found else 0
+            page = self.http.get(f"/api/sessions/{session_id}/events", params={"after": after, "limit": 1000}).json()
+            found += page["events"]
+            if not page["events"] or found[-1]["seq"] >= page["lastSeq"]:
+                return found
+
+    def ended(self, session_id: str) -> Json:
+        return until(lambda: (view := self.session(session_id))["activity"] == "ended" and view, "the end of a session")
+
+    def idle(self, session_id: str) -> Json:
+        return until(lambda: (view := self.session(session_id))["activity"] == "idle" and view, "rest")
+
+    def pairing_code(self, scope: str = "admin") -> str:
+        return str(self.http.post("/api/pairing", json={"scope": scope}).json()["code"])
+
+
+WHO = ("-c", "user.name=Podium", "-c", "user.email=podium@localhost", "-c", "commit.gpgsign=false")
+
+
+@pytest.fixture(scope="module")
+def agents() -> dict[str, AgentSettings]:
+    """More agents than the understudy; a module may override it."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def stage(
+    surroundings: object, tmp_path_factory: pytest.TempPathFactory, agents: dict[str, AgentSettings]
+) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("stage")
+    root = folder / "work"
+    root.mkdir()
+    settings = Settings(
+        home=str(folder / "podium"),
+        port=0,
+        roots=(str(root),),
+        default_agent="understudy",
+        agents={"understudy": AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")}), **agents},
+    )
+    running: list[Stage] = []
+    faults: list[BaseException] = []
+    ready, stop = threading.Event(), asyncio.Event()
+
+    async def main() -> None:
+        service = Service(settings)
+        opened = open_socket("127.0.0.1", 0)
+        port = opened.getsockname()[1]
+        async with listening(create_app(service, token=TOKEN), settings, opened):
+            running.append(Stage(service, port, root))
+            ready.set()
+            await stop.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as fault:
+            faults.append(fault)
+        finally:
+            ready.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODIUM_HOME", str(folder / "podium"))
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert ready.wait(BOUND)
+        assert not faults, faults
+        [one] = running
+        try:
+            yield one
+        finally:
+            one.http.close()
+            one.loop.call_soon_threadsafe(stop.set)
+            thread.join(BOUND)
+    assert not faults, faults
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def browser(surroundings: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One per module: while Playwright runs, nobody else in this thread can have an event loop."""
+    program = find_browser()
+    assert program is not None, "there is no Chromium, and under CI=true the tests of the page must run"
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=BOUND * 1000)
+
+    own = tmp_path_factory.mktemp("browser")
+    with sync_playwright() as playwright:
+        env = {**os.environ, "HOME": str(own), "TMPDIR": str(own), "XDG_CONFIG_HOME": str(own / "config")}
+        found = playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
+        yield found
+        found.close()
+    shutil.rmtree(own, ignore_errors=True)
+
+
+class Visit:
+    """Pages of one test, and what went wrong in them."""
+
+    def __init__(self, browser: Any, stage: Stage) -> None:
+        self._browser = browser
+        self._stage = stage
+        self._contexts: list[Any] = []
+        self.wrong: list[str] = []
+        self.forgiven: tuple[str, ...] = ()
+        """Words in complaints that a test brings about on purpose."""
+
+    def __call__(
+        self, where: str = "", size: str = "desk", *, paired: bool = True, theme: str = "light", **more: Any
+    ) -> Any:
+        context = self._browser.new_context(
+            **{**SIZES[size], "color_scheme": theme, "service_workers": "block", "reduced_motion": "reduce", **more}
+        )
+        self._contexts.append(context)
+        if paired:
+            if self._stage.cookies is None:
+                body = {"code": self._stage.pairing_code(), "name": "test browser", "cookie": True}
+                answer = context.request.post(f"{self._stage.url}/api/pair", data=body)
+                assert answer.ok, answer.text()
+                self._stage.cookies = context.cookies()
+            context.add_cookies(self._stage.cookies)
+        page = context.new_page()
+        page.set_default_timeout(BOUND * 1000)
+        page.on("console", self._said)
+        page.on("pageerror", lambda fault: self.wrong.append(f"error: {fault}"))
+        page.on("request", self._asked)
+        page.goto(f"{self._stage.url}/{where}")
+        return page
+
+    @staticmethod
+    def answer(page: Any, name: str, *, card: str = OPEN) -> None:
+        """Press a button of the first open card, once it takes taps; it is answered then."""
+        asked = page.locator(card).first.get_attribute("data-question")
+        mine = f"{OPEN}[data-question='{asked}']"
+        page.locator(f"{mine}:not(.settling)").get_by_role("button", name=name, exact=True).click()
+        page.locator(mine).wait_for(state="detached")
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning") and "blocked by Playwright" not in message.text:
+            self.wrong.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self._stage.url, "data:", "blob:")):
+            self.wrong.append(f"request: {request.url[:200]}")
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+        wrong = [one for one in self.wrong if not any(word in one for word in self.forgiven)]
+        assert wrong == []
+
+
+@pytest.fixture
+def visit(browser: Any, stage: Stage) -> Iterator[Visit]:
+    made = Visit(browser, stage)
+    yield made
+    made.close()
