@@ -59,7 +59,7 @@ class Surroundings:
 
 @pytest.fixture(scope="session")
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
-    folder = Path(tempfile.mkdtemp(prefix="podium-tests-")).resolve()  # not below pytest's: sockets need short names
+    folder = tmp_path_factory.mktemp("own").resolve()  # a short name: sockets need it
     found = Surroundings(folder, tmp_path_factory.getbasetemp())
     came_from, called = Path.cwd(), tempfile.tempdir
     with pytest.MonkeyPatch.context() as patch:
