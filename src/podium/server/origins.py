@@ -98,9 +98,9 @@ class Origins:
 
 
 def _address(scope: Scope) -> str:
-    """Where the connection came in."""
+    """Where the connection came in; an IPv4 one at an IPv6 socket is written with a prefix."""
     server = scope.get("server")
-    return "" if server is None else str(server[0]).partition("%")[0]
+    return "" if server is None else str(server[0]).partition("%")[0].removeprefix("::ffff:")
 
 
 def _netloc(origin: str) -> str:

@@ -6,6 +6,7 @@ The code travels in the fragment of the link (``/#pair=CODE``), which browsers d
 from __future__ import annotations
 
 import io
+import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from .codes import SECONDS, Codes
 from .devices import LOCAL, Devices
 from .reading import as_type, read_body, read_query
 
+_log = logging.getLogger("podium.server")
 COOKIE_SECONDS = 400 * 24 * 3600
 SMALL = 10_000
 """Bytes: nothing said here is long, and ``/api/pair`` is open to everybody."""
@@ -124,6 +126,7 @@ class _Desk:
         name = newcomer.name.strip() or code.name or "a device"
         device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope)
         paired = Paired(device.id, device.name, device.scopes, None if newcomer.cookie else token)
+        _log.info("a device was let in", extra={"device": device.id, "called": device.name, "scope": code.scope})
         response = _json(paired, 201)
         if newcomer.cookie:
             secure = request.scope["scheme"] == "https"
@@ -145,6 +148,7 @@ class _Desk:
             demand(caller, "admin")
         await self._devices.revoke(device_id)
         self._codes.void(device_id)
+        _log.info("a device was revoked", extra={"device": device_id, "by": caller.device_id})
         response = Response(status_code=204)
         if device_id == caller.device_id:
             response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
