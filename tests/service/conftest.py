@@ -23,7 +23,7 @@ BOUND = 60.0
 
 
 class House:
-    """A workspace, a home for the server and one for the agent. ``script`` is what the agent plays for plain prompts."""
+    """A workspace, a home for the server and one for the agent. ``script``: what the agent plays for plain prompts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -254,7 +254,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
                     await service.create(Wanted(**wanted))
                 assert why in str(refused.value), name
             assert await service.sessions(Query()) == ([], 0)
-            view, watch = await kit.begun(service, "hi")  # the only seat is still free
+            _, watch = await kit.begun(service, "hi")  # the only seat is still free
             await watch.rest()
 
     kit.run(main())
@@ -290,7 +290,7 @@ def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.Mon
 
     async def main() -> None:
         async with kit.house.service(tier="autonomous") as service:
-            view, watch = await kit.begun(service, kit.play([{"shell": "env"}], [{"say": "ok"}]))
+            _, watch = await kit.begun(service, kit.play([{"shell": "env"}], [{"say": "ok"}]))
             events = await watch.rest()
             [output] = [event.output for event in events if event.__struct_config__.tag == "tool_result"]
             names = {line.partition("=")[0] for line in output.splitlines()}

@@ -251,15 +251,17 @@ class Served:
     async def _finish(self) -> None:
         chronicle, life, stopped = self.chronicle, self._life, self._ending == "stopped"
         resumable = self._resumable
-        if life is not None and stopped and not self._in_turn and self.view.keep_open and resumable:
-            await self._sleep(STOPPED)
-        elif life is not None:
+        sleeps = stopped and not self._in_turn and self.view.keep_open and resumable
+        if life is not None:
+            self._sleeping = sleeps
             await life.close()
-            await self._lost(life)
+            await self._lost(life, STOPPED)
         if self.view.ended:
             return
         if stopped and self._in_turn:
             await (chronicle.rearm() if chronicle.asking.open and resumable else chronicle.end(STOPPED))
+        elif sleeps and self.view.activity != "asleep":
+            await chronicle.say(asleep(STOPPED))
         elif not stopped or self.view.activity != "asleep":
             await chronicle.end("the session was closed")
 

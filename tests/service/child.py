@@ -1,0 +1,85 @@
+"""A server that is meant to be killed: the real service with sessions that work, ask and wait, in a loop.
+
+    python child.py FOLDER SESSIONS
+
+Prints ``ready`` when it serves, and then a line for everything it has acknowledged: ``created ID``, ``sent ID MESSAGE``,
+``answered QUESTION``, ``stored ID SEQ``. Whoever kills it compares these lines with what the next one finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+from podium.errors import ServiceError
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
+from podium.service.views import Wanted
+from podium.unified.decisions import Allow
+
+WORK = [[{"say": "thinking " * 20}], [{"shell": "echo worked"}], [{"say": "worked"}]]
+
+
+def settings(folder: Path) -> Settings:
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True, exist_ok=True)
+    return Settings(
+        home=str(folder / "home"),
+        roots=(str(workspace),),
+        default_agent="understudy",
+        agents={"understudy": AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")})},
+    )
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def follow(service: Service, session_id: str) -> None:
+    async with aclosing(service.follow(session_id, 0)) as batches:
+        async for batch in batches:
+            say("stored", session_id, batch[-1].seq)
+
+
+async def answer(service: Service) -> None:
+    """Everything that is asked is allowed, also what was asked before the last crash."""
+    while True:
+        for question in await service.questions():
+            try:
+                await service.answer(question.id, Allow(), who="child")
+            except ServiceError:
+                continue
+            say("answered", question.id)
+        await asyncio.sleep(0.02)
+
+
+async def work(service: Service, number: int) -> None:
+    for turn in itertools.count():
+        view = await service.create(Wanted(prompt=json.dumps({"script": WORK}), keep_open=number % 2 == 0))
+        say("created", view.id)
+        following = asyncio.ensure_future(follow(service, view.id))
+        for _ in range(turn % 3):
+            try:
+                message = await service.send(view.id, json.dumps({"script": WORK}))
+            except ServiceError:
+                break
+            say("sent", view.id, message.id)
+        if view.keep_open:
+            while (await service.get(view.id)).activity not in ("idle", "asleep", "ended"):
+                await asyncio.sleep(0.02)
+            await service.cancel(view.id)
+        await following
+
+
+async def main(folder: Path, sessions: int) -> None:
+    async with Service(settings(folder)) as service:
+        say("ready")
+        await asyncio.gather(answer(service), *(work(service, number) for number in range(sessions)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

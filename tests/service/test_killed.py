@@ -1,0 +1,129 @@
+"""A server under load is killed again and again; what it had acknowledged is there, and every session ends truthfully."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from podium.service.projection import projected
+from podium.service.service import Service
+from podium.service.store import Query
+from podium.service.views import SessionView
+from podium.transports.guard import descendants
+from podium.unified.events import (
+    Done,
+    Event,
+    PermissionRequest,
+    PermissionResolved,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    TurnStarted,
+    decode,
+)
+
+CHILD = Path(__file__).with_name("child.py")
+KILLS = 10
+SEED = 20261115
+
+
+def _child() -> Any:
+    spec = importlib.util.spec_from_file_location("podium_test_child", CHILD)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _killed(folder: Path, lines: int) -> tuple[list[str], list[int]]:
+    """Everything a server acknowledged until it was killed after ``lines`` lines, and the processes under it."""
+    with subprocess.Popen([sys.executable, str(CHILD), str(folder), "3"], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        said = [line.strip() for _, line in zip(range(lines), child.stdout, strict=False)]
+        below = descendants(child.pid)
+        os.kill(child.pid, signal.SIGKILL)
+        said += [line.strip() for line in child.stdout if line.endswith("\n")]
+    return said, below
+
+
+def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    said: list[str] = []
+    for _ in range(KILLS):
+        heard, below = _killed(tmp_path, chance.randint(1, 40))
+        assert heard[0] == "ready"
+        said += heard[1:]
+        assert _gone(below)
+    asyncio.run(_check(tmp_path, said))
+
+
+async def _check(folder: Path, said: list[str]) -> None:
+    async with asyncio.timeout(60), Service(_child().settings(folder)) as service:
+        views, total = await service.sessions(Query(limit=10_000))
+        found = {view.id: view for view in views}
+        assert len(views) == total
+        stored: dict[str, int] = {}
+        for line in said:
+            match line.split():
+                case ["created", session_id]:
+                    assert session_id in found
+                case ["stored", session_id, seq]:
+                    stored[session_id] = max(stored.get(session_id, 0), int(seq))
+                case ["answered", question_id]:
+                    question = await service.store.question(question_id)
+                    assert question is not None
+                    assert question.decision is not None
+                case ["sent", session_id, message_id]:
+                    messages = await service.store.messages(session_id, queued_only=False)
+                    assert message_id in [message.id for message in messages]
+        assert all(found[session_id].last_seq >= seq for session_id, seq in stored.items())
+        for view in views:
+            records = await service.store.records(view.id, 0, 1_000_000)
+            events = [decode(record.body) for record in records]
+            assert [event.seq for event in events] == list(range(1, view.last_seq + 1))
+            _is_whole(view, events)
+
+
+def _is_whole(view: SessionView, events: list[Event]) -> None:
+    ends = [type(event) for event in events].count(Done)
+    assert ends == (1 if view.ended else 0)
+    assert view.ended or view.activity == "asleep"
+    if view.ended:
+        assert isinstance(events[-1], Done)
+    assert sum(isinstance(one, TurnStarted) for one in events) == sum(isinstance(one, TurnCompleted) for one in events)
+    assert _ids(events, ToolUse, "tool_use_id") == _ids(events, ToolResult, "tool_use_id")
+    asked, closed = _ids(events, PermissionRequest, "request_id"), _ids(events, PermissionResolved, "request_id")
+    assert len(asked) - len(closed) == view.open_questions
+    assert set(closed) <= set(asked)
+    again = projected(SessionView(id=view.id, agent=view.agent, cwd=view.cwd), events)
+    told = ("state", "activity", "status", "turn", "turn_seq", "result", "error", "usage", "tool_uses", "messages")
+    assert [getattr(again, name) for name in told] == [getattr(view, name) for name in told]
+
+
+def _ids(events: list[Event], kind: type[Any], name: str) -> list[str]:
+    return sorted(f"{event.turn} {getattr(event, name)}" for event in events if isinstance(event, kind))
+
+
+def _gone(pids: list[int]) -> bool:
+    until = time.monotonic() + 30
+    while alive := [pid for pid in pids if _runs(pid)]:
+        if time.monotonic() > until:
+            return not alive
+        time.sleep(0.02)
+    return True
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

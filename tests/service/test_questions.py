@@ -1,0 +1,270 @@
+"""Questions are rows: answered once, by anybody, also after the server was away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from podium.errors import AlreadyAnswered, BadRequest, SessionNotFound
+from podium.service.asking import answered
+from podium.service.service import Service
+from podium.service.views import Question, SessionView
+from podium.unified.decisions import Allow, Decision, Deny
+from podium.unified.events import (
+    Done,
+    Notice,
+    PermissionRequest,
+    PermissionResolved,
+    ToolResult,
+    TurnCompleted,
+    TurnStarted,
+)
+
+ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
+
+
+def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(*ASKS))
+            question = await watch.question()
+            assert question.id == f"{view.id}:{question.request.request_id}"
+            assert (await service.get(view.id)).activity == "waiting"
+            decisions: list[Decision] = [Allow(), Deny("no"), Allow(), Deny("no")]
+            given = await asyncio.gather(
+                *(service.answer(question.id, one, who=str(n)) for n, one in enumerate(decisions)),
+                return_exceptions=True,
+            )
+            won = [one for one in given if isinstance(one, Question)]
+            assert [type(one) for one in given if not isinstance(one, Question)] == [AlreadyAnswered] * 3
+            events = await watch.rest()
+            [resolved] = [event for event in events if isinstance(event, PermissionResolved)]
+            assert (resolved.by, resolved.decision == "allow") == ("client", isinstance(won[0].decision, Allow))
+            [row] = await service.questions(open_only=False)
+            assert (row.open, row.applied, row.decision, row.who) == (False, True, won[0].decision, won[0].who)
+            [audited] = await service.store.audit()
+            assert (audited.who, audited.entry.decision) == (won[0].who, resolved.decision)
+            for question_id, fault in ((question.id, AlreadyAnswered), ("x:y", SessionNotFound)):
+                with pytest.raises(fault):
+                    await service.answer(question_id, Allow())
+
+    kit.run(main())
+
+
+def test_an_edited_input_that_the_agent_cannot_take_uses_no_question_up(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(*ASKS))
+            question = await watch.question()
+            with pytest.raises(BadRequest, match="another input"):
+                await service.answer(question.id, Allow(updated_input={"command": "true"}))
+            assert await service.questions(session_id=view.id) == [question]
+            await service.answer(question.id, Deny("no"))
+            await watch.rest()
+
+    kit.run(main())
+
+
+def test_always_adds_the_rule_that_was_shown(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            _, watch = await kit.begun(service, kit.play(*ASKS))
+            question = await watch.question()
+            kept = await service.rule_for(question.id)
+            assert kept.file == str(service.home / "policy.yaml")
+            assert [(rule["action"], rule["command"]) for rule in kept.rules] == [("allow", "touch made")]
+            await service.answer(question.id, Allow(remember="always"))
+            await watch.rest()
+            view, watch = await kit.begun(service, kit.play(*ASKS))
+            await watch.rest()
+            [row] = await service.questions(session_id=view.id, open_only=False)
+            assert (row.by, row.applied) == ("policy", True)
+
+    kit.run(main())
+
+
+def test_time_that_is_up_denies(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            _, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.2)
+            [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
+            assert (resolved.decision, resolved.by) == ("deny", "timeout")
+            [row] = await service.questions(open_only=False)
+            assert (row.open, row.by, row.applied) == (False, "timeout", True)
+            with pytest.raises(AlreadyAnswered):
+                await service.answer(row.id, Allow())
+            assert service.counters()["questions expired"] == 1
+
+    kit.run(main())
+
+
+async def _waiting(kit: Any, service: Service, **wanted: Any) -> tuple[SessionView, Question]:
+    view, watch = await kit.begun(service, "please", **wanted)
+    return view, await watch.question()
+
+
+async def _ends(kit: Any, service: Service, session_id: str) -> list[Any]:
+    """The whole story; every question in it is closed once, and nothing comes after ``done``."""
+    events = await kit.watch(service, session_id).rest()
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    asked = [event.request_id for event in events if isinstance(event, PermissionRequest)]
+    closed = [event.request_id for event in events if isinstance(event, PermissionResolved)]
+    assert sorted(asked) == sorted(closed)
+    assert [type(event) for event in events].count(Done) == 1
+    return list(events)
+
+
+OUTLIVED: list[tuple[str, Decision, bool, str, list[str]]] = [
+    ("allowed", Allow(), True, "done", ["allow", "allow"]),
+    ("denied", Deny("not that"), False, "done", ["deny", "deny"]),
+    ("denied, and the turn is to end", Deny("stop", interrupt=True), False, "cancelled", ["deny"]),
+]
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
+@pytest.mark.parametrize(("decision", "made", "state", "resolved"), [row[1:] for row in OUTLIVED], ids=[
+    row[0] for row in OUTLIVED
+])  # fmt: skip
+def test_a_question_outlives_the_server(
+    kit: Any, crash: bool, decision: Decision, made: bool, state: str, resolved: list[str]
+) -> None:
+    async def main() -> None:
+        house = kit.house
+        # The agent asks the same again when it is told: a program that was stopped in order is one reply further on.
+        house.plays(*ASKS) if crash else house.plays([{"shell": "touch made"}], *ASKS)
+        async with house.service() as service:
+            view, question = await _waiting(kit, service)
+            house = house.crashed() if crash else house
+        async with house.service() as service:
+            found = await service.get(view.id)
+            assert (found.state, found.activity, found.open_questions) == ("running", "asleep", 1)
+            [rearmed] = await service.questions()
+            assert (rearmed.id, rearmed.rearmed, rearmed.open) == (question.id, True, True)
+            answers = await asyncio.gather(
+                *(service.answer(question.id, decision, who="later") for _ in range(2)), return_exceptions=True
+            )
+            assert [type(one) for one in answers] in ([Question, AlreadyAnswered], [AlreadyAnswered, Question])
+            events = await _ends(kit, service, view.id)
+            assert [one.decision for one in events if isinstance(one, PermissionResolved)] == resolved
+            ended = await service.get(view.id)
+            assert (ended.state, ended.open_questions) == (state, 0)
+            assert (house.workspace / "made").exists() == made
+            rows = await service.questions(open_only=False)
+            assert {(row.open, row.applied, row.who) for row in rows} == {(False, True, "later")}
+            turns = [event.turn for event in events if isinstance(event, TurnStarted)]
+            assert turns == ([1] if state == "cancelled" else [1, 2])
+
+    kit.run(main())
+
+
+def test_an_answer_that_was_stored_and_not_told_is_told_after_a_crash(kit: Any) -> None:
+    async def main() -> None:
+        kit.house.plays(*ASKS)
+        async with kit.house.service() as service:
+            view, question = await _waiting(kit, service)
+            assert await service.journal.answer(answered(question, Allow(), by="client", who="me", now=1))
+            house = kit.house.crashed()
+        for _ in range(2):  # a second start finds nothing more to tell
+            async with house.service() as service:
+                events = await _ends(kit, service, view.id)
+                assert (house.workspace / "made").exists()
+                told = [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)]
+                assert told == [("allow", "client")] * 2
+                assert (await service.get(view.id)).state == "done"
+
+    kit.run(main())
+
+
+@pytest.mark.parametrize(("keep_open", "state", "activity"), [(False, "failed", "ended"), (True, "running", "asleep")])
+def test_nobody_answers_in_time_while_the_agent_is_away(kit: Any, keep_open: bool, state: str, activity: str) -> None:
+    async def main() -> None:
+        kit.house.plays(*ASKS)
+        async with kit.house.service() as service:
+            view, _ = await _waiting(kit, service, permission_timeout=2.0, keep_open=keep_open)
+        async with kit.house.service() as service:
+            watch = kit.watch(service, view.id)
+            await watch.until(PermissionResolved)
+            if not keep_open:
+                await watch.rest()
+            found = await service.get(view.id)
+            assert (found.state, found.activity, found.open_questions) == (state, activity, 0)
+            [row] = await service.questions(open_only=False)
+            assert (row.open, row.by, row.applied) == (False, "timeout", True)
+            assert not (kit.house.workspace / "made").exists()
+
+    kit.run(main())
+
+
+def test_what_is_sent_meanwhile_waits_behind_the_question(kit: Any) -> None:
+    async def main() -> None:
+        kit.house.plays(*ASKS)
+        async with kit.house.service() as service:
+            view, question = await _waiting(kit, service)
+            house = kit.house.crashed()
+        async with house.service() as service:
+            await service.send(view.id, kit.play([{"say": "and then"}]))
+        async with house.service() as service:
+            assert (await service.get(view.id)).queued == 1
+            await service.answer(question.id, Allow())
+            events = await _ends(kit, service, view.id)
+            assert [event.turn for event in events if isinstance(event, TurnStarted)] == [1, 2, 3]
+            assert (await service.get(view.id)).result == "and then"
+
+    kit.run(main())
+
+
+def test_cancelling_closes_a_question_that_waits(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            kit.house.plays(*ASKS)
+            view, _ = await _waiting(kit, service)
+        async with kit.house.service() as service:
+            ended = await service.cancel(view.id)
+            assert (ended.state, ended.open_questions) == ("cancelled", 0)
+            await _ends(kit, service, view.id)
+            assert await service.questions() == []
+
+    kit.run(main())
+
+
+CRASHES: list[tuple[str, dict[str, Any], bool, tuple[str, str, str]]] = [
+    ("in a turn", {"prompt": [{"stall": None}]}, False, ("failed", "ended", "the server stopped")),
+    ("in a turn, open", {"prompt": [{"stall": None}], "keep_open": True}, False, ("failed", "ended", "the server stopped")),
+    ("between turns", {"prompt": [{"say": "x"}], "keep_open": True}, True, ("running", "asleep", "")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
+@pytest.mark.parametrize(("wanted", "rests", "expected"), [row[1:] for row in CRASHES], ids=[row[0] for row in CRASHES])
+def test_what_a_server_finds_that_was_away(
+    kit: Any, crash: bool, wanted: dict[str, Any], rests: bool, expected: tuple[str, str, str]
+) -> None:
+    async def main() -> None:
+        house = kit.house
+        async with house.service() as service:
+            view, watch = await kit.begun(service, kit.play(wanted["prompt"]), keep_open=wanted.get("keep_open", False))
+            await watch.until(TurnCompleted if rests else TurnStarted)
+            if not rests:
+                await service.send(view.id, "never sent")
+            house = house.crashed() if crash else house
+        async with house.service() as service:
+            found = await service.get(view.id)
+            assert (found.state, found.activity, found.error) == expected
+            if rests:
+                watch = kit.watch(service, view.id, found.last_seq)
+                await service.send(view.id, kit.play([{"say": "again"}]))
+                await watch.until(TurnCompleted)
+                assert (await service.get(view.id)).result == "again"
+                return
+            events = await _ends(kit, service, view.id)
+            assert [event.code for event in events if isinstance(event, Notice)][-1] == "messages_dropped"
+            states = [one.state for one in await service.store.messages(view.id, queued_only=False)]
+            assert states == ["sent", "dropped"]
+            assert not [event for event in events if isinstance(event, ToolResult) and event.status == "success"]
+            resumed = await service.resume(view.id, kit.play([{"say": "resumed"}]))
+            await kit.watch(service, resumed.id).until(TurnCompleted)
+            assert (await service.get(resumed.id)).result == "resumed"
+
+    kit.run(main())
