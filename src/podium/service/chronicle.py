@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ from .recovery import MID_TURN, UNTOLD, closing
 from .store import Append, Change
 from .views import Message, Question, Record, SessionView, Spent
 
+_log = logging.getLogger("podium.service")
 CHUNK = 4096
 STOPPED = "the server stopped"
 UNANSWERED = "nobody answered in time"
@@ -226,6 +228,7 @@ class Chronicle:
                 return replace(view, queued=len(self.queue)), [sent]
             case PermissionRequest():
                 self._counts["questions asked"] += 1
+                _log.info("a session asks", extra={"session": view.id, "question": event.request_id})
                 return view, [self.asking.asked(event, view)]
             case PermissionResolved():
                 self._counts["questions expired" if event.by == "timeout" else "questions answered"] += 1
@@ -237,6 +240,7 @@ class Chronicle:
                 self.queue.clear()
                 self.sending = None
                 self._counts[f"ended {view.agent} {view.state}"] += 1
+                _log.info("a session ended", extra={"session": view.id, "agent": view.agent, "state": view.state})
                 return view, list(dropped)
             case _:
                 return view, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -42,6 +43,7 @@ from .store import Forget, Query, Remember, Store
 from .views import Kept, Message, Question, Record, SessionView, Verdict, Wanted
 from .workspaces import Workspaces
 
+_log = logging.getLogger("podium.service")
 EVERYTHING = 1_000_000
 STOP_WITHIN = 60.0
 """Seconds in which everything that runs is ended when the server stops. What is left is mended at the next start."""
@@ -308,6 +310,7 @@ class Service:
             self._seats.leave(session_id)
             raise
         self._counts[f"created {agent}"] += 1
+        _log.info("a session began", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
         self._serve(self._chronicle(view)).start(session, [message])
         return view
 
@@ -373,6 +376,7 @@ class Service:
         """Nothing can be kept: no new work, and nothing is left running that nobody could tell of."""
         if self.fault is None:
             self.fault = fault
+            _log.error("no more work is taken: %s", fault)
             self._killing = asyncio.get_running_loop().create_task(self._kill_all())
 
     async def _kill_all(self) -> None:
