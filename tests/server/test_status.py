@@ -125,11 +125,13 @@ def test_text_lines_are_for_people(stderr: Callable[[], str]) -> None:
     logs.set_up("text", "info")
     logging.getLogger("podium.service").info("began", extra={"session": "abc", "nothing": ""})
     logging.getLogger("podium.service").debug("unsaid")
+    logging.getLogger("podium.service").info("GET %s", "/a\n2026 forged\x1b[2J", extra={"session": "x\ny"})
     try:
         raise ValueError("podium_a-token-inside-a-traceback")
     except ValueError:
         logging.getLogger("podium.service").exception("failed")
-    first, second, *rest = stderr().splitlines()
+    first, forged, second, *rest = stderr().splitlines()
+    assert forged.endswith(r"GET /a\n2026 forged\x1b[2J session=x\ny")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    began session=abc", first)
     assert second.endswith("error   failed")
     assert rest[-1] == "ValueError: podium_…"

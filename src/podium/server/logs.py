@@ -17,6 +17,8 @@ Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")
 ACCESS = logging.getLogger("podium.server.access")
 OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What would let a path or an agent's word forge a line of its own."""
 _SESSION = re.compile(r"/sessions/([\w-]{1,64})(?:/|$)")
 
 
@@ -60,7 +62,8 @@ class JsonLines(logging.Formatter):
 class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extra = " ".join(f"{name}={value}" for name, value in _extra(record).items() if value not in ("", None))
-        line = f"{_moment(record.created)} {record.levelname.lower():7} {record.getMessage()} {extra}".rstrip()
+        said = _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], f"{record.getMessage()} {extra}".rstrip())
+        line = f"{_moment(record.created)} {record.levelname.lower():7} {said}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return redacted(line)
