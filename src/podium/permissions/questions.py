@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -15,6 +12,7 @@ from msgspec.structs import replace
 from ..errors import AlreadyAnswered
 from ..unified.decisions import Allow, CanUseTool, Decision, Deny
 from ..unified.events import Event, Notice, PermissionRequest, PermissionResolved, Remember
+from .calling import decision_of
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import Entry
@@ -173,12 +171,7 @@ class Questions:
 
     async def _call(self, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
         assert self._callback is not None
-        try:
-            outcome: object = await _called(self._callback, request)
-        except Exception as fault:  # a broken callback must deny, and the agent must hear why
-            outcome = Deny(f"the permission callback failed: {fault!r}")
-        if not isinstance(outcome, Allow | Deny):
-            outcome = Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny")
+        outcome = await decision_of(self._callback, request)
         if not answer.done():
             answer.set_result(_Settled(outcome, "callback"))
 
@@ -230,46 +223,3 @@ def _resolved(request: PermissionRequest, settled: _Settled) -> PermissionResolv
         by=settled.by,
         message=decision.message if isinstance(decision, Deny) else settled.why,
     )
-
-
-async def _called(callback: CanUseTool, request: PermissionRequest) -> object:
-    """The callback's answer. A plain function gets a thread of its own: a person who thinks must stop nothing else."""
-    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
-        outcome: object = callback(request)
-    else:
-        outcome = await _in_thread(callback, request)
-    if inspect.isawaitable(outcome):
-        return await _awaited(outcome)
-    return outcome
-
-
-async def _in_thread(callback: CanUseTool, request: PermissionRequest) -> object:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[object] = loop.create_future()
-
-    def deliver(outcome: object, fault: BaseException | None) -> None:
-        if done.done():
-            return
-        if fault is None:
-            done.set_result(outcome)
-        else:
-            done.set_exception(fault)
-
-    def work() -> None:
-        try:
-            result: tuple[object, BaseException | None] = (context.run(callback, request), None)
-        except BaseException as fault:  # carried over to the loop, where it denies
-            result = (None, fault if isinstance(fault, Exception) else RuntimeError(repr(fault)))
-        try:
-            loop.call_soon_threadsafe(deliver, *result)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            return
-
-    context = contextvars.copy_context()
-    # A daemon: a person who never answers must not keep the program from ending.
-    threading.Thread(target=work, name="podium-permission", daemon=True).start()
-    return await done
-
-
-async def _awaited(outcome: Awaitable[object]) -> object:
-    return await outcome
