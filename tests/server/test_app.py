@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from podium.errors import ConnectionLost, PodiumError
 from podium.server.address import is_loopback, public_url
+from podium.server.running import ask, find, noted
+from podium.server.tokens import token_path
 from podium.service.settings import Settings
 from podium.service.views import SessionView, Wanted
 
@@ -96,6 +101,30 @@ def test_tls_by_a_given_certificate(serve: Any, certificate: tuple[Path, Path]) 
                     await plain.get("/healthz")
 
     run(main())
+
+
+def test_commands_on_this_machine_find_the_server_and_trust_its_certificate_alone(
+    serve: Any, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = certificate
+
+    async def main() -> Any:
+        async with serve(tls_cert=str(cert), tls_key=str(key)) as server:
+            token_path(server.home).write_text(server.token)
+            token_path(server.home).chmod(0o600)
+            with noted(server.home, server.service.settings, (server.host, server.port)) as note:
+                me = await asyncio.to_thread(ask, server.home, "GET", "/api/me")
+                with pytest.raises(PodiumError, match="no device has the id"):
+                    await asyncio.to_thread(ask, server.home, "DELETE", "/api/devices/nobody")
+                other = replace(note, certificate=ssl.get_default_verify_paths().cafile or "")
+                (server.home / "server.json").write_bytes(msgspec.json.encode(other))
+                with pytest.raises(ConnectionLost):
+                    await asyncio.to_thread(ask, server.home, "GET", "/api/me")
+            with pytest.raises(ConnectionLost, match="podium serve"):
+                find(server.home)
+            return me
+
+    assert run(main()) == {"deviceId": "local", "name": "local", "scopes": ["admin"]}
 
 
 def test_stopping_ends_what_would_last_and_takes_nothing_new(serve: Any) -> None:
