@@ -2,8 +2,9 @@
 
     python child.py FOLDER SESSIONS
 
-Prints ``ready`` when it serves, and then a line for everything it has acknowledged: ``created ID``, ``sent ID MESSAGE``,
-``answered QUESTION``, ``stored ID SEQ``. Whoever kills it compares these lines with what the next one finds.
+Prints ``ready`` when it serves, and then a line for everything it has acknowledged: ``created ID``,
+``sent ID MESSAGE``, ``answered QUESTION``, ``stored ID SEQ``. Whoever kills it compares these lines with what the next
+one finds.
 """
 
 from __future__ import annotations

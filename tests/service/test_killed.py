@@ -1,4 +1,4 @@
-"""A server under load is killed again and again; what it had acknowledged is there, and every session ends truthfully."""
+"""A server under load is killed again and again: what it acknowledged is there, and every session ends truthfully."""
 
 from __future__ import annotations
 

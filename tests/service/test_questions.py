@@ -231,7 +231,8 @@ def test_cancelling_closes_a_question_that_waits(kit: Any) -> None:
 
 CRASHES: list[tuple[str, dict[str, Any], bool, tuple[str, str, str]]] = [
     ("in a turn", {"prompt": [{"stall": None}]}, False, ("failed", "ended", "the server stopped")),
-    ("in a turn, open", {"prompt": [{"stall": None}], "keep_open": True}, False, ("failed", "ended", "the server stopped")),
+    ("in a turn, open", {"prompt": [{"stall": None}], "keep_open": True}, False,
+     ("failed", "ended", "the server stopped")),
     ("between turns", {"prompt": [{"say": "x"}], "keep_open": True}, True, ("running", "asleep", "")),
 ]  # fmt: skip
 

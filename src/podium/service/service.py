@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -45,6 +46,7 @@ from .workspaces import Workspaces
 
 _log = logging.getLogger("podium.service")
 EVERYTHING = 1_000_000
+RETAIN_EVERY = 3600.0
 STOP_WITHIN = 60.0
 """Seconds in which everything that runs is ended when the server stops. What is left is mended at the next start."""
 
@@ -80,6 +82,7 @@ class Service:
         self._seats = Seats(settings.limits.awake)
         self._counts: Counter[str] = Counter()
         self._killing: asyncio.Task[None] | None = None
+        self._retaining: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -96,10 +99,15 @@ class Service:
     async def start(self) -> None:
         await self.store.open()
         await self._mend()
+        if self.settings.keep_days is not None:
+            self._retaining = asyncio.get_running_loop().create_task(self._retain(self.settings.keep_days))
 
     async def stop(self) -> None:
         """Nothing new is taken; what runs is ended truthfully, in bounded time; the log is closed last."""
         self._stopping = True
+        if self._retaining is not None:
+            self._retaining.cancel()
+            await asyncio.wait([self._retaining])
         running = [asyncio.ensure_future(served.stop()) for served in list(self._served.values())]
         if running:
             _, late = await asyncio.wait(running, timeout=STOP_WITHIN)
@@ -367,6 +375,12 @@ class Service:
             decided = await chronicle.mend(resumable=resumable)
             if not chronicle.view.ended:
                 self._serve(chronicle).start(None, decided=decided)
+
+    async def _retain(self, days: float) -> None:
+        while True:
+            with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
+                await self.journal.retain(days, self._now())
+            await asyncio.sleep(RETAIN_EVERY)
 
     def _left(self, session_id: str) -> None:
         self._served.pop(session_id, None)

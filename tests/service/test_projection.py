@@ -1,0 +1,98 @@
+"""The row of a session is what its records add up to, however they were batched, put to sleep or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from podium.service.chronicle import Chronicle
+from podium.service.continuation import Continuation
+from podium.service.hub import LocalHub
+from podium.service.journal import Journal
+from podium.service.projection import asleep, project, projected
+from podium.service.recovery import closing
+from podium.service.sqlite import SqliteStore
+from podium.service.views import SessionView
+from podium.unified.events import Done, Event, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode, encode, stamp
+
+STREAMS = sorted((Path(__file__).parents[1] / "goldens" / "unified").rglob("*.jsonl"))
+FEW = STREAMS[::12]
+EMPTY = SessionView(id="s", agent="a", cwd="/w", created_at=1)
+
+
+def _events(path: Path) -> list[Event]:
+    return [decode(line) for line in path.read_bytes().splitlines()]
+
+
+def _row(view: SessionView) -> SessionView:
+    """What follows from records alone."""
+    return replace(view, title="", archived=False, queued=0, wanted=None)
+
+
+@pytest.mark.parametrize("path", FEW, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_stored_row_is_what_the_records_add_up_to(path: Path, tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SqliteStore(tmp_path / "log.db")
+        await store.open()
+        faults: list[Exception] = []
+        chronicle = Chronicle(
+            EMPTY, Journal(store, LocalHub()), now=lambda: 5, new_id=lambda: "m", broken=faults.append, counts=Counter()
+        )
+        events = _events(path)
+        first = Continuation(chronicle.view).join(events, lambda cut: False)
+        for at in range(0, len(first), 7):
+            await chronicle.store(first[at : at + 7])
+        await chronicle.say(asleep("resting"))
+        await chronicle.store(Continuation(chronicle.view).join(_events(path), lambda cut: True))
+        stored = await store.session("s")
+        records = await store.records("s", 0, 100_000)
+        await store.close()
+        assert faults == []
+        assert stored is not None
+        told = [decode(record.body) for record in records]
+        assert [event.seq for event in told] == list(range(1, len(told) + 1))
+        assert _row(stored) == _row(projected(EMPTY, told))
+        one_by_one = EMPTY
+        for event in told:
+            one_by_one = project(one_by_one, event)
+        assert one_by_one == projected(EMPTY, told)
+        assert sum(isinstance(event, Done) for event in told) == 1
+        turns = [event.turn for event in told if isinstance(event, TurnStarted)]
+        assert turns == list(range(1, len(turns) + 1))
+
+    asyncio.run(main())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(path=st.sampled_from(STREAMS), part=st.floats(0, 1))
+def test_every_beginning_of_every_stream_can_be_closed_truthfully(path: Path, part: float) -> None:
+    events = _events(path)
+    events = events[: int(part * len(events))]
+    if any(isinstance(event, Done) for event in events):
+        return
+    begun = [stamp(event, "a", "s", seq, event.timestamp, event.turn) for seq, event in enumerate(events, 1)]
+    view = projected(EMPTY, begun)
+    last_turn = [event for event in begun if event.seq >= view.turn_seq]
+    closed = closing(view, last_turn, 10, why="the server stopped")
+    whole = [decode(encode(event)) for event in [*begun, *closed]]
+    assert [type(event) for event in whole].count(Done) == 1
+    assert isinstance(whole[-1], Done)
+    assert _count(whole, TurnStarted) == _count(whole, TurnCompleted)
+    assert {event.tool_use_id for event in whole if isinstance(event, ToolUse)} == {
+        event.tool_use_id for event in whole if isinstance(event, ToolResult)
+    }
+    ended = projected(view, closed)
+    assert ended.ended
+    if view.activity in ("working", "waiting", "starting"):
+        assert (ended.state, ended.error) == ("failed", "the server stopped")
+
+
+def _count(events: list[Event], kind: type[Any]) -> int:
+    return sum(isinstance(event, kind) for event in events)

@@ -1,0 +1,66 @@
+"""A log that cannot be written: work stops, nothing is left running, reading goes on; later it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import StoreBroken
+from podium.service.service import Service
+from podium.service.sqlite import SqliteStore
+from podium.service.store import Change
+from podium.service.views import Wanted
+from podium.transports.guard import descendants
+from podium.unified.decisions import Allow
+from podium.unified.events import TurnStarted
+
+
+class FullDisk(SqliteStore):
+    """Writes as long as there is ``room``."""
+
+    room = True
+
+    async def write(self, *changes: Change) -> None:
+        if not self.room:
+            raise StoreBroken("the disk is full; make room")
+        await super().write(*changes)
+
+
+def _all_gone() -> bool:
+    until = time.monotonic() + 30
+    while descendants(os.getpid()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not descendants(os.getpid())
+
+
+def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        store = FullDisk(tmp_path / "log.db")
+        async with Service(kit.house.settings(), store=store) as service:
+            asking, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
+            question = await watch.question()
+            stalled, watch = await kit.begun(service, kit.play([{"stall": None}]))
+            await watch.until(TurnStarted)
+            store.room = False
+            await service.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
+            assert await asyncio.to_thread(_all_gone)
+            with pytest.raises(StoreBroken, match="no more work: the disk is full"):
+                await service.create(Wanted(prompt="hi"))
+            assert str(service.fault) == "the disk is full; make room"
+            assert (await service.get(stalled.id)).state == "running"
+            assert len(await kit.all_of(service, stalled.id)) >= 2
+
+            store.room = True
+            view, watch = await kit.begun(service, kit.play([{"say": "on"}]))
+            await watch.rest()
+            assert service.fault is None
+            assert [(await service.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]
+            await kit.watch(service, asking.id).rest()  # its answer counts, and is told now
+            assert (await service.get(asking.id)).state == "done"
+
+    kit.run(main())
