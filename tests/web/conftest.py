@@ -244,6 +244,8 @@ class Visit:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+        for one in self._stage.http.get("/api/sessions", params={"ended": False}).json()["sessions"]:
+            self._stage.http.post(f"/api/sessions/{one['id']}/cancel")
         wrong = [one for one in self.wrong if not any(word in one for word in self.forgiven)]
         assert wrong == []
 

@@ -1,0 +1,145 @@
+"""What can be done with sessions on the page: interrupt, follow up, resume, fork, rename, archive, export, compare."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
+OPEN = ".question:not(.over)"
+
+
+@BOTH
+def test_interrupt_and_messages_that_wait_their_turn(visit: Any, stage: Any, size: str) -> None:
+    session = stage.start([{"shell": "sleep 600"}], [{"say": "never"}], autoApprove=["shell"])
+    page = visit(f"#/s/{session}", size)
+    expect(page.locator(".tool.running")).to_be_visible()
+    field = page.get_by_label("Message to the agent")
+    field.fill(stage.script([{"say": "The second turn."}]))
+    page.get_by_role("button", name="Send").click()
+    expect(field).to_have_value("")
+    expect(page.locator(".queued")).to_contain_text("waits for its turn")
+    expect(page.locator(".status")).to_contain_text("1 queued")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".rule.interrupted")).to_be_visible()
+    expect(page.locator(".said", has_text="The second turn.")).to_be_visible()
+    expect(page.locator(".queued")).to_have_count(0)
+    stage.idle(session)
+    turns = [one["status"] for one in stage.events(session) if one["type"] == "turn_completed"]
+    assert turns == ["interrupted", "success"]
+
+
+@BOTH
+def test_resume_and_fork(visit: Any, stage: Any, size: str) -> None:
+    session = stage.start([{"say": "The first part."}], keepOpen=False, title="A story")
+    stage.ended(session)
+    page = visit(f"#/s/{session}", size)
+    for verb in ("Resume", "Fork"):
+        page.goto(f"{stage.url}/#/s/{session}")
+        expect(page.locator(".rule.final")).to_contain_text("Session over")
+        page.get_by_label("Message to the agent").fill(stage.script([{"say": f"{verb}d."}]))
+        page.get_by_role("button", name=verb).click()
+        expect(page.locator(".said", has_text=f"{verb}d.")).to_be_visible()
+        made = page.url.rpartition("/")[2]
+        assert made != session
+        view = stage.session(made)
+        assert (view["parentId"], view["forked"]) == (session, verb == "Fork")
+
+
+def test_rename_archive_search_export(visit: Any, stage: Any) -> None:
+    session = stage.start([{"say": "Something **said**."}], keepOpen=False, title="Before")
+    stage.ended(session)
+    page = visit(f"#/s/{session}", accept_downloads=True)
+    more = page.get_by_role("button", name="More")
+    more.click()
+    page.get_by_label("Title").fill("A new name")
+    page.get_by_role("button", name="Rename").click()
+    expect(page.get_by_role("heading", name="A new name")).to_be_visible()
+    expect(page.locator(".session .title", has_text="A new name")).to_be_visible()
+    exported = {}
+    for name in ("Markdown", "JSON"):
+        more.click()
+        with page.expect_download() as waiting:
+            page.get_by_role("link", name=f"Export as {name}").click()
+        exported[name] = waiting.value.path().read_text()
+        page.get_by_role("button", name="Close").click()
+    assert "Something **said**." in exported["Markdown"]
+    assert [json.loads(line) for line in exported["JSON"].splitlines()] == stage.events(session)
+    search = page.get_by_label("Search sessions")
+    search.fill("no such session")
+    expect(page.get_by_text("Nothing found")).to_be_visible()
+    search.fill("a NEW name")
+    expect(page.locator(".session")).to_have_count(1)
+    more.click()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.locator(".session")).to_have_count(0)
+    page.get_by_label("State").select_option("archived")
+    expect(page.locator(".session")).to_have_count(1)
+    assert stage.session(session)["archived"]
+
+
+@BOTH
+def test_compare_in_worktrees_and_keep_one(visit: Any, stage: Any, size: str) -> None:
+    folder = stage.folder(f"race-{size}")
+    group = f"race of {size}"
+    sessions = [
+        stage.start(
+            [{"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": new}}}],
+            [{"say": f"Now it is {new}."}],
+            cwd=str(folder), group=group, worktree=True, keepOpen=False, tier="autonomous",
+        )
+        for new in ("sum(sorted(items))", "math.fsum(items)")
+    ]  # fmt: skip
+    page = visit(f"#/compare/{group}", size)
+    columns = page.locator(".column")
+    expect(columns).to_have_count(2)
+    chosen = columns.filter(has_text="math.fsum")
+    expect(chosen.locator("dl")).to_contain_text("+1 −1")
+    expect(chosen.locator("dl")).to_contain_text("done")
+    chosen.get_by_text("Changes", exact=True).last.click()
+    expect(chosen.locator(".diff .added")).to_contain_text("math.fsum(items)")
+    chosen.get_by_role("button", name="Keep this one").click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep this one").click()
+    expect(page.locator(".toast")).to_contain_text("Kept")
+    branch = stage.session(sessions[1])["branch"]
+    shown = subprocess.run(["git", "show", f"{branch}:shop.py"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "math.fsum(items)" in shown.stdout
+    left = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert len(left.stdout.splitlines()) == 1
+    assert (folder / "shop.py").read_text() == "def total(items):\n    return sum(items)\n"
+
+
+def test_several_agents_are_started_from_the_page(visit: Any, stage: Any) -> None:
+    folder = stage.folder("several")
+    page = visit("#/new")
+    page.get_by_label("Prompt").fill(stage.script([{"say": "I am here."}]))
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_text("Several at once").click()
+    for box in page.locator("input[name=agent]").all():
+        box.set_checked(box.get_attribute("value") in ("understudy", "acp")) if box.is_enabled() else None
+    page.get_by_role("button", name="Start").click()
+    expect(page).to_have_url(re.compile(r"#/(compare|s)/"))
+
+
+def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
+    """An ordinary prompt to the embedded agent: a plan, a question, an edit, a diff; one obvious file is left."""
+    folder = stage.folder("newcomer")
+    page = visit("#/", "phone")
+    page.get_by_role("link", name="Start a session").or_(page.get_by_role("link", name="New").last).first.click()
+    page.get_by_label("Prompt").fill("Say hello to me")
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_text("Ask for everything").click()
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(OPEN)).to_contain_text("wants to change a file")
+    expect(page.locator(".plan")).to_be_visible()
+    visit.answer(page, "Allow once")
+    expect(page.locator(".diff .added").first).to_be_visible()
+    expect(page.locator(OPEN)).to_contain_text("wants to run a command")
+    visit.answer(page, "Allow once")
+    expect(page.locator(".rule")).to_contain_text("Done")
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "hello-from-podium.md", "shop.py"]
