@@ -40,7 +40,7 @@ def test_the_tables_are_the_codes() -> None:
         told = re.sub(rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, told, flags=re.DOTALL)
     if os.environ.get("PODIUM_BLESS"):
         PAGE.write_text(told)
-    assert told == text or os.environ.get("PODIUM_BLESS")
+    assert told == text or os.environ.get("PODIUM_BLESS"), "run this test with PODIUM_BLESS=1 and read the diff"
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="the examples are for curl")
