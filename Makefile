@@ -32,7 +32,7 @@ bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench
 
 bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages made from code (review the diff)
-	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py -k "golden or reference_page"
+	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
 	git diff --stat tests/goldens docs
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
