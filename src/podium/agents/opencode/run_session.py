@@ -62,6 +62,8 @@ class OpenCodeRunSession:
         )
         self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps, most_steps=self._config.most_steps)
         self._resumed = resume
+        if resume is not None and not (config or self._config).fork:
+            self.session_id = resume  # known before OpenCode's first word, which may be long in coming
         self._interrupted = False
         self._begun = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
