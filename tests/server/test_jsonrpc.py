@@ -498,8 +498,10 @@ def test_limits_are_told(play: Play, script: Script, settings: Settings) -> None
         with pytest.raises(Failed, match="unsubscribe from one") as full:
             await client.call("session/subscribe", sessionId=ids[1])
         codes.append(full.value.code)
+        await client.hear("agent_complete", lambda p: p["session_id"] == ids[0])
         await client.call("session/unsubscribe", sessionId=ids[0])
         await client.call("session/subscribe", sessionId=ids[1])
+        await client.hear("agent_complete", lambda p: p["session_id"] == ids[1])
         return codes
 
     assert play(part, limits=replace(Limits(), subscriptions=1)) == [-32005]
