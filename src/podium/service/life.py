@@ -52,6 +52,8 @@ class Life:
         self.killed = True
         await self.session.close(at_once=True)
         await asyncio.wait([self.pump])
+        if not self.pump.cancelled():
+            self.pump.exception()  # whoever kills it knows, or does not want to
 
     async def _hand_on(self) -> None:
         """As much at once as there is; a slow disk slows the agent."""

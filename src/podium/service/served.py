@@ -48,6 +48,7 @@ class Served:
         self._arriving = 0
         self._news = asyncio.Event()
         self._ending: Literal["cancelled", "stopped"] | None = None
+        self._leaving = False
         self._turning = False
         self._sleeping = False
         self._tired = False
@@ -112,7 +113,7 @@ class Served:
 
     async def kill(self) -> None:
         """Nothing can be stored any more: leave nothing running."""
-        if self.task is not None:
+        if self.task is not None and not self._leaving:
             self.task.cancel()
         await self.over()
 
@@ -132,13 +133,17 @@ class Served:
             self._decided.append(question)
             self._news.set()
             return True
-        if self._life is None or question.decision is None:
-            return False
         try:
-            self._life.answer(request_id, question.decision)
+            if self._life is not None and question.decision is not None:
+                self._life.answer(request_id, question.decision)
+                return True
         except AlreadyAnswered:
-            return False  # its time was up, or its turn ended, at the same moment: the stream is about to say so
-        return True
+            pass  # its time was up, or its turn ended, at the same moment: the stream is about to say so
+        if self._ending != "stopped":
+            return False
+        await self.over()  # the server stops: the answer counts later if the question stays
+        kept = self.chronicle.asking.rearmed.get(request_id)
+        return kept is not None and kept.decision == question.decision
 
     # -- its own task
 
@@ -274,7 +279,7 @@ class Served:
             self._broken(broken)
 
     async def _put_away(self) -> None:
-        life, self._life = self._life, None
+        life, self._life, self._leaving = self._life, None, True
         self._rested.set()
         self._left(self.view.id)
         if life is not None:
