@@ -4,7 +4,7 @@ that what such a request made can be found again when a crash has swallowed its 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -30,7 +30,7 @@ def fresh_id() -> str:
 
 
 @contextmanager
-def ids_from(seed: str) -> Iterator[None]:
+def ids_from(seed: str) -> Generator[None]:
     """Ids follow from ``seed`` in here, in order."""
     current = _Seed(seed)
     before = _CURRENT.set(current)
