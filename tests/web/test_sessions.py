@@ -127,11 +127,11 @@ def test_several_agents_are_started_from_the_page(visit: Any, stage: Any) -> Non
 
 
 def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
-    """An ordinary prompt to the embedded agent: a plan, a question, an edit, a diff; one obvious file is left."""
+    """What the page suggests: a plan, a question, an edit, a diff; one obvious file is left."""
     folder = stage.folder("newcomer")
     page = visit("#/", "phone")
-    page.get_by_role("link", name="Start a session").or_(page.get_by_role("link", name="New").last).first.click()
-    page.get_by_label("Prompt").fill("Say hello to me")
+    page.get_by_role("link", name="New").last.click()
+    page.get_by_label("Prompt").fill("Show me what you can do.")
     page.get_by_label("Project folder").fill(str(folder))
     page.get_by_text("Ask for everything").click()
     page.get_by_role("button", name="Start").click()

@@ -284,7 +284,7 @@ class Understudy:
         script = self._routes.get(session.route, self._script)
         if script is not None and prompt.strip() != "/demo":
             return await performer.session_script(script)
-        return await performer.whole_script(demo(session.workspace))
+        return await performer.whole_script(demo(session.workspace, prompt))
 
     def _cancel(self, params: bytes) -> None:
         try:

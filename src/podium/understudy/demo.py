@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 
@@ -18,6 +19,7 @@ from podium.testing.script import (
     shell,
     stop,
     think,
+    write_file,
 )
 
 from .workspace import Workspace
@@ -49,9 +51,16 @@ MISTAKE, REPAIR = 'f"Hello, {nam}!"', 'f"Hello, {name}!"'
 PACE = 0.02
 
 
-def demo(workspace: Workspace) -> Script:
+NOTE = "hello-from-podium.md"
+SHOW = re.compile(r"\bshow me\b|\bwhat (can you|you can) do\b|\btry something\b|\bsay hello\b", re.IGNORECASE)
+"""Who asks like this wants to see edits and questions, and may have one file more for it."""
+
+
+def demo(workspace: Workspace, prompt: str = "") -> Script:
     if MISTAKE in (workspace.before("greeting.py") or ""):
         return _repair()
+    if SHOW.search(prompt):
+        return _show(workspace)
     return _tour(workspace)
 
 
@@ -91,12 +100,82 @@ def _repair() -> Script:
     ]
 
 
+def _show(workspace: Workspace) -> Script:
+    """Plans, writes one note (or changes the one it wrote before), runs one command; whatever is refused is left."""
+    files = workspace.find("**", ".").splitlines()
+    before = workspace.before(NOTE)
+    todo = ["Look around", f"Write {NOTE}", "Count its words"]
+
+    def at(done: int) -> list[dict[str, str]]:
+        states = ["completed"] * done + ["in_progress"] + ["pending"] * len(todo)
+        return [{"text": text, "status": status} for text, status in zip(todo, states, strict=False)]
+
+    if before is None:
+        lines = [
+            "# Hello from Podium",
+            "",
+            f"I found {len(files)} file{'' if len(files) == 1 else 's'} in {workspace.root.name}.",
+            "You said yes once.",
+        ]
+        call = write_file(NOTE, "\n".join(lines) + "\n")
+    elif "You said yes once." in before:
+        call = edit_file(NOTE, "You said yes once.", "You said yes more than once.")
+    else:
+        call = write_file(NOTE, before.rstrip("\n") + "\nAnd again.\n")
+    return [
+        [
+            think("Somebody wants to see how this goes. I look first, then write one small file, then run a command."),
+            say(
+                "Hello! I am the **understudy**: I play a script, but the tools are real. First I look around.\n",
+                pause=PACE,
+            ),
+            plan(at(0)),
+            find_files("*"),
+        ],
+        [
+            say(
+                f"Now I write a note, `{NOTE}`. How much I must ask is what you chose when you started me.\n",
+                pause=PACE,
+            ),
+            plan(at(1)),
+            call,
+        ],
+        When(
+            (
+                Case([say("Then I leave it. Nothing was written.", pause=PACE), stop("end")], error=True),
+                Case([plan(at(2)), shell(f"wc -w {NOTE}")]),
+            )
+        ),
+        When(
+            (
+                Case(
+                    [say(f"The note is written, the command not run. Delete `{NOTE}` if you like.", pause=PACE)],
+                    error=True,
+                ),
+                Case(
+                    [
+                        plan(at(3)),
+                        say(
+                            f"Done: one file, one command, and you decided. Delete `{NOTE}` whenever you like, and then "
+                            "ask an agent that can think.",
+                            pause=PACE,
+                        ),
+                    ]
+                ),
+            )
+        ),
+    ]
+
+
 def _tour(workspace: Workspace) -> Script:
     files = workspace.find("**", ".").splitlines()
     name = workspace.root.name or "the workspace"
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}" if files else "no files yet"
     steps: list[dict[str, str]] = [{"text": "Look around", "status": "in_progress"}, {"text": "Report"}]
-    closing = "That is all I do without a script. Give me one with --script, or as a fenced `podium` block."
+    closing = (
+        "That is all I do without a script. Say “show me what you can do” and I write a file and run a command; or "
+        "give me a script with --script, or as a fenced `podium` block."
+    )
     return [
         [
             think(f"I am in {name}. Let me look around before I say anything."),

@@ -12,6 +12,7 @@ const TIERS = [
   ["autonomous", "On its own", "It asks nothing. For work you can throw away."],
 ];
 const LAST = "podium-last";
+const TRY = "Show me what you can do";
 
 class NewSession extends HTMLElement {
   async connectedCallback() {
@@ -40,6 +41,7 @@ class NewSession extends HTMLElement {
       "form",
       { class: "page form" },
       this.prompt,
+      this.suggestion(agents),
       h("fieldset", {}, h("legend", {}, "Agent"), h("div", { class: "agents" }, this.choices), h("label", { class: "check" }, this.several, "Several at once, each in its own git worktree, to compare")),
       h("label", { class: "field" }, "Project folder", this.folder, h("datalist", { id: "folders" }, projects.map((one) => h("option", { value: one.path }, one.id)))),
       h("fieldset", {}, h("legend", {}, "How much it may do"), this.tiers),
@@ -53,6 +55,20 @@ class NewSession extends HTMLElement {
     this.lastElementChild.replaceWith(form);
     this.prompt.focus();
     return undefined;
+  }
+
+  // Something to try for whoever has only just come, with the agent that needs no account.
+  suggestion(agents) {
+    const own = agents.find((one) => one.agent === "understudy");
+    if (!own || store.sessions.size > 2) return null;
+    return h("p", { class: "quiet" }, "New here? ", h("button", { class: "link", type: "button", onclick: () => this.suggest(own.agent) }, TRY), " with the embedded agent: it needs no account.");
+  }
+
+  suggest(agent) {
+    this.prompt.value = `${TRY}.`;
+    this.querySelector(`input[name=agent][value="${agent}"]`).checked = true;
+    this.querySelector("input[name=tier][value=ask]").checked = true;
+    this.querySelector("button[type=submit]").focus();
   }
 
   agentChoice(one, checked) {
