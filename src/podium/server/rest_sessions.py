@@ -59,6 +59,13 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
 
 
+class NextPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """``keepOpen`` left out: as the session that is gone on with."""
+
+    prompt: Annotated[str, msgspec.Meta(min_length=1)]
+    keep_open: bool | None = None
+
+
 def shown(view: SessionView) -> SessionView:
     """A session as a client may see it: what tool servers were given to sign in with stays here."""
     if view.wanted is None or not view.wanted.mcp_servers:
@@ -128,12 +135,18 @@ async def cancel(call: Call[None, None]) -> SessionView:
     return shown(await call.service.cancel(call.session_id))
 
 
-async def resume(call: Call[None, Prompt]) -> SessionView:
-    return shown(await call.service.resume(call.session_id, call.body.prompt, who=call.who))
+async def resume(call: Call[None, NextPrompt]) -> SessionView:
+    return await _go_on(call, fork=False)
 
 
-async def fork(call: Call[None, Prompt]) -> SessionView:
-    return shown(await call.service.resume(call.session_id, call.body.prompt, fork=True, who=call.who))
+async def fork(call: Call[None, NextPrompt]) -> SessionView:
+    return await _go_on(call, fork=True)
+
+
+async def _go_on(call: Call[None, NextPrompt], *, fork: bool) -> SessionView:
+    wish = call.body
+    begun = await call.service.resume(call.session_id, wish.prompt, fork=fork, keep_open=wish.keep_open, who=call.who)
+    return shown(begun)
 
 
 _ONE = "/api/sessions/{sessionId}"
@@ -178,12 +191,12 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="resumeSession", method="POST", path=_ONE + "/resume", tag=_TAG, scope="run", verb=resume, status=201,
-        summary="Go on with an ended session in a new one", bodies=(Prompt,), answer=SessionView, faults=(404, 409),
+        summary="Go on with an ended session in a new one", bodies=(NextPrompt,), answer=SessionView, faults=(404, 409),
         recall=find_made,
     ),
     Operation(
         name="forkSession", method="POST", path=_ONE + "/fork", tag=_TAG, scope="run", verb=fork, status=201,
-        summary="Begin a new session that knows what this one knows", bodies=(Prompt,), answer=SessionView,
+        summary="Begin a new session that knows what this one knows", bodies=(NextPrompt,), answer=SessionView,
         faults=(404, 409), recall=find_made,
     ),
 )  # fmt: skip

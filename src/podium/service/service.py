@@ -125,8 +125,13 @@ class Service:
         """Begin a session. Returns when it is kept; the agent starts afterwards, and the log tells how it went."""
         return await self._begin(wanted, who=who)
 
-    async def resume(self, session_id: str, prompt: str, *, fork: bool = False, who: str = "") -> SessionView:
-        """Go on with an ended session in a new one (``parent_id`` names the old), or beside any with ``fork``."""
+    async def resume(
+        self, session_id: str, prompt: str, *, fork: bool = False, keep_open: bool | None = None, who: str = ""
+    ) -> SessionView:
+        """Go on with an ended session in a new one (``parent_id`` names the old), or beside any with ``fork``.
+
+        ``keep_open`` not said: as the old one.
+        """
         old = await self.get(session_id)
         if not fork and not old.ended:
             raise BadRequest(f"session {session_id} is still open: send it a message instead of resuming it")
@@ -139,6 +144,7 @@ class Service:
             agent=old.agent,
             title=old.title,
             worktree=False,
+            keep_open=old.keep_open if keep_open is None else keep_open,
         )
         return await self._begin(wanted, who=who, parent=old, fork=fork)
 
