@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .session import Session
+
+class Closes(Protocol):
+    """A session, here or on a server."""
+
+    async def close(self) -> None: ...
 
 
 class CancelToken:
@@ -53,7 +56,7 @@ class CancelToken:
 
 
 @asynccontextmanager
-async def ends_with(session: Session, token: CancelToken | None) -> AsyncGenerator[asyncio.Event]:
+async def ends_with(session: Closes, token: CancelToken | None) -> AsyncGenerator[asyncio.Event]:
     """While inside, ``token`` ends ``session``, but not before the event given back is set: it must have begun."""
     begun = asyncio.Event()
     if token is None:
