@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .errors import TransportError as TransportError
     from .parallel import Tagged as Tagged
     from .parallel import run_parallel as run_parallel
+    from .remote import Remote as Remote
+    from .remote import RemoteSession as RemoteSession
+    from .remote import connect as connect
     from .session import Session as Session
     from .unified.capabilities import Capabilities as Capabilities
     from .unified.decisions import Allow as Allow
@@ -81,6 +84,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "ServiceError", "SessionEnded", "SessionNotFound", "TransportError",
     ),
     "parallel": ("Tagged", "run_parallel"),
+    "remote": ("Remote", "RemoteSession", "connect"),
     "session": ("Session",),
     "unified.capabilities": ("Capabilities",),
     "unified.decisions": ("Allow", "Deny"),
