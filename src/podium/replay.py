@@ -21,6 +21,8 @@ from .unified.events import (
     ToolProgress,
     ToolResult,
     ToolUse,
+    TurnStarted,
+    UsageReport,
     stamp,
 )
 from .unified.grammar import Grammar
@@ -60,6 +62,7 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     seq = itertools.count(1)
     asked: dict[str, PermissionRequest] = {}
     cwd = ["/"]
+    paid = False
 
     def stamped(made: Iterable[Event]) -> Iterator[Event]:
         for event in made:
@@ -88,6 +91,10 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
         account.translated += bool(made) and not unknown
         account.absorbed += not made and not unknown
         for event in made:
+            if isinstance(event, UsageReport) and not grammar.turn and not paid:
+                # Nothing else was said in the turn that was paid for, and no caller began it.
+                paid = True
+                yield from stamped(grammar.accept(TurnStarted()))
             yield from stamped(grammar.accept(event))
     for native in protocol.receive_eof():
         for event in dictionary.translate(native):

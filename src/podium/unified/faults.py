@@ -56,8 +56,9 @@ _WORDS: dict[ErrorKind, tuple[str, ...]] = {
     ),
     "session_not_found": (
         "no conversation found",
-        r"session.{0,60}not found",
+        r"(session|thread).{0,60}not found",
         "no rollout found",
+        "requires a valid session",
         "(unknown|invalid) session",
     ),
     "timeout": (r"timed? ?out", "timeout"),
