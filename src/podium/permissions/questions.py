@@ -105,6 +105,8 @@ class Questions:
                 settled = await answer
         except TimeoutError:
             settled = _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
+            if answer.done() and not answer.cancelled():
+                settled = answer.result()  # it came at the last moment, and whoever gave it was told that it counts
         except asyncio.CancelledError:
             self._resolve(request, _Settled(Deny("the session ended"), "interrupt"))
             raise
