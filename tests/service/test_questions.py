@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -96,6 +97,30 @@ def test_time_that_is_up_denies(kit: Any) -> None:
             with pytest.raises(AlreadyAnswered):
                 await service.answer(row.id, Allow())
             assert service.counters()["questions expired"] == 1
+
+    kit.run(main())
+
+
+def test_an_answer_at_the_moment_its_time_is_up_counts_wholly_or_not_at_all(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+
+            async def race(early: float) -> None:
+                view, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.3)
+                question = await watch.question()
+                assert question.expires_at is not None
+                await asyncio.sleep(question.expires_at / 1000 - time.time() - early)
+                try:
+                    await service.answer(question.id, Allow(), who="me")
+                    expected = ("allow", "client", "me")
+                except AlreadyAnswered:
+                    expected = ("deny", "timeout", "")
+                [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
+                [row] = await service.questions(session_id=view.id, open_only=False)
+                assert (resolved.decision, resolved.by, row.who) == expected
+                assert isinstance(row.decision, Allow) == (resolved.decision == "allow")
+
+            await asyncio.gather(*(race(early / 1000) for early in (0, 0, 1, 2, 4)))
 
     kit.run(main())
 
