@@ -28,6 +28,8 @@ FIRST_WORD_WITHIN = 15.0
 SILENCE = 45.0
 """Seconds without a word or heartbeat after which a stream is taken for dead."""
 WAIT = 25.0
+FIRST_ANSWER, LARGEST_ANSWER = 32, 512
+"""Events per answer: few at first, so that something gets through on a line that breaks all the time."""
 _ENDED = 1000
 _NOT_PASSED_ON = frozenset({403, 404, 405, 406, 426})
 """What proxies say to a stream they do not let through."""
@@ -109,6 +111,7 @@ async def by_websocket(line: Line, session_id: str, after: int) -> AsyncGenerato
     try:
         socket = await opening
     except InvalidStatus as refused:
+        line.met()
         problem = read(bytes(refused.response.body or b""))
         if problem.passing:
             raise Lost(problem.detail) from refused
@@ -196,12 +199,13 @@ async def _said(response: httpx.Response) -> AsyncGenerator[list[ServerEvent]]:
 async def by_polling(line: Line, session_id: str, after: int) -> AsyncGenerator[list[Heard]]:
     import httpx
 
+    most = FIRST_ANSWER
     async with line.held() as client:
         while True:
             try:
                 response = await client.get(
                     line.url(f"/api/sessions/{session_id}/poll"),
-                    params={"after": after, "wait": WAIT},
+                    params={"after": after, "wait": WAIT, "limit": most},
                     headers=bearer(line.address),
                     timeout=httpx.Timeout(CONNECT_WITHIN, read=SILENCE),
                 )
@@ -217,12 +221,13 @@ async def by_polling(line: Line, session_id: str, after: int) -> AsyncGenerator[
             after = max((one.seq for one in told if not isinstance(one, Told)), default=after)
             if polled.ended:
                 return
+            most = min(2 * most, LARGEST_ANSWER)
 
 
 async def _let_in(line: Line, response: httpx.Response) -> None:
     """Raise what a refusal means."""
+    line.met()
     if response.status_code < 400:
-        line.met()
         return
     problem = read(await response.aread())
     if problem.passing or (not problem.ours and response.status_code >= 500):

@@ -62,13 +62,15 @@ class Line:
         return Patience(self.patience)
 
     def met(self) -> None:
-        """A server has answered: from now on a failure is one that may pass."""
+        """Somebody has answered: from now on a failure is one that may pass."""
         self._met = True
 
     def lost(self, fault: Exception) -> str:
-        """What to say of a connection that failed. Raises ``ConnectionLost`` when there never was one."""
+        """What to say of a connection that failed. Raises ``ConnectionLost`` when nobody has ever been there."""
+        import httpx
+
         why = f"no server answers at {self.address.url} ({str(fault) or type(fault).__name__})"
-        if not self._met:
+        if not self._met and isinstance(fault, OSError | httpx.ConnectError | httpx.ConnectTimeout):
             raise ConnectionLost(f"{why}; start one with: podium serve") from fault
         with suppress(PodiumError):
             self.address = self.find()
@@ -108,13 +110,12 @@ class Line:
                 except httpx.TransportError as fault:
                     await tries.wait(self.lost(fault))
                     continue
+                self.met()
                 if response.status_code < 400:
-                    self.met()
                     return _typed(response.content, answer)
                 problem = read(response.content)
                 refused = fault_of(response.status_code, problem)
                 if not (problem.passing or (not problem.ours and response.status_code in _OF_A_PROXY)):
-                    self._met = self._met or problem.ours
                     raise refused
                 await tries.wait(str(refused))
 
