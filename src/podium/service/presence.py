@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from podium import catalog
 from podium.drivers.driver import Presence
@@ -21,7 +22,8 @@ FRESH = 30.0
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An agent as this server has it: ``enabled`` and ``default`` by its configuration, the rest as found."""
+    """An agent as this server has it. ``default``: what runs when nobody names an agent, as configured, else the first
+    that could run now."""
 
     agent: str
     title: str = ""
@@ -52,19 +54,19 @@ class Agents:
     async def __call__(self) -> tuple[AgentView, ...]:
         async with self._looking:  # who comes meanwhile gets the same answer
             if self._clock() >= self._until:
-                self._found = tuple(await asyncio.gather(*(self._look(name) for name in catalog.AGENTS)))
+                found = await asyncio.gather(*(self._look(name) for name in catalog.AGENTS))
+                default = self._settings.default_agent or _first_ready(found)
+                self._found = tuple(replace(one, default=one.agent == default) for one in found)
                 self._until = self._clock() + self._fresh
             return self._found
 
     async def _look(self, name: str) -> AgentView:
         how = self._settings.agents.get(name, AgentSettings())
         found = Presence(agent=name) if not how.enabled else await _found(name, how)
-        default = self._settings.default_agent or next(iter(catalog.AGENTS))
         return AgentView(
             agent=name,
             title=found.title,
             enabled=how.enabled,
-            default=name == default,
             installed=found.installed,
             version=found.version,
             signed_in=found.signed_in,
@@ -73,6 +75,13 @@ class Agents:
             model=how.model or "",
             drivers=found.drivers,
         )
+
+
+def _first_ready(found: Sequence[AgentView]) -> str:
+    """The first that is installed and not signed out, else that is installed; the embedded one always is."""
+    present = [one.agent for one in found if one.enabled and one.installed]
+    ready = [one.agent for one in found if one.agent in present and one.signed_in is not False]
+    return next(iter(ready or present), "")
 
 
 async def _found(name: str, how: AgentSettings) -> Presence:

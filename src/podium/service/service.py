@@ -281,7 +281,7 @@ class Service:
     ) -> SessionView:
         await self._accepting()
         self._check_prompt(wanted.prompt)
-        agent = agent_named(wanted.agent or self.settings.default_agent or await self._default_agent())
+        agent = agent_named(wanted.agent or self.settings.default_agent or await self.default_agent())
         how = self.opening.how(agent)
         if not how.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
@@ -335,13 +335,12 @@ class Service:
             self._broken(fault)
             raise
 
-    async def _default_agent(self) -> str:
-        """The first that is installed; the embedded one always is."""
-        found = [one for one in await self.agents() if one.enabled and one.installed]
-        ready = [one for one in found if one.signed_in is not False] or found
-        if not ready:
-            raise BadRequest("every agent is switched off in this server's configuration; enable one")
-        return ready[0].agent
+    async def default_agent(self) -> str:
+        """The agent that runs when nobody names one."""
+        for one in await self.agents():
+            if one.default:
+                return one.agent
+        raise BadRequest("every agent is switched off in this server's configuration; enable one")
 
     async def _make_room(self, session_id: str) -> None:
         """A seat for this session. Sessions that only wait for a next prompt are put to sleep for it."""

@@ -260,4 +260,4 @@ async def _active(call: Call, named: str = "") -> str:
     name = named or call.choice.agent or call.service.settings.default_agent
     if name:
         return catalog.known(name)
-    return next(one.agent for one in await call.service.agents() if one.default)
+    return await call.service.default_agent()
