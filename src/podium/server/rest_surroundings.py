@@ -11,7 +11,7 @@ from podium.service.past import PastSession
 from podium.service.places import roots
 from podium.service.presence import AgentView
 from podium.service.reading import FileText, Listing
-from podium.service.store import Audited
+from podium.service.store import Audited, ConfigChange
 from podium.service.tracking import Diff, GitStatus
 from podium.service.views import SessionView
 
@@ -60,6 +60,12 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     offset: int
     limit: int
+
+
+class ConfigChanges(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    changes: list[ConfigChange]
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,6 +122,10 @@ async def audit(call: Call[AuditQuery, None]) -> AuditPage:
         offset=query.offset,
         limit=query.limit,
     )
+
+
+async def config_changes(call: Call[None, None]) -> ConfigChanges:
+    return ConfigChanges(await call.service.store.config_changes())
 
 
 async def history(call: Call[HistoryQuery, None]) -> History:
@@ -179,6 +189,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listAudit", method="GET", path="/api/audit", tag="server", scope="watch", verb=audit,
         summary="The record of decisions", query=AuditQuery, answer=AuditPage,
+    ),
+    Operation(
+        name="listConfigChanges", method="GET", path="/api/config/changes", tag="server", scope="admin",
+        verb=config_changes, summary="When what the server is told changed", answer=ConfigChanges,
     ),
     Operation(
         name="listHistory", method="GET", path="/api/history", tag="history", scope="watch", verb=history,

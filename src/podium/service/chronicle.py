@@ -97,10 +97,19 @@ class Chronicle:
         events = await self._last_turn()
         async with self._writing:
             refused = [
-                self._stamped(PermissionResolved(request_id=name, decision="deny", by="interrupt", message=why))
+                PermissionResolved(request_id=name, decision="deny", by="interrupt", message=why)
                 for name in self.asking.rearmed
             ]
-            await self._append([*refused, *closing(self.view, events, self.now(), why=why, status=status)])
+            closed = closing(self.view, events, self.now(), why=why, status=status)
+            await self._append([self._as_decided(event) for event in (*map(self._stamped, refused), *closed)])
+
+    def _as_decided(self, event: Event) -> Event:
+        """What somebody has decided stays decided, though the agent was never told."""
+        if isinstance(event, PermissionResolved):
+            known = self.asking.open.get(event.request_id) or self.asking.rearmed.get(event.request_id)
+            if known is not None and known.decision is not None:
+                return self._stamped(resolution(known))
+        return event
 
     # -- questions that outlive their turn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from podium.errors import PolicyError
@@ -20,6 +21,9 @@ class PolicyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
+        self.changed: Callable[[str, str], None] | None = None
+        """Told the text before and after when a changed file counts."""
+        self._text = ""
         self._good: Policy | None = None
         self._mark: _Mark | None = None
         self._seen = False
@@ -37,8 +41,12 @@ class PolicyFile:
             self.problem = f"{fault}; {kept} until it is mended"
             _log.warning("%s", self.problem)
             return self._good
+        text = self.path.read_text("utf-8", "replace")
         if self.problem or self._good is not None:
             _log.info("the policy %s was read again", self.path)
+        if self._good is not None and self.changed is not None and text != self._text:
+            self.changed(self._text, text)
+        self._text = text
         self.problem = ""
         self._good = policy
         return policy

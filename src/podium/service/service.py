@@ -28,6 +28,7 @@ from podium.unified.options import Options
 
 from . import branches, places
 from .asking import answered
+from .changes import Changes
 from .chronicle import Chronicle
 from .hub import Hub, LocalHub
 from .identity import fresh_id
@@ -72,6 +73,9 @@ class Service:
         """Why the service takes no more work, if it does not."""
         self.opening = Opening(settings, self.home)
         self.policy = self.opening.policy
+        self.changes = Changes(self.journal, now)
+        if self.policy is not None:
+            self.policy.file.changed = self.changes.policy_changed
         self.ledger = Ledger(self.store)
         self.workspaces = Workspaces(self.get, self.home / "snapshots")
         self.past = Past(self.journal, settings, now=now, new_id=new_id)
@@ -98,6 +102,7 @@ class Service:
 
     async def start(self) -> None:
         await self.store.open()
+        await self.changes.note(self.settings, self.opening.policy_file)
         await self._mend()
         if self.settings.keep_days is not None:
             self._retaining = asyncio.get_running_loop().create_task(self._retain(self.settings.keep_days))
@@ -117,6 +122,7 @@ class Service:
             await served.kill()
         if self._killing is not None:
             await asyncio.wait([self._killing])
+        await self.changes.settled()
         await self.store.close()
 
     # -- sessions
