@@ -84,6 +84,11 @@ class RemoteSession:
         """Decide an open question. ``AlreadyAnswered`` when somebody was faster."""
         await self._live.answer(request_id, decision)
 
+    async def leave(self) -> None:
+        """Stop following; on the server the session goes on. ``remote.session(id)`` joins it again."""
+        self._live.own = False
+        await self._live.close()
+
     async def close(self) -> None:
         """End a session that was opened here, the last event is ``done``; leave one that was joined."""
         await self._live.close()
