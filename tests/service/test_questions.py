@@ -21,6 +21,7 @@ from podium.unified.events import (
     ToolResult,
     TurnCompleted,
     TurnStarted,
+    decode,
 )
 
 ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
@@ -292,5 +293,30 @@ def test_what_a_server_finds_that_was_away(
             resumed = await service.resume(view.id, kit.play([{"say": "resumed"}]))
             await kit.watch(service, resumed.id).until(TurnCompleted)
             assert (await service.get(resumed.id)).result == "resumed"
+
+    kit.run(main())
+
+
+def test_what_was_decided_stays_decided_when_the_session_ends_before_its_agent_is_told(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(*ASKS))
+            question = await watch.question()
+            house = kit.house.crashed()
+        service = house.service()
+        await service.store.open()
+        row = answered(question, Allow(), by="client", who="tester", now=1)
+        assert await service.store.answer(row)
+        found = await service.store.session(view.id)
+        assert found is not None
+        chronicle = service._chronicle(found)
+        await chronicle.mend(resumable=False)
+        events = [decode(record.body) for record in await service.events(view.id)]
+        [resolved] = [event for event in events if isinstance(event, PermissionResolved)]
+        assert (resolved.decision, resolved.by) == ("allow", "client")
+        assert isinstance(events[-1], Done)
+        [kept] = await service.questions(open_only=False)
+        assert (kept.decision, kept.by, kept.who) == (Allow(), "client", "tester")
+        await service.store.close()
 
     kit.run(main())
