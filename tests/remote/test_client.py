@@ -127,6 +127,38 @@ def test_leaving_a_run_ends_it_and_leaving_a_joined_session_does_not(serve: Any,
     asyncio.run(main())
 
 
+def test_what_is_left_before_it_has_begun_is_ended_too(serve: Any, proxied: Any, script: Any) -> None:
+    async def main() -> None:
+        async with serve() as server, proxied(server) as proxy:
+            remote = podium.connect(proxy.url, server.token)
+            for way in ("run", "open"):
+
+                async def begin(way: str = way) -> None:
+                    if way == "run":
+                        [event async for event in remote.run("understudy", script([{"say": "w", "pause": 60}]))]
+                    async with remote.open("understudy") as session:
+                        await session.post(script(HELLO))
+                        await asyncio.sleep(60)
+
+                proxy.requests.clear()
+                beginning = asyncio.create_task(begin())
+                while not proxy.requests:
+                    await asyncio.sleep(0)
+                beginning.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await beginning
+            assert [view.activity for view in await remote.sessions()] == ["ended", "ended"]
+
+            session = remote.open("nobody")
+            with pytest.raises(BadRequest):
+                await session.post("Hello")
+            with pytest.raises(BadRequest, match="nobody"):
+                await session.post("Hello again")
+            await session.close()
+
+    asyncio.run(main())
+
+
 def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: Any, script: Any) -> None:
     prompt = script([{"shell": "touch one"}, {"shell": "touch two"}], [{"say": "Done."}])
     thinking = threading.Event()

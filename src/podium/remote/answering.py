@@ -28,6 +28,7 @@ class Answering:
         self._failed = failed
         self._open: dict[str, PermissionRequest] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
+        self._decided: set[str] = set()
 
     def hear(self, events: Iterable[Event], *, current: bool) -> None:
         """``current``: nothing newer is known, so what is not resolved by now is open. Before that nobody is asked."""
@@ -36,7 +37,8 @@ class Answering:
                 self._open[event.request_id] = event
             elif isinstance(event, PermissionResolved):
                 self._open.pop(event.request_id, None)
-                if (asked := self._asked.pop(event.request_id, None)) is not None:
+                asked = self._asked.get(event.request_id)
+                if asked is not None and event.request_id not in self._decided:
                     asked.cancel()
         if not current:
             return
@@ -51,6 +53,7 @@ class Answering:
 
     async def _answer(self, request: PermissionRequest) -> None:
         decision = await decision_of(self._callback, request)
+        self._decided.add(request.request_id)
         late = (AlreadyAnswered, SessionEnded, SessionNotFound)
         try:
             with suppress(*late):

@@ -35,9 +35,11 @@ class Following:
             try:
                 async with aclosing(door(self._line, self._id, self.seen)) as stream:
                     async for messages in stream:
-                        tries.answered()
                         self._broken = 0
-                        if events := self._next(messages):
+                        events = self._next(messages)
+                        if self.seen >= self.known:
+                            tries.answered()
+                        if events:
                             tries.progressed()
                             yield events
                 if self._done or await self._is_over():

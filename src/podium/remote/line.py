@@ -79,8 +79,10 @@ class Line:
     async def get(self, path: str, answer: type[Answer], query: Mapping[str, Any] | None = None) -> Answer:
         return await self._ask("GET", path, answer, query=query)
 
-    async def post(self, path: str, answer: type[Answer], body: object = None) -> Answer:
-        return await self._ask("POST", path, answer, body=body)
+    async def post(
+        self, path: str, answer: type[Answer], body: object = None, *, patience: float | None = None
+    ) -> Answer:
+        return await self._ask("POST", path, answer, body=body, patience=patience)
 
     async def _ask(
         self,
@@ -90,13 +92,14 @@ class Line:
         *,
         query: Mapping[str, Any] | None = None,
         body: object = None,
+        patience: float | None = None,
     ) -> Answer:
         import httpx
 
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        tries = self.tries()
+        tries = self.tries() if patience is None else Patience(min(patience, self.patience))
         async with self.held() as client:
             while True:
                 try:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..errors import LocalProtocolError, PodiumError
+from ..errors import ConnectionLost, LocalProtocolError, PodiumError
 from ..service.views import Message, Question, SessionView
 from ..transports.relay import Reader, Relay
 from ..unified.decisions import Allow, CanUseTool, Decision
@@ -21,6 +21,8 @@ from .following import Following
 from .line import Line
 from .wishes import Wish
 
+LEAVE_WITHIN = 10.0
+"""Seconds to try to end a session that nobody waits for any more."""
 _leaving: set[asyncio.Task[None]] = set()
 
 
@@ -153,6 +155,7 @@ class Live:
         self._wish = wish
         self._after = after
         self._task: asyncio.Task[None] | None = None
+        self._creating: asyncio.Task[None] | None = None
         self._over = False
         self._closed = False
         self._answering = None if can_use_tool is None else Answering(can_use_tool, self.answer, self._fail)
@@ -165,10 +168,20 @@ class Live:
     async def post(self, prompt: str) -> None:
         if self._closed:
             raise LocalProtocolError("the session is closed; open another one")
-        if self.id:
-            self.start()
-            await self._line.post(f"{self._path}/messages", Message, {"prompt": prompt})
+        if not self.id and self._creating is None:
+            self._creating = asyncio.get_running_loop().create_task(self._create(prompt))
+            try:
+                await asyncio.shield(self._creating)  # whoever leaves now must still be able to end what was begun
+            except PodiumError:
+                self._creating = None
+                raise
             return
+        if self._creating is not None:
+            await asyncio.shield(self._creating)
+        self.start()
+        await self._line.post(f"{self._path}/messages", Message, {"prompt": prompt})
+
+    async def _create(self, prompt: str) -> None:
         wish = self._wish
         assert wish is not None
         if wish.resume is None:
@@ -186,9 +199,9 @@ class Live:
             raise LocalProtocolError("the session begins with its first prompt; send one")
         return await self._line.get(self._path, SessionView)
 
-    async def act(self, verb: str) -> None:
+    async def act(self, verb: str, *, patience: float | None = None) -> None:
         if self.id:
-            await self._line.post(f"{self._path}/{verb}", SessionView)
+            await self._line.post(f"{self._path}/{verb}", SessionView, patience=patience)
 
     async def answer(self, request_id: str, decision: Decision) -> None:
         await self._line.post(f"{self._path}/permissions/{quote(request_id, safe='')}", Question, answer_body(decision))
@@ -199,8 +212,10 @@ class Live:
         self._closed = True
         self.relay.release()
         try:
-            if self.own and self.id and not self._over:
-                await self.act("cancel")
+            if self._creating is not None:
+                await asyncio.wait([self._creating], timeout=LEAVE_WITHIN)
+            if self.own and not self._over and not isinstance(self.fault, ConnectionLost):
+                await self.act("cancel", patience=LEAVE_WITHIN)
                 if self._task is not None:
                     await asyncio.wait([self._task])
         finally:
@@ -254,9 +269,10 @@ class Live:
 
     async def _leave(self) -> None:
         self.relay.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        tasks = [task for task in (self._task, self._creating) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def answer_body(decision: Decision) -> dict[str, object]:
