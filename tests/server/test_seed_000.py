@@ -144,7 +144,7 @@ def test_a_session_request_and_its_events_as_their_schemas_say(serve: Any, setti
     live = asyncio.run(main())
     for event in live:
         LIFECYCLE.validate(event)
-    assert (live[0]["type"], live[-1]["type"]) == ("session.started", "session.ended")
+    assert (live[0]["type"], live[-1]["type"]) == ("sessionStarted", "sessionEnded")
 
 
 def test_a_running_session_is_cancelled(serve: Any, script: Script) -> None:
