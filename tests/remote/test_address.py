@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +57,34 @@ def test_find(
 def test_no_token_is_shown_to_people() -> None:
     remote: Any = podium.connect(HERE, "podium_very-secret")
     assert "secret" not in f"{remote!r} {remote._line.address!r}"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here to make a certificate")
+def test_tls_by_a_certificate_that_is_given_or_that_the_server_of_this_home_has(
+    serve: Any, script: Any, tmp_path: Path, podium_home: Path
+) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=podium.example", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(["openssl", *words, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+
+    async def main() -> list[str]:
+        async with serve(tls_cert=str(cert), tls_key=str(key)) as server:
+            named, numbered = (f"https://{host}:{server.port}" for host in ("localhost", "127.0.0.1"))
+            for remote in (
+                podium.connect(named, server.token),
+                podium.connect(numbered, server.token, certificate=cert),
+            ):
+                with pytest.raises(ConnectionLost, match="CERTIFICATE_VERIFY_FAILED"):
+                    await remote.sessions()
+                with pytest.raises(ConnectionLost, match="CERTIFICATE_VERIFY_FAILED"):
+                    await anext(remote.session("some").events)
+            (podium_home / "token").write_text(server.token)
+            (podium_home / "server.json").write_text(json.dumps({"url": numbered, "certificate": str(cert)}))
+            ends: list[str] = []
+            for remote in (podium.connect(), podium.connect(named, server.token, certificate=cert)):
+                events = [event async for event in remote.run("understudy", script([{"say": "Hello"}]))]
+                ends.append(type(events[-1]).__name__)
+            return ends
+
+    assert asyncio.run(main()) == ["Done", "Done"]

@@ -129,13 +129,12 @@ async def by_websocket(line: Line, session_id: str, after: int) -> AsyncGenerato
     line.met()
     async with socket:
         try:
-            within: float | None = FIRST_WORD_WITHIN
+            async with asyncio.timeout(FIRST_WORD_WITHIN):
+                message = await socket.recv(decode=False)
             while True:
-                async with asyncio.timeout(within):
-                    message = await socket.recv(decode=False)
-                within = None
                 if (told := heard(message)) is not None:
                     yield [told]
+                message = await socket.recv(decode=False)
         except TimeoutError as silent:
             raise Closed("no WebSocket: it opens, and nothing is heard") from silent
         except ConnectionClosed as end:
