@@ -33,6 +33,12 @@ THERE = "https://there.example"
         (HERE, None, {"PODIUM_URL": THERE, "PODIUM_TOKEN": "e"}, Address(url=HERE, token="of-this-home")),
         (THERE, None, {}, NotSignedIn),
         (None, None, {}, Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", own=True)),
+        (
+            "local",
+            None,
+            {"PODIUM_URL": THERE, "PODIUM_TOKEN": "e"},
+            Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", own=True),
+        ),
         (None, "t", {}, Address(url="https://[::1]:7", token="t", certificate="/c.pem", own=True)),
         (None, None, {"PODIUM_HOME": "/nowhere"}, ConnectionLost),
         ("127.0.0.1:16180", "t", {}, BadRequest),

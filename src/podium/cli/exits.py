@@ -41,7 +41,9 @@ def code_of_status(status: str, error_kinds: Iterable[str] = ()) -> int:
 
 def code_of_error(error: BaseException) -> int:
     from ..errors import (
+        BadRequest,
         ConfigError,
+        NotAllowed,
         NotInstalled,
         NotSignedIn,
         NotSupported,
@@ -55,7 +57,15 @@ def code_of_error(error: BaseException) -> int:
             return EXIT_NOT_SIGNED_IN
         case NotInstalled() | UnsupportedVersion() | ModuleNotFoundError():
             return EXIT_NOT_INSTALLED
-        case NotSupported() | PolicyError() | ConfigError() | SessionNotFound() | ValueError():
+        case (
+            BadRequest()
+            | NotAllowed()
+            | NotSupported()
+            | PolicyError()
+            | ConfigError()
+            | SessionNotFound()
+            | ValueError()
+        ):
             return EXIT_USAGE
         case _:
             return EXIT_FAILED

@@ -76,7 +76,7 @@ def options_from(given: argparse.Namespace) -> dict[str, Any]:
     servers = _mcp_servers(given.mcp_config or [], given.mcp_server or [])
     if servers:
         options["mcp_servers"] = servers
-    if not Path(options.get("cwd", ".")).is_dir():
+    if getattr(given, "server", None) is None and not Path(options.get("cwd", ".")).is_dir():
         raise BadFlag(f"--cwd: there is no directory {options['cwd']!r}")
     return options
 

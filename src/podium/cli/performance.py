@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import catalog
 from ..drivers.driver import Agent
@@ -22,6 +22,9 @@ from .keyboard import Keyboard
 from .lines import style_for
 from .outputs import Output
 from .stopping import Stopping
+
+if TYPE_CHECKING:
+    from ..remote import RemoteSession
 
 
 def with_questions(
@@ -75,7 +78,7 @@ class Outcome:
 
 
 async def stream(
-    session: Session,
+    session: Session | RemoteSession,
     prompt: str,
     output: Output,
     restore: Callable[[], None],
@@ -102,7 +105,9 @@ async def stream(
                     async for event in turn:
                         see(event)
             except PodiumError as fault:
-                if as_json:  # whoever reads events reads them to the end; a person is told once, below
+                if as_json and isinstance(
+                    session, Session
+                ):  # whoever reads events reads them to the end; a person is told once, below
                     async for event in session.events:
                         see(event)
                 output.pause()

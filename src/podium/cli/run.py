@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import EXIT_INTERRUPTED, EXIT_USAGE
@@ -12,6 +13,7 @@ from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
 
 if TYPE_CHECKING:
+    from ..remote import RemoteSession
     from .outputs import Output
 
 DIALECTS = ("podium", "ues", "lifecycle", "board", "notify", "chat")
@@ -36,6 +38,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("agent", help="podium agents lists them")
     made.add_argument("prompt", help="what to do; - reads it from standard input")
+    made.add_argument(
+        "--server",
+        metavar="URL|local",
+        help="run it there: a server's address (its token in PODIUM_TOKEN), or the one that runs with your home",
+    )
     add_output_flags(made)
     add_option_flags(made)
     return made
@@ -88,13 +95,22 @@ async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argp
         if keyboard is not None:
             keyboard.stop()
 
-    session = api.open(agent, **with_audit(options))
+    server: str | None = getattr(given, "server", None)
+    session = api.open(agent, **with_audit(options)) if server is None else _on_server(server, agent, options)
     if keyboard is not None:
         keyboard.start()
     try:
         return await stream(session, prompt, output, restore, as_json=given.json)
     finally:
         restore()
+
+
+def _on_server(server: str, agent: str, options: dict[str, Any]) -> RemoteSession:
+    from ..remote import connect
+
+    if server == "local":  # the same machine: what is here is there
+        options = {**options, "cwd": str(Path(options.get("cwd", ".")).resolve())}
+    return connect(server).open(agent, **options)
 
 
 def _wants_answers(options: dict[str, Any]) -> bool:

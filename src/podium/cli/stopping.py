@@ -6,10 +6,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..session import Session
 from . import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from ..remote import RemoteSession
 
 PATIENCE = 4.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -19,7 +22,11 @@ class Stopping:
     """``begun``: has the agent said something? Before that there is no turn that could be interrupted."""
 
     def __init__(
-        self, session: Session, say: Callable[[str], None], restore: Callable[[], None], begun: Callable[[], bool]
+        self,
+        session: Session | RemoteSession,
+        say: Callable[[str], None],
+        restore: Callable[[], None],
+        begun: Callable[[], bool],
     ) -> None:
         self.pressed = 0
         self._begun = begun

@@ -14,6 +14,7 @@ import msgspec
 from ..errors import BadRequest, ConnectionLost, NotSignedIn
 from ..register import home
 
+LOCAL = "local"
 _NOTE = "server.json"
 _TOKEN = "token"
 
@@ -61,11 +62,13 @@ class _Note(msgspec.Struct, frozen=True):
 def find(
     url: str | None, token: str | None, certificate: str | None = None, env: Mapping[str, str] = os.environ
 ) -> Address:
-    """What is not given comes from ``PODIUM_URL`` and ``PODIUM_TOKEN``, else from the server of this home.
+    """What is not given comes from ``PODIUM_URL`` and ``PODIUM_TOKEN``, else from the server of this home (``local``).
 
     A token is sent only where it belongs: that of the environment to the server of the environment, that of this home
     to this machine.
     """
+    if url == LOCAL:
+        return _running(home(env), token)
     known = env.get("PODIUM_URL")
     wanted = url or known
     if not wanted:

@@ -35,7 +35,7 @@ def connect(
     certificate: str | Path | None = None,
     patience: float = PATIENCE,
 ) -> Remote:
-    """The server at ``url``; without one that of ``PODIUM_URL``, else the one that runs with this home.
+    """The server at ``url``; without one that of ``PODIUM_URL``, else the one that runs with this home (``"local"``).
 
     >>> remote = podium.connect("http://127.0.0.1:16180", token)
     ... async for event in remote.run("claude", "Fix the login bug"): ...

@@ -94,13 +94,13 @@ class Line:
         body: object = None,
         patience: float | None = None,
     ) -> Answer:
-        import httpx
-
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
         tries = self.tries() if patience is None else Patience(min(patience, self.patience))
         async with self.held() as client:
+            import httpx
+
             while True:
                 try:
                     response = await client.request(

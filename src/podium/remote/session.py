@@ -15,7 +15,7 @@ from ..errors import ConnectionLost, LocalProtocolError, PodiumError
 from ..service.views import Message, Question, SessionView
 from ..transports.relay import Reader, Relay
 from ..unified.decisions import Allow, CanUseTool, Decision
-from ..unified.events import Done, Event, TurnCompleted, TurnStarted
+from ..unified.events import Done, Event, TurnCompleted, TurnStarted, Unrecognized
 from .answering import Answering
 from .following import Following
 from .line import Line
@@ -40,6 +40,16 @@ class RemoteSession:
     def id(self) -> str:
         """The server's id; empty before the first ``send`` of a session opened here."""
         return self._live.id
+
+    @property
+    def agent(self) -> str:
+        """Empty for a joined session that has not been heard yet."""
+        return self._live.agent
+
+    @property
+    def unrecognized(self) -> int:
+        """How many of the messages heard so far could not be typed."""
+        return self._live.unrecognized
 
     @property
     def events(self) -> Events:
@@ -146,8 +156,10 @@ class Live:
         can_use_tool: CanUseTool | None = None,
     ) -> None:
         self.id = session_id
+        self.agent = "" if wish is None else wish.agent
         self.own = wish is not None
         self.told = 0
+        self.unrecognized = 0
         self.kept_open = keep_open
         self.relay: Relay[Event] = Relay()
         self.fault: Exception | None = None
@@ -250,6 +262,8 @@ class Live:
             async with self._line.held(), aclosing(following.batches()) as batches:
                 async for events in batches:
                     self._over = self._over or isinstance(events[-1], Done)
+                    self.agent = events[-1].agent or self.agent
+                    self.unrecognized += sum(type(event) is Unrecognized for event in events)
                     if answering is not None:
                         answering.hear(events, current=following.seen >= following.known)
                     await self.relay.publish(events)
