@@ -71,6 +71,7 @@ class Stage:
         self.cookies: Any = None
 
     script = staticmethod(script)
+    until = staticmethod(until)
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(BOUND)
@@ -255,3 +256,9 @@ def visit(browser: Any, stage: Stage) -> Iterator[Visit]:
     made = Visit(browser, stage)
     yield made
     made.close()
+
+
+@pytest.fixture
+def visits() -> type[Visit]:
+    """For a test with a server of its own."""
+    return Visit

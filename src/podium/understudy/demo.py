@@ -156,8 +156,8 @@ def _show(workspace: Workspace) -> Script:
                     [
                         plan(at(3)),
                         say(
-                            f"Done: one file, one command, and you decided. Delete `{NOTE}` whenever you like, and then "
-                            "ask an agent that can think.",
+                            f"Done: one file, one command, and you decided. Delete `{NOTE}` whenever you like, and "
+                            "then ask an agent that can think.",
                             pause=PACE,
                         ),
                     ]
@@ -173,8 +173,8 @@ def _tour(workspace: Workspace) -> Script:
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}" if files else "no files yet"
     steps: list[dict[str, str]] = [{"text": "Look around", "status": "in_progress"}, {"text": "Report"}]
     closing = (
-        "That is all I do without a script. Say “show me what you can do” and I write a file and run a command; or "
-        "give me a script with --script, or as a fenced `podium` block."
+        "That is all I do without a script. Say “show me what you can do”, and I write a file and run a command; "
+        "or give me a script with --script, or as a fenced `podium` block."
     )
     return [
         [

@@ -1,7 +1,7 @@
 // Markdown is rendered by the server (sanitised, cached there); here only asked for once per text, and in time.
 
 import { call } from "./api.js";
-import { CUT, cut, number, plain } from "./text.js";
+import { CUT, cut, number, plain, unescaped } from "./text.js";
 
 const KEEP = 400;
 const known = new Map();
@@ -30,7 +30,7 @@ async function ask() {
   if (batch.length) timer = setTimeout(ask, 0);
   let answers = [];
   try {
-    answers = (await call("POST", "/api/render", { texts: now.map((one) => one.text) })).html;
+    answers = (await call("POST", "/api/render", { texts: now.map((one) => unescaped(one.text)) })).html;
   } catch {
     answers = [];
   }

@@ -13,7 +13,12 @@ export function visible(text) {
 }
 
 export function plain(text) {
-  return visible(String(text ?? "").replace(ESCAPES, ""));
+  return visible(unescaped(text));
+}
+
+// Without what moves a terminal's cursor, and without the one character that no request may hold.
+export function unescaped(text) {
+  return String(text ?? "").replace(ESCAPES, "").replaceAll("\0", "\ufffd");
 }
 
 // Terminal output as nodes: colours as classes, everything else an escape could do is left out.

@@ -22,7 +22,7 @@ export class VirtualList extends HTMLElement {
     this.append(this.inner);
     this.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.sizes = new ResizeObserver((entries) => this.measured(entries));
-    this.frame = new ResizeObserver(() => this.draw());
+    this.frame = new ResizeObserver(() => this.later());
     this.frame.observe(this);
   }
 
@@ -33,9 +33,10 @@ export class VirtualList extends HTMLElement {
 
   // ``make(item)`` gives an element; it is made again when the item's version has changed.
   show(items, make) {
+    const anchor = this.sticky ? null : this.anchor();
     this.items = items;
     this.make = make;
-    this.draw();
+    this.draw(anchor);
   }
 
   scrolled() {
@@ -58,13 +59,14 @@ export class VirtualList extends HTMLElement {
     return this.heights.get(item.key) ?? GUESS;
   }
 
-  draw() {
+  // While the reader is somewhere in the middle, the first item on screen is the anchor: it stays where it is, also
+  // when others came before it.
+  draw(before) {
     if (!this.make) return;
-    // While the reader is somewhere in the middle, the first item on screen is the anchor.
-    const anchor = this.sticky ? null : this.anchor();
+    const anchor = this.sticky ? null : (before ?? this.anchor());
     const total = this.items.reduce((sum, item) => sum + this.height(item), 0);
     let top = this.sticky ? Math.max(0, total - this.clientHeight) : this.scrollTop;
-    if (anchor) top = this.offset(anchor.key) + anchor.within;
+    if (anchor) top = this.offset(anchor);
     const from = top - AROUND;
     const to = top + this.clientHeight + AROUND;
     let y = 0;
@@ -112,24 +114,29 @@ export class VirtualList extends HTMLElement {
     }
   }
 
+  // The items from the top of the screen on, with how far each stands below it (above: less than nothing).
   anchor() {
     const top = this.scrollTop;
+    const found = [];
     let y = 0;
     for (const item of this.items) {
       const height = this.height(item);
-      if (y + height > top) return { key: item.key, within: top - y };
+      if (y + height > top) found.push({ key: item.key, below: y - top });
+      if (found.length === 20) break;
       y += height;
     }
-    return null;
+    return found;
   }
 
-  offset(key) {
+  // Where the screen begins, so that the first of the anchor's items that is still there stands where it stood.
+  offset(anchor) {
+    const below = new Map(anchor.map((one) => [one.key, one.below]));
     let y = 0;
     for (const item of this.items) {
-      if (item.key === key) return y;
+      if (below.has(item.key)) return Math.max(0, y - below.get(item.key));
       y += this.height(item);
     }
-    return y;
+    return this.scrollTop;
   }
 
   measured(entries) {

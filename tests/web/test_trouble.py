@@ -1,0 +1,276 @@
+"""A page with a bad connection, a long session, and an agent that means harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from podium.service.store import Append
+from podium.service.views import Record, SessionView
+
+OPEN = ".question:not(.over)"
+BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
+TOP_ITEM = """(() => {
+  const list = document.querySelector('virtual-list'), edge = list.getBoundingClientRect().top;
+  const one = [...list.querySelectorAll('[data-key]')].find(item => item.getBoundingClientRect().bottom > edge);
+  return { key: Number(one.dataset.key) };
+})()"""
+SHOWN_SEQS = "[...document.querySelectorAll('virtual-list [data-key]')].map(one => Number(one.dataset.key))"
+
+
+# ------------------------------------------------------------------------------------------------- killed and offline
+
+
+class Outside:
+    """A server in a process of its own, that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "work"
+        self.root.mkdir()
+        self.cookies: Any = None
+        self.port = 0
+        self.url = ""
+
+    def start(self) -> None:
+        words = ["serve", "--root", str(self.root), "--port", str(self.port), "--log-level", "error"]
+        env = {
+            **os.environ,
+            "HOME": str(self.folder),
+            "PODIUM_HOME": str(self.folder / "podium"),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "podium.cli", *words], env=env, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"listens on (http://127\.0\.0\.1:(\d+))", line):
+                self.url, self.port = found[1], int(found[2])
+            if "Ctrl-C" in line:
+                break
+        token = (self.folder / "podium" / "token").read_text().strip()
+        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.http.close()
+        self.process.send_signal(number)
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def pairing_code(self) -> str:
+        return str(self.http.post("/api/pairing", json={"scope": "admin"}).json()["code"])
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Outside]:
+    made = Outside(tmp_path)
+    made.start()
+    yield made
+    made.end(signal.SIGTERM)
+
+
+def test_the_page_goes_on_after_the_server_was_killed(browser: Any, stage: Any, outside: Outside, visits: Any) -> None:
+    """No event twice, none missing; the question that waited still waits, and its answer counts."""
+    visit = visits(browser, outside)
+    visit.forgiven = ("WebSocket", "ERR_CONNECTION", "Failed to load resource")
+    replies = (
+        [{"say": f"Line {number}.\n"} for number in range(30)] + [{"shell": "echo asked"}],
+        [{"say": "After all."}],
+    )
+    body = {"agent": "understudy", "prompt": stage.script(*replies), "keepOpen": True, "cwd": str(outside.root)}
+    session = outside.http.post("/api/sessions", json=body).json()["id"]
+    page = visit(f"#/s/{session}")
+    expect(page.locator(OPEN)).to_be_visible()
+    outside.end()
+    expect(page.locator("#banner")).to_contain_text("Offline")
+    expect(page.locator(".status")).to_contain_text("offline")
+    outside.start()
+    page.evaluate("dispatchEvent(new Event('online'))")  # instead of waiting for the next attempt
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator(".rule.interrupted")).to_be_visible()
+    visit.answer(page, "Allow once")
+    expect(page.locator(".rule.success")).to_be_visible()
+    log = [one["seq"] for one in outside.http.get(f"/api/sessions/{session}/events?limit=1000").json()["events"]]
+    held = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
+    assert held == log == list(range(1, len(log) + 1))
+    shown = page.evaluate(SHOWN_SEQS)
+    assert shown == sorted(set(shown))
+    outside.http.post(f"/api/sessions/{session}/cancel")
+    visit.close()
+
+
+@BOTH
+def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -> None:
+    visit.forgiven = ("ERR_INTERNET_DISCONNECTED",)
+    session = stage.start([{"say": "Ready."}])
+    page = visit(f"#/s/{session}", size)
+    expect(page.locator(".said")).to_contain_text("Ready.")
+    stage.idle(session)
+    page.context.set_offline(True)
+    expect(page.locator("#banner")).to_contain_text("Offline")
+    field = page.get_by_label("Message to the agent")
+    for words in ("First", "Second"):
+        field.fill(stage.script([{"say": f"{words} heard."}]))
+        page.get_by_role("button", name="Send").click()
+    expect(page.locator(".queued")).to_have_count(2)
+    expect(page.locator("#banner")).to_contain_text("2 messages will be sent then")
+    page.context.set_offline(False)
+    expect(page.locator(".said")).to_have_text(["Ready.", "First heard.", "Second heard."])
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator(".queued")).to_have_count(0)
+    assert page.evaluate("localStorage.getItem('podium-outbox')") == "[]"
+    stage.idle(session)
+    prompts = [one["prompt"] for one in stage.events(session) if one["type"] == "turn_started"]
+    assert len(prompts) == 3
+
+
+def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
+    visit.forgiven = ("ERR_INTERNET_DISCONNECTED", "Failed to fetch")
+    page = visit("", service_workers="allow")
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    kept = "caches.open('podium-1').then(shelf => shelf.keys()).then(kept => kept.length)"
+    stage.until(lambda: page.evaluate(kept) > 20, "keeping the page's files")
+    page.reload()
+    page.context.set_offline(True)
+    page.reload()
+    expect(page.get_by_role("heading", name="The server cannot be reached")).to_be_visible()
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("session-list .empty, session-list .session").first).to_be_visible()
+
+
+# ------------------------------------------------------------------------------------------------- written by hand
+
+
+def stored(stage: Any, events: list[dict[str, Any]], **more: Any) -> str:
+    """A session in the log with exactly these events."""
+    session_id = f"by-hand-{time.monotonic_ns()}"
+    now = int(time.time() * 1000)
+    records = []
+    for number, event in enumerate(events, 1):
+        head = {"sessionId": session_id, "agent": "understudy", "timestamp": now, "turn": 1}
+        body = json.dumps({**head, **event, "seq": number}).encode()
+        records.append(Record(seq=number, at=now, type=event["type"], body=body))
+    row = {"state": "done", "activity": "ended", "title": "By hand", "created_at": now, "updated_at": now, **more}
+    view = SessionView(id=session_id, agent="understudy", cwd=str(stage.root), last_seq=len(records), **row)
+    stage.run(stage.service.journal.write(Append(session_id, records), view))
+    return session_id
+
+
+def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
+    events: list[dict[str, Any]] = [{"type": "turn_started", "prompt": "Count"}]
+    for number in range(3333):
+        call = {"toolUseId": f"call-{number}"}
+        use = {"type": "tool_use", "name": "shell", "operation": "execute", "target": f"echo {number}"}
+        events.append(
+            {"type": "text", "text": f"Number {number}\n\n{'word ' * (number % 40)}", "messageId": f"m{number}"}
+        )
+        events.append({**use, **call, "input": {"command": f"echo {number}"}})
+        events.append({"type": "tool_result", **call, "status": "success", "output": f"{number}\n", "durationMs": 3})
+    session = stored(stage, events)
+    page = visit(f"#/s/{session}", "phone")
+    expect(page.locator(".said", has_text="Number 3332")).to_be_visible()  # the end, at once
+    asked = page.evaluate("performance.getEntriesByType('resource').filter(one => one.name.includes('/events')).length")
+    assert asked == 0
+    assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
+    known = "import('/static/core/store.js').then(({store}) => store.opened.events.length)"
+    assert page.evaluate(known) < 1000
+    while (many := page.evaluate(known)) < len(events):
+        page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
+        top = page.evaluate(TOP_ITEM)
+        stage.until(lambda many=many: page.evaluate(known) > many, "loading back")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert abs(page.evaluate(TOP_ITEM)["key"] - top["key"]) <= 3  # what is being read stays
+    seqs = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
+    assert seqs == list(range(1, len(events) + 1))
+    page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
+    expect(page.locator(".said", has_text=re.compile(r"^Number 0\b"))).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
+    page.get_by_role("button", name="Latest").click()
+    expect(page.locator(".said", has_text="Number 3332")).to_be_visible()
+
+
+HARM = (
+    "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'><svg onload='window.harmed = 3'>"
+    "</script><iframe src='https://evil.example/'></iframe>[click](javascript:window.harmed=4) "
+    '![see](https://evil.example/pixel.png) <a href="javascript:window.harmed=5">x</a> '
+    "<style>@import 'https://evil.example/x.css'; body { display: none }</style> \u202egnp.exe\u2066 "
+    "\x1b]0;title\x07\x1b[31mred\x1b[0m\x1b[2J\x00\x08 <form action=https://evil.example><input></form>"
+)
+
+
+def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
+    call = {"toolUseId": "call-1", "parentToolUseId": ""}
+    diff = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-{HARM}\n+{HARM}{'y' * 300_000}\n"
+    asked = {"toolName": "shell", "operation": "execute", "target": HARM, "input": {"command": HARM}, "risk": "high"}
+    session = stored(
+        stage,
+        [
+            {"type": "init", "model": HARM, "cwd": HARM, "agentVersion": HARM},
+            {"type": "turn_started", "prompt": HARM},
+            {"type": "thinking", "text": HARM},
+            {"type": "text", "text": HARM, "messageId": "1"},
+            {"type": "text", "text": f"```html\n{HARM}\n```\n\n```{HARM}\nx\n```", "messageId": "2"},
+            {"type": "text", "text": "z" * 5_000_000, "messageId": "3"},
+            {"type": "tool_use", **call, "name": "shell", "operation": "execute", "nativeName": HARM, "target": HARM, "input": {"command": HARM, HARM: HARM}},
+            {"type": "tool_progress", **call, "output": HARM},
+            {"type": "tool_result", **call, "status": "error", "exitCode": 1, "output": HARM + "w" * 5_000_000},
+            {"type": "file_change", "toolUseId": "call-1", "path": HARM, "change": "modified", "diff": diff},
+            {"type": "plan", "items": [{"text": HARM, "status": "pending"}, {"text": HARM, "status": HARM}]},
+            {"type": "permission_request", "requestId": "1", **asked, "description": HARM},
+            {"type": "permission_request", "requestId": "2", **asked},
+            {"type": "permission_resolved", "requestId": "2", "decision": "deny", "by": "client", "message": HARM},
+            {"type": "retry", "attempt": 1, "reason": HARM},
+            {"type": "notice", "level": "warning", "code": HARM, "message": HARM},
+            {"type": "error", "kind": "other", "message": HARM},
+            {"type": "unrecognized", "raw": HARM, "why": HARM},
+            {"type": "turn_completed", "status": "error"},
+            {"type": "done", "status": "error"},
+        ],
+        title=HARM, prompt=HARM, result=HARM, branch=HARM, model=HARM,
+    )  # fmt: skip
+    page = visit(f"#/s/{session}")
+    expect(page.locator(".rule.final")).to_be_visible()
+    page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
+    expect(page.locator(".prompt .bubble")).to_be_visible()
+    for at in range(0, 20000, 700):
+        page.evaluate(f"document.querySelector('virtual-list').scrollTop = {at}")
+        page.evaluate("document.querySelectorAll('virtual-list details').forEach(one => (one.open = true))")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
+    expect(page.locator(".prose:not(.raw)").first).to_be_visible()
+    assert page.evaluate("window.harmed") is None
+    elements = "script, iframe, form, img, style, object, embed, link, [onerror], [onload], a[href^='javascript']"
+    assert page.evaluate(f"document.querySelectorAll('virtual-list :is({elements})').length") == 0
+    text = page.evaluate(
+        "document.querySelector('virtual-list').innerText + document.querySelector('header').innerText"
+    )
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", text)
+    assert "⟦U+202E⟧" in text
+    assert page.evaluate("document.body.scrollWidth <= innerWidth")
+    assert page.evaluate("document.title") == "Podium"
+    page.goto(f"{stage.url}/#/overview")
+    expect(page.get_by_role("heading", name="Devices")).to_be_visible()
+
+
+def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:
+    session = stage.start(
+        [{"shell": r"printf '\033[31mred\033[0m plain\n50%%\r100%%\n'"}], [{"say": "ok"}], autoApprove=["shell"]
+    )
+    page = visit(f"#/s/{session}")
+    page.locator(".tool summary").click()
+    expect(page.locator("pre.output .a-f1")).to_have_text("red")
+    expect(page.locator("pre.output")).to_have_text("red plain\n100%\n")
