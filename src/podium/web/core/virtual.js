@@ -61,9 +61,9 @@ export class VirtualList extends HTMLElement {
 
   // While the reader is somewhere in the middle, the first item on screen is the anchor: it stays where it is, also
   // when others came before it.
-  draw(before) {
+  draw(given) {
     if (!this.make) return;
-    const anchor = this.sticky ? null : (before ?? this.anchor());
+    const anchor = this.sticky ? null : (given ?? this.anchor());
     const total = this.items.reduce((sum, item) => sum + this.height(item), 0);
     let top = this.sticky ? Math.max(0, total - this.clientHeight) : this.scrollTop;
     if (anchor) top = this.offset(anchor);
