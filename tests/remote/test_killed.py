@@ -25,6 +25,8 @@ class Servers:
         self._env = {**os.environ, "PODIUM_HOME": str(folder / "podium"), "HOME": str(folder)}
         self._workspace = folder / "workspace"
         self._workspace.mkdir()
+        self._log = folder / "errors"
+        self._errors = self._log.open("w")
         self._process: subprocess.Popen[str] | None = None
 
     async def start(self) -> None:
@@ -36,12 +38,12 @@ class Servers:
             env=self._env,
             cwd=self._workspace,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
         assert self._process.stdout is not None
         while "Ctrl-C stops it." not in (line := self._process.stdout.readline()):
-            assert line, "the server did not start"
+            assert line, self._log.read_text()
 
     def end(self, how: signal.Signals) -> None:
         if self._process is not None:
@@ -56,6 +58,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers
     found = Servers(tmp_path)
     yield found
     found.end(signal.SIGTERM)
+    found._errors.close()
 
 
 def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any) -> None:
