@@ -27,6 +27,7 @@ TOP_ITEM = """(() => {
   const one = [...list.querySelectorAll('[data-key]')].find(item => item.getBoundingClientRect().bottom > edge);
   return { key: Number(one.dataset.key) };
 })()"""
+TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 SHOWN_SEQS = "[...document.querySelectorAll('virtual-list [data-key]')].map(one => Number(one.dataset.key))"
 
 
@@ -190,9 +191,10 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
     assert page.evaluate(known) < 1000
     while (many := page.evaluate(known)) < len(events):
         page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
+        page.evaluate(TWO_FRAMES)
         top = page.evaluate(TOP_ITEM)
         stage.until(lambda many=many: page.evaluate(known) > many, "loading back")
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.evaluate(TWO_FRAMES)
         assert abs(page.evaluate(TOP_ITEM)["key"] - top["key"]) <= 3  # what is being read stays
     seqs = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
     assert seqs == list(range(1, len(events) + 1))
@@ -214,6 +216,7 @@ HARM = (
 
 def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
     call = {"toolUseId": "call-1", "parentToolUseId": ""}
+    use = {"name": "shell", "operation": "execute"}
     diff = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-{HARM}\n+{HARM}{'y' * 300_000}\n"
     asked = {"toolName": "shell", "operation": "execute", "target": HARM, "input": {"command": HARM}, "risk": "high"}
     session = stored(
@@ -225,7 +228,7 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
             {"type": "text", "text": HARM, "messageId": "1"},
             {"type": "text", "text": f"```html\n{HARM}\n```\n\n```{HARM}\nx\n```", "messageId": "2"},
             {"type": "text", "text": "z" * 5_000_000, "messageId": "3"},
-            {"type": "tool_use", **call, "name": "shell", "operation": "execute", "nativeName": HARM, "target": HARM, "input": {"command": HARM, HARM: HARM}},
+            {"type": "tool_use", **call, **use, "nativeName": HARM, "target": HARM, "input": {HARM: HARM}},
             {"type": "tool_progress", **call, "output": HARM},
             {"type": "tool_result", **call, "status": "error", "exitCode": 1, "output": HARM + "w" * 5_000_000},
             {"type": "file_change", "toolUseId": "call-1", "path": HARM, "change": "modified", "diff": diff},
@@ -249,12 +252,12 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
     for at in range(0, 20000, 700):
         page.evaluate(f"document.querySelector('virtual-list').scrollTop = {at}")
         page.evaluate("document.querySelectorAll('virtual-list details').forEach(one => (one.open = true))")
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.evaluate(TWO_FRAMES)
     page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
     expect(page.locator(".prose:not(.raw)").first).to_be_visible()
     assert page.evaluate("window.harmed") is None
     elements = "script, iframe, form, img, style, object, embed, link, [onerror], [onload], a[href^='javascript']"
-    assert page.evaluate(f"document.querySelectorAll('virtual-list :is({elements})').length") == 0
+    assert page.locator(f"virtual-list :is({elements})").count() == 0
     text = page.evaluate(
         "document.querySelector('virtual-list').innerText + document.querySelector('header').innerText"
     )
