@@ -19,6 +19,7 @@ PodiumError
 └── ServiceError                a verb of the service could not be carried out
     ├── SessionNotFound
     ├── SessionEnded
+    ├── SessionRunning          that can be done only when it has ended
     ├── AlreadyAnswered
     ├── NotAllowed
     ├── BadRequest              what was asked for makes no sense (says which part)
@@ -114,6 +115,10 @@ class SessionNotFound(ServiceError):
 
 class SessionEnded(ServiceError):
     """The session is over and takes no more input."""
+
+
+class SessionRunning(ServiceError):
+    """The session has not ended, and what was asked for needs that."""
 
 
 class AlreadyAnswered(ServiceError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.errors import BadRequest
+from podium.errors import BadRequest, SessionRunning
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -30,7 +30,7 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
             view, watch = await kit.begun(service, prompt, worktree=True, title="Add b")
             assert view.base == _git(repository, "rev-parse", "HEAD")
             assert Path(view.cwd) == service.home / "worktrees" / view.id
-            with pytest.raises(BadRequest, match="still running"):
+            with pytest.raises(SessionRunning, match="still running"):
                 await service.finish_worktree(view.id, keep=True)
             await watch.rest()
             assert not (repository / "b.txt").exists()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podium.errors import BadRequest, SessionEnded, SessionNotFound, TooMany
+from podium.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, TooMany
 from podium.service.settings import AgentSettings, Limits
 from podium.service.store import Query
 from podium.service.views import Wanted
@@ -205,7 +205,7 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
             assert await service.get(view.id) == ended
 
             never = await service.create(Wanted(prompt=kit.play(WAITS), keep_open=True))
-            with pytest.raises(BadRequest, match="still open"):
+            with pytest.raises(SessionRunning, match="still open"):
                 await service.resume(never.id, "x")
             await service.cancel(never.id)
 
@@ -218,7 +218,7 @@ def test_change_and_delete(kit: Any) -> None:
             view, watch = await kit.begun(service, kit.play(WAITS))
             await watch.until(TurnStarted)
             await service.change(view.id, title="new name")
-            with pytest.raises(BadRequest, match="still running"):
+            with pytest.raises(SessionRunning, match="still running"):
                 await service.delete(view.id)
             await service.cancel(view.id)
             changed = await service.change(view.id, archived=True)

@@ -18,6 +18,7 @@ FAULTS: dict[str, type[errors.PodiumError]] = {
     "request-timeout": errors.ConnectionLost,
     "already-answered": errors.AlreadyAnswered,
     "session-ended": errors.SessionEnded,
+    "session-running": errors.SessionRunning,
     "unknown-outcome": errors.ServiceError,
     "too-large": errors.MessageTooLarge,
     "unsupported-media-type": errors.LocalProtocolError,

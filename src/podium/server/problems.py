@@ -77,6 +77,7 @@ REFUSALS: dict[str, Kind] = {
 KINDS: dict[type[Exception], Kind] = {
     errors.SessionNotFound: Kind(404, "not-found", "There is nothing here", -32001),
     errors.SessionEnded: Kind(409, "session-ended", "The session has ended", -32002),
+    errors.SessionRunning: Kind(409, "session-running", "The session is still running", -32017),
     errors.AlreadyAnswered: Kind(409, "already-answered", "The question is no longer open", -32003),
     errors.NotAllowed: Kind(403, "not-allowed", "That is not allowed", -32004),
     errors.BadRequest: Kind(400, "bad-request", "The request makes no sense", -32602),

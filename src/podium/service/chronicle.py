@@ -72,12 +72,16 @@ class Chronicle:
         """An event of the service's own."""
         await self.store([self._stamped(event)])
 
-    async def enqueue(self, message: Message) -> None:
+    async def enqueue(self, message: Message) -> Message:
+        """Take a prompt that waits behind the others, also when the queue is read again: that goes by their times."""
         async with self._writing:
             if self.view.ended:
                 raise SessionEnded(f"session {self.view.id} has ended; resume it to go on")
+            if self.queue and message.at <= self.queue[-1].at:
+                message = replace(message, at=self.queue[-1].at + 1)
             await self._put(replace(self.view, queued=self.view.queued + 1, updated_at=self.now()), message)
             self.queue.append(message)
+            return message
 
     async def change(self, **fields: object) -> SessionView:
         async with self._writing:
@@ -137,7 +141,7 @@ class Chronicle:
                     id=self._new_id(),
                     session_id=self.view.id,
                     prompt=words_of(decided),
-                    at=question.asked_at,
+                    at=min((question.asked_at, *(one.at - 1 for one in self.queue))),
                     who=question.who,
                 )
                 self.view = replace(self.view, queued=self.view.queued + 1)

@@ -37,6 +37,8 @@ class Journal:
         """Those written to last stand at the end."""
         self._bytes = 0
         self._asking: set[asyncio.Task[None]] = set()
+        self.rewriting = asyncio.Lock()
+        """Held from reading to writing by whoever changes the row of a session though it may not be running."""
 
     @property
     def followers(self) -> int:
@@ -99,7 +101,8 @@ class Journal:
         view = await self.store.session(session_id)
         if view is not None:
             await self._trim(view)
-        await self.write(Forget(session_id))
+        async with self.rewriting:
+            await self.write(Forget(session_id))
 
     async def retain(self, keep_days: float, now: int) -> int:
         """Remove the records of sessions that ended more than ``keep_days`` ago, but for the last; says of how many.
@@ -123,7 +126,8 @@ class Journal:
             if line is not None and line.followers:
                 return False
             seq = min(seq + SLICE, view.last_seq)
-            await self.write(Trim(view.id, seq))
+            async with self.rewriting:
+                await self.write(Trim(view.id, seq))
         return True
 
     async def _learn(self, session_id: str, line: Line) -> None:

@@ -11,13 +11,16 @@ from podium import catalog
 from podium.api import conversation
 from podium.drivers.wishes import container, containers
 from podium.errors import BadRequest, NotAllowed, NotSupported, SessionNotFound
+from podium.live import home_of
 from podium.permissions.policy import Policy
 from podium.session import Session
 from podium.unified.capabilities import Capabilities
+from podium.unified.events import PermissionRequest
+from podium.unified.options import Options
 
 from .policies import CurrentPolicy
 from .settings import AgentSettings, Settings
-from .views import SessionView, Wanted
+from .views import Kept, SessionView, Wanted
 
 OURS = "PODIUM_"
 
@@ -69,6 +72,14 @@ class Opening:
             return conversation(view.agent, options, attended=True, session_id=view.id)
         except (NotSupported, NotAllowed, SessionNotFound, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
+
+    def rule_for(self, request: PermissionRequest, view: SessionView) -> Kept:
+        """What would be added to the policy to allow ``request`` for good."""
+        from podium.permissions.load import rule_tree
+        from podium.permissions.remember import rules_for
+
+        rules = rules_for(request, view.cwd, home=home_of(Options(env=self.how(view.agent).env)))
+        return Kept(file=str(self.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
 
     def capabilities(self, view: SessionView) -> Capabilities:
         """What the driver of this session can do; nothing where it could not even be opened."""

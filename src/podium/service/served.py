@@ -67,8 +67,8 @@ class Served:
     @property
     def can_doze(self) -> bool:
         """It is between turns and could be woken again."""
-        idle = not self._in_turn and not self.chronicle.queue and not self._arriving and self._ending is None
-        return idle and self.view.keep_open and self._resumable
+        resting = self.view.activity not in MID_TURN and not self.chronicle.queue and not self._arriving
+        return resting and self._ending is None and self.view.keep_open and self._resumable
 
     def start(
         self, session: Session | None, messages: Iterable[Message] = (), decided: Iterable[Question] = ()
@@ -79,13 +79,13 @@ class Served:
         self._decided.extend(decided)
         self.task = asyncio.get_running_loop().create_task(self._perform(), name=f"podium {self.view.id}")
 
-    async def post(self, message: Message) -> None:
+    async def post(self, message: Message) -> Message:
         """Take a follow-up: stored first, sent when the turns before it are over."""
         if self._ending is not None:
             raise SessionEnded(f"session {self.view.id} is ending; resume it to go on")
         self._arriving += 1
         try:
-            await self.chronicle.enqueue(message)
+            return await self.chronicle.enqueue(message)
         finally:
             self._arriving -= 1
             self._news.set()

@@ -39,6 +39,12 @@ class Trim(msgspec.Struct, frozen=True):
     seq: int
 
 
+class Sweep(msgspec.Struct, frozen=True):
+    """Remove what requests with an idempotency key were answered with before ``before``."""
+
+    before: int
+
+
 class Remember(msgspec.Struct, frozen=True):
     """A setting or a change of configuration, by name. ``None`` removes it."""
 
@@ -79,6 +85,7 @@ Change: TypeAlias = (
     | Done
     | Forget
     | Trim
+    | Sweep
     | Remember
     | Audited
     | ConfigChange

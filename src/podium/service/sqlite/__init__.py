@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
-
-from podium.live import milliseconds
 
 from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
 from ..views import Device, Done, Message, Question, Record, SessionView, Spent
@@ -23,16 +20,13 @@ from .writer import Writer
 
 Value = TypeVar("Value")
 
-DAY = 86_400_000
-
 
 class SqliteStore:
     """``durable="power"`` syncs each commit: what is acknowledged survives the machine's death too."""
 
-    def __init__(self, path: Path, *, durable: Durable = "process", now: Callable[[], int] = milliseconds) -> None:
+    def __init__(self, path: Path, *, durable: Durable = "process") -> None:
         path = path.absolute()
         self._path = path
-        self._now = now
         self._claim: Claim | None = None
         self._put = Rows()
         self._writer = Writer(path, durable, rolled_back=self._put.doubt)
@@ -44,7 +38,7 @@ class SqliteStore:
         except OSError as fault:
             raise unusable(self._path, "opened", fault) from fault
         try:
-            await self._writer.start(self._sweep)
+            await self._writer.start()
         except BaseException:
             self._claim.release()
             raise
@@ -153,10 +147,6 @@ class SqliteStore:
     def _take(self) -> Claim:
         prepare(self._path)
         return Claim(self._path)
-
-    def _sweep(self, db: sqlite3.Connection) -> None:
-        """A key of idempotency counts for a day."""
-        db.execute("DELETE FROM done WHERE at<?", (self._now() - DAY,))
 
 
 def _of(session_id: str | None) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from podium.errors import StoreBroken
 
-from ..store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Trim
+from ..store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
 from ..views import Device, Done, Message, Question, Record, SessionView, Spent
 
 TOGETHER = (64, 8, 1)
@@ -66,6 +66,8 @@ class Rows:
                     db.execute("DELETE FROM settings WHERE name=?", (name,))
                 case Remember(name, value):
                     db.execute("INSERT OR REPLACE INTO settings VALUES(?,?)", (name, value))
+                case Sweep(before):
+                    db.execute("DELETE FROM done WHERE at<?", (before,))
                 case Trim(session_id, seq):
                     _trim(db, session_id, min(seq, self._last_seq(db, session_id)))
                 case Forget(session_id):

@@ -42,11 +42,11 @@ class Writer:
         self._inode = 0
         self._checkpoints = _Checkpoints(path)
 
-    async def start(self, first: Work) -> None:
-        """Open the file, migrate it, and do ``first``."""
+    async def start(self) -> None:
+        """Open the file and migrate it."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        self._thread = threading.Thread(target=self._run, args=(loop, ready, first), name="podium-log", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(loop, ready), name="podium-log", daemon=True)
         self._thread.start()
         try:
             await ready
@@ -79,7 +79,7 @@ class Writer:
             self._queue.put(self._gathered)
             self._gathered = []
 
-    def _run(self, loop: asyncio.AbstractEventLoop, ready: asyncio.Future[None], first: Work) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop, ready: asyncio.Future[None]) -> None:
         def tell(outcomes: list[_Outcome]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 loop.call_soon_threadsafe(_settle, outcomes)
@@ -91,7 +91,7 @@ class Writer:
             return
         try:
             self._inode = self._path.stat().st_ino
-            tell(self._commit(db, [(first, ready)]))
+            tell([(ready, None, None)])
             self._checkpoints.start()
             last = False
             while not last and (jobs := self._queue.get()) is not None:

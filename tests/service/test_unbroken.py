@@ -1,0 +1,97 @@
+"""Whoever asks may leave in the middle: what was begun is carried out to its end, and nothing is half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from podium.errors import TooMany
+from podium.service.service import Service
+from podium.service.settings import Limits
+from podium.service.sqlite import SqliteStore
+from podium.service.store import Change, Query
+from podium.service.views import Message, Question, Wanted
+from podium.unified.decisions import Allow
+from podium.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
+
+ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
+
+
+class SlowDisk(SqliteStore):
+    """Prompts and answers are kept, but while ``fast`` is clear nobody hears that they are."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.fast = asyncio.Event()
+        self.fast.set()
+        self.kept = asyncio.Event()
+
+    async def write(self, *changes: Change) -> None:
+        await super().write(*changes)
+        if any(isinstance(change, Message) and change.state == "queued" for change in changes):
+            await self._tell()
+
+    async def answer(self, question: Question) -> bool:
+        won = await super().answer(question)
+        await self._tell()
+        return won
+
+    async def _tell(self) -> None:
+        if not self.fast.is_set():
+            self.kept.set()
+            await self.fast.wait()
+
+    async def left_alone(self, asking: Coroutine[Any, Any, Any]) -> None:
+        """Ask for something, and leave when it is kept but not yet told."""
+        self.kept.clear()
+        self.fast.clear()
+        task = asyncio.ensure_future(asking)
+        await self.kept.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        self.fast.set()
+
+
+def test_whoever_leaves_in_the_middle_leaves_nothing_half_done(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SlowDisk(tmp_path / "log.db")
+        async with Service(kit.house.settings(), store=store) as service:
+            await store.left_alone(service.create(Wanted(prompt=kit.play(*ASKS))))
+            [view] = await store.sessions(Query())
+            watch = kit.watch(service, view.id)
+            question = await watch.question()
+            await store.left_alone(service.send(view.id, kit.play([{"say": "more"}])))
+            await store.left_alone(service.answer(question.id, Allow(), who="me"))
+            events = await watch.rest()
+            assert [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)] == [
+                ("allow", "client")
+            ]
+            assert [one.result for one in events if isinstance(one, TurnCompleted)] == ["ok", "more"]
+            assert isinstance(events[-1], Done)
+            [row] = await service.questions(open_only=False)
+            assert (row.applied, row.who) == (True, "me")
+
+    kit.run(main())
+
+
+def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
+    async def main() -> None:
+        me = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+        for words in (("init", "-q"), (*me, "commit", "-q", "--allow-empty", "-m", "first")):
+            git = await asyncio.create_subprocess_exec("git", *words, cwd=kit.house.workspace)
+            assert await git.wait() == 0
+        (kit.house.workspace / "new").write_text("not committed")
+        async with kit.house.service(limits=Limits(awake=1)) as service:
+            view, watch = await kit.begun(service, kit.play([{"stall": None}]))
+            await watch.until(TurnStarted)
+            for _ in range(2):
+                try:
+                    await service.create(Wanted(prompt="no room"))
+                except TooMany:
+                    continue
+                raise AssertionError("it was taken")
+            assert [one.name for one in (service.home / "snapshots").iterdir()] == [view.id]
+
+    kit.run(main())
