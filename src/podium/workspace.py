@@ -139,14 +139,25 @@ class _Plain:
 
 def _walk(cwd: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for folder, folders, names in os.walk(cwd):
+        if ".gitignore" in names and folder != cwd and _ignores_itself(Path(folder)):
+            folders[:] = []
+            continue
         folders[:] = [name for name in folders if name not in PASSED_OVER]
         for name in names:
             path = Path(folder) / name
             try:
-                stat = path.stat()
+                stat = path.lstat()
             except OSError:
                 continue
             yield str(path.relative_to(cwd)), (stat.st_mtime_ns, stat.st_size)
+
+
+def _ignores_itself(folder: Path) -> bool:
+    """Nothing in it is work: caches and environments say so, and Podium's own folder, which holds secrets."""
+    try:
+        return (folder / ".gitignore").read_bytes()[:3].strip() == b"*"
+    except OSError:
+        return False
 
 
 def _status(cwd: str) -> list[str]:
@@ -160,7 +171,7 @@ def _git(cwd: str, *words: str) -> bytes | None:
     """git's answer, or ``None`` when it has none. Takes no lock: the agent may be using git itself."""
     try:
         done = subprocess.run(
-            ["git", "--no-optional-locks", "-c", "core.quotepath=off", *words],
+            ["git", "--no-optional-locks", "-c", "core.quotepath=off", "-c", "core.fsmonitor=false", *words],
             cwd=cwd,
             capture_output=True,
             check=False,
@@ -173,6 +184,8 @@ def _git(cwd: str, *words: str) -> bytes | None:
 def _text(path: Path) -> str | None:
     """A file's text; ``None`` when there is no such file. What is too large stands for itself by its size."""
     try:
+        if path.is_symlink():
+            return str(path.readlink())  # as git does: what it leads to may be none of the workspace's business
         if not path.is_file():
             return None
         size = path.stat().st_size

@@ -202,13 +202,15 @@ def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> N
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
     program.chmod(0o755)
-    for key in ("core.fsmonitor", "diff.external", "diff.x.textconv"):
+    for key in ("core.fsmonitor", "diff.external", "diff.x.textconv", "filter.f.clean", "filter.g.process"):
         git(repository, "config", key, str(program))
-    (repository / ".gitattributes").write_text("*.txt diff=x\n")
+    git(repository, "config", "filter.f.required", "true")
+    (repository / ".gitattributes").write_text("*.txt diff=x filter=f\n*.bin filter=g\n")
+    (repository / "new.bin").write_text("new\n")
     (repository / "changed.txt").write_text("other\n")
     asyncio.run(workspaces(repository).git_status("s"))
     told = asyncio.run(workspaces(repository).diff("s"))
-    assert (told.files, ran.exists()) == (2, False)
+    assert (told.files, ran.exists()) == (3, False)
 
 
 def test_a_session_tells_what_it_changed_and_nothing_else(

@@ -24,7 +24,7 @@ from .limits import Sizes
 from .logs import RequestLog
 from .origins import Origins, own_names
 from .problems import kind_of, problem, problem_response
-from .tokens import server_token
+from .tokens import private_folder, server_token
 
 DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
     exporting.routes,
@@ -39,6 +39,7 @@ DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
 
 def create_app(service: Service, *, token: str | None = None) -> Starlette:
     """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
+    private_folder(service.home)
     devices = Devices(service.store, server_token(service.home) if token is None else token)
     codes = Codes()
 

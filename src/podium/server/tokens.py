@@ -66,3 +66,6 @@ def private_folder(home: Path) -> None:
         raise NotAllowed(f"{home} belongs to somebody else; name a folder of your own with PODIUM_HOME")
     if found.st_mode & 0o077:
         home.chmod(0o700)
+    ignored = home / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n")  # where the home is in a repository, no diff shows what is in it

@@ -35,9 +35,13 @@ def workspace(wanted: Wanted, settings: Settings, agent: str = "") -> Path:
 
 
 def allowed(path: Path, settings: Settings, agent: str = "") -> None:
-    ours = worktrees(Path(settings.home) if settings.home else home()).resolve()
+    """Raises ``NotAllowed`` for what is outside the roots, or in Podium's own folder."""
+    own = (Path(settings.home) if settings.home else home()).resolve()
+    ours = worktrees(own)
     if not any(path.is_relative_to(root) for root in (*roots(settings, agent), ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
+    if path.is_relative_to(own) and not path.is_relative_to(ours):
+        raise NotAllowed(f"{path} is in the server's own folder, which holds its token; name another one")
 
 
 def worktrees(of: Path) -> Path:

@@ -17,11 +17,21 @@ from .watching import Touched
 
 
 class Workspaces:
-    """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began."""
+    """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began.
 
-    def __init__(self, get: Callable[[str], Awaitable[SessionView]], kept: Path | None = None) -> None:
+    ``check`` raises for a place that may not be shown, or not to whoever asks about sessions of that agent.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[str], Awaitable[SessionView]],
+        kept: Path | None = None,
+        *,
+        check: Callable[[Path, str], None] = lambda place, agent: None,
+    ) -> None:
         self._get = get
         self._kept = kept
+        self._check = check
 
     async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
         """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
@@ -40,16 +50,18 @@ class Workspaces:
         view = await self._get(session_id)
         folder = await self._folder(session_id)
         if path:
-            await asyncio.to_thread(reading.inside, folder, path)
+            await self._place(session_id, path)
         kept = self._kept and self._kept / session_id
         return await tracking.diff(folder, view.base, path=path, keep=kept if kept and kept.is_dir() else None)
 
     async def files(self, session_id: str, path: str = "") -> Listing:
+        await self._place(session_id, path)
         return await asyncio.to_thread(reading.listing, await self._folder(session_id), path)
 
     async def read(
         self, session_id: str, path: str, *, first_line: int | None = None, last_line: int | None = None
     ) -> FileText:
+        await self._place(session_id, path)
         folder = await self._folder(session_id)
         return await asyncio.to_thread(reading.read, folder, path, first_line=first_line, last_line=last_line)
 
@@ -59,7 +71,15 @@ class Workspaces:
             yield touched
 
     async def _folder(self, session_id: str) -> Path:
-        folder = Path((await self._get(session_id)).cwd)
+        view = await self._get(session_id)
+        folder = Path(view.cwd)
         if not await asyncio.to_thread(folder.is_dir):
             raise BadRequest(f"the workspace {folder} is no folder any more")
+        # The agent may have put a link in its place since.
+        self._check(await asyncio.to_thread(folder.resolve), view.agent)
         return folder
+
+    async def _place(self, session_id: str, path: str) -> None:
+        """Raises when ``path`` leads out of the workspace, or to what is shown to nobody."""
+        view = await self._get(session_id)
+        self._check(await asyncio.to_thread(reading.inside, Path(view.cwd), path), view.agent)

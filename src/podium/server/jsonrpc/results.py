@@ -10,6 +10,8 @@ from podium.dialects.moments import iso_time
 from podium.service.views import Activity, Question, SessionView, State
 from podium.unified.options import Approval, Tier
 
+from ..rest_sessions import shown
+
 UnifiedStatus: TypeAlias = Literal["active", "completed", "error"]
 _STATUSES: dict[State, UnifiedStatus] = {
     "running": "active",
@@ -126,7 +128,7 @@ class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
             message_count=view.messages,
             tokens_used=view.usage.total_tokens,
             cost_usd=view.cost_usd or 0.0,
-            session=view,
+            session=shown(view),
         )
 
 

@@ -1,0 +1,111 @@
+"""What nobody may read through the server, whatever the workspace is and whatever the agent has made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from podium.service.settings import Settings
+
+OWN = ("token", "log.db", ".gitignore", "snapshots")
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """The careless one: the server's own folder is in the workspace, as with ``podium serve --root ~``."""
+    return replace(settings, home=str(Path(settings.roots[0]) / ".state" / "podium"))
+
+
+async def _ended(client: Any, body: dict[str, Any]) -> str:
+    session_id: str = (await client.post("/api/sessions", json=body)).json()["id"]
+    async with client.stream("GET", f"/api/sessions/{session_id}/stream") as answer:
+        async for _ in answer.aiter_lines():
+            pass
+    return session_id
+
+
+def test_the_servers_own_folder_is_not_shown_where_the_workspace_holds_it(serve: Any, script: Any) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            subprocess.run(["git", "init", "-q", str(server.workspace)], check=True)
+            (server.home / "token").write_text("podium_this-is-the-secret")
+            session_id = await _ended(client, {"prompt": script([{"say": "Hello"}])})
+            for name in OWN:
+                for path in (f".state/podium/{name}", f"./.state/../.state/podium/{name}"):
+                    answer = await client.get(f"/api/sessions/{session_id}/file", params={"path": path})
+                    assert (path, answer.status_code) == (path, 403)
+            for where in ("files", "diff"):
+                answer = await client.get(f"/api/sessions/{session_id}/{where}", params={"path": ".state/podium"})
+                assert answer.status_code == 403
+            (server.workspace / "new.txt").write_text("new\n")
+            told = (await client.get(f"/api/sessions/{session_id}/diff")).json()
+            assert ("+new" in told["diff"], "secret" in told["diff"]) == (True, False)
+            for cwd in (server.home, server.home / "snapshots"):
+                refused = await client.post("/api/sessions", json={"prompt": "x", "cwd": str(cwd)})
+                assert refused.status_code == 403
+
+    asyncio.run(main())
+
+
+def test_a_workspace_that_became_a_link_leads_nowhere(serve: Any, script: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            project = server.workspace / "project"
+            project.mkdir()
+            session_id = await _ended(client, {"prompt": script([{"say": "Hello"}]), "cwd": "project"})
+            outside = tmp_path / "outside"
+            outside.mkdir()
+            (outside / "key").write_text("secret")
+            shutil.rmtree(project)
+            project.symlink_to(outside)
+            for where in ("file?path=key", "files", "diff", "git"):
+                answer = await client.get(f"/api/sessions/{session_id}/{where}")
+                assert (where, answer.status_code, "secret" in answer.text) == (where, 403, False)
+            again = await client.post(f"/api/sessions/{session_id}/resume", json={"prompt": "go on"})
+            assert again.status_code == 403
+
+    asyncio.run(main())
+
+
+def test_a_link_that_an_agent_makes_is_told_as_a_link(serve: Any, script: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            (tmp_path / "key").write_text("secret")
+            wanted = script([{"shell": f"ln -s {tmp_path / 'key'} innocent.txt"}], [{"say": "made"}])
+            session_id = await _ended(client, {"prompt": wanted, "tier": "autonomous"})
+            told = (await client.get(f"/api/sessions/{session_id}/events")).json()["events"]
+            [change] = [event for event in told if event["type"] == "file_change"]
+            assert (change["path"], change["change"], "secret" in str(told)) == ("innocent.txt", "created", False)
+
+    asyncio.run(main())
+
+
+def test_what_tool_servers_are_given_is_told_at_no_door(serve: Any, script: Any) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            given = {"command": "true", "args": [], "env": {"KEY": "hush-1"}}
+            remote = {"url": "http://127.0.0.1:9/", "headers": {"Authorization": "hush-2"}}
+            body = {"prompt": script([{"say": "Hello"}]), "mcpServers": {"one": given, "two": remote}}
+            session_id = await _ended(client, body)
+            methods = [
+                {"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}},
+                {"jsonrpc": "2.0", "id": 2, "method": "session/get", "params": {"sessionId": session_id}},
+                {"jsonrpc": "2.0", "id": 3, "method": "agent/status", "params": {"sessionId": session_id}},
+            ]
+            told = [
+                await client.post("/rpc", json=methods),
+                await client.get("/api/sessions"),
+                await client.get(f"/api/sessions/{session_id}"),
+                await client.get(f"/api/sessions/{session_id}/events"),
+                await client.get(f"/api/sessions/{session_id}/export"),
+                await client.get("/api/history"),
+            ]
+            assert [(one.status_code, "hush" in one.text) for one in told] == [(200, False)] * len(told)
+
+    asyncio.run(main())
