@@ -78,11 +78,12 @@ def _revoke(wanted: str) -> int:
     from ..errors import SessionNotFound
     from ..register import home
     from ..server.running import ask
+    from ..transcript import clean
 
     found = [device for device in _all() if device["id"].startswith(wanted) or device["name"] == wanted]
     if len(found) != 1:
         many = "several devices match" if found else "no device matches"
         raise SessionNotFound(f"{many} {wanted!r}; podium devices lists them")
     ask(home(), "DELETE", f"/api/devices/{found[0]['id']}")
-    print(f"revoked {found[0]['name']}")
+    print(f"revoked {clean(found[0]['name'])}")
     return EXIT_SUCCESS

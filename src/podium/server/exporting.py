@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Annotated, Literal
 
@@ -44,7 +45,8 @@ def routes(service: Service) -> list[BaseRoute]:
         from podium.transcript import markdown
 
         events = [event async for event in _events(service, view)]
-        return Response(markdown(_stored(view), events), media_type="text/markdown", headers=headers)
+        document = await asyncio.to_thread(markdown, _stored(view), events)  # a long one takes seconds
+        return Response(document, media_type="text/markdown", headers=headers)
 
     return [Route("/api/sessions/{sessionId}/export", export, methods=["GET"])]
 

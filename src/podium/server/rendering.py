@@ -17,7 +17,12 @@ _HIGHLIGHTED = 60_000
 
 def rendered(text: str) -> str:
     """``text`` as HTML. Raw HTML in it is shown as text, pictures become links, links leave without a trace."""
-    return _rendered(text) if len(text) <= MOST else f"<pre>{escape(text)}</pre>"
+    return _rendered(text) if len(text) <= MOST else plain(text)
+
+
+def plain(text: str) -> str:
+    """``text`` as it is written."""
+    return f"<pre>{escape(visible(text))}</pre>"
 
 
 @lru_cache(maxsize=512)

@@ -11,14 +11,14 @@ import msgspec
 from podium.service.views import Message, SessionView
 
 from .operations import Call, Operation
-from .rendering import MOST, rendered
+from .rendering import MOST, plain, rendered
 from .rest_sessions import shown
 
 Text = Annotated[str, msgspec.Meta(max_length=MOST)]
 
 
 class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Markdown."""
+    """Markdown. What goes beyond the length of the longest text is shown as it is written."""
 
     texts: Annotated[list[Text], msgspec.Meta(max_length=100)]
 
@@ -57,7 +57,16 @@ class Worktree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def render(call: Call[None, Texts]) -> Rendered:
-    return Rendered([rendered(text) for text in call.body.texts])
+    return await asyncio.to_thread(_rendered, call.body.texts)  # a long text takes seconds: nobody else waits
+
+
+def _rendered(texts: list[str]) -> Rendered:
+    left = MOST
+    html: list[str] = []
+    for text in texts:
+        left -= len(text)
+        html.append(rendered(text) if left >= 0 else plain(text))
+    return Rendered(html)
 
 
 async def rule(call: Call[None, None]) -> Ways:
@@ -109,6 +118,6 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="finishWorktree", method="POST", path="/api/sessions/{sessionId}/worktree", tag="workspaces", scope="run",
         summary="Keep or discard what a session did in its worktree", verb=worktree, bodies=(Worktree,),
-        answer=SessionView, faults=(404,),
+        answer=SessionView, faults=(404, 409),
     ),
 )  # fmt: skip

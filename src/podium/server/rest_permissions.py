@@ -71,7 +71,9 @@ async def answer_in_session(call: Call[None, Answer]) -> Question:
 async def find_answered(call: Call[None, Answer]) -> Question | None:
     question_id = call.path.get("questionId") or f"{call.session_id}:{call.path['requestId']}"
     asked = await call.service.store.question(question_id)
-    return asked if asked is not None and not asked.open and asked.who == call.who else None
+    if asked is None or asked.open or asked.who != call.who or asked.decision != _decision(call.body):
+        return None
+    return asked
 
 
 def _decision(body: Answer) -> Decision:
