@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -16,20 +15,21 @@ from podium.errors import (
     BadRequest,
     SessionEnded,
     SessionNotFound,
+    SessionRunning,
     StoreBroken,
     StoreError,
     TooMany,
 )
-from podium.live import home_of, milliseconds
+from podium.live import milliseconds
 from podium.register import home
 from podium.session import Session
 from podium.unified.decisions import Allow, Decision
-from podium.unified.options import Options
 
 from . import branches, places
 from .asking import answered
 from .changes import Changes
 from .chronicle import Chronicle
+from .errands import Errands, to_the_end
 from .hub import Hub, LocalHub
 from .identity import fresh_id
 from .journal import Journal, verdict
@@ -41,13 +41,13 @@ from .seats import Seats
 from .served import Served
 from .settings import Settings
 from .sqlite import SqliteStore
-from .store import Forget, Query, Remember, Store
+from .store import Query, Remember, Store
+from .upkeep import Upkeep
 from .views import Kept, Message, Question, Record, SessionView, Verdict, Wanted
 from .workspaces import Workspaces
 
 _log = logging.getLogger("podium.service")
 EVERYTHING = 1_000_000
-RETAIN_EVERY = 3600.0
 STOP_WITHIN = 60.0
 """Seconds in which everything that runs is ended when the server stops. What is left is mended at the next start."""
 
@@ -66,9 +66,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self.home = Path(settings.home) if settings.home else home()
-        self.journal = Journal(
-            store or SqliteStore(self.home / "log.db", durable=settings.durable, now=now), hub or LocalHub()
-        )
+        self.journal = Journal(store or SqliteStore(self.home / "log.db", durable=settings.durable), hub or LocalHub())
         self.fault: StoreError | None = None
         """Why the service takes no more work, if it does not."""
         self.opening = Opening(settings, self.home)
@@ -86,8 +84,10 @@ class Service:
         self._seats = Seats(settings.limits.awake)
         self._counts: Counter[str] = Counter()
         self._killing: asyncio.Task[None] | None = None
-        self._retaining: asyncio.Task[None] | None = None
         self._stopping = False
+        self._mending = asyncio.Lock()
+        self._upkeep = Upkeep(self.journal, settings.keep_days, now)
+        self.errands = Errands()
 
     @property
     def store(self) -> Store:
@@ -104,15 +104,13 @@ class Service:
         await self.store.open()
         await self.changes.note(self.settings, self.opening.policy_file)
         await self._mend()
-        if self.settings.keep_days is not None:
-            self._retaining = asyncio.get_running_loop().create_task(self._retain(self.settings.keep_days))
+        self._upkeep.start()
 
     async def stop(self) -> None:
         """Nothing new is taken; what runs is ended truthfully, in bounded time; the log is closed last."""
         self._stopping = True
-        if self._retaining is not None:
-            self._retaining.cancel()
-            await asyncio.wait([self._retaining])
+        await self._upkeep.stop()
+        await self.errands.settled(STOP_WITHIN)  # a session that is just being made must be among those that are ended
         running = [asyncio.ensure_future(served.stop()) for served in list(self._served.values())]
         if running:
             _, late = await asyncio.wait(running, timeout=STOP_WITHIN)
@@ -122,15 +120,18 @@ class Service:
             await served.kill()
         if self._killing is not None:
             await asyncio.wait([self._killing])
+        await self.errands.settled(STOP_WITHIN)
         await self.changes.settled()
         await self.store.close()
 
     # -- sessions
 
+    @to_the_end
     async def create(self, wanted: Wanted, *, who: str = "") -> SessionView:
         """Begin a session. Returns when it is kept; the agent starts afterwards, and the log tells how it went."""
         return await self._begin(wanted, who=who)
 
+    @to_the_end
     async def resume(
         self, session_id: str, prompt: str, *, fork: bool = False, keep_open: bool | None = None, who: str = ""
     ) -> SessionView:
@@ -140,7 +141,7 @@ class Service:
         """
         old = await self.get(session_id)
         if not fork and not old.ended:
-            raise BadRequest(f"session {session_id} is still open: send it a message instead of resuming it")
+            raise SessionRunning(f"session {session_id} is still open: send it a message instead of resuming it")
         if not old.native_id:
             raise BadRequest(f"session {session_id} never reached its agent; there is nothing to resume")
         wanted = replace(
@@ -154,6 +155,7 @@ class Service:
         )
         return await self._begin(wanted, who=who, parent=old, fork=fork)
 
+    @to_the_end
     async def send(self, session_id: str, prompt: str, *, who: str = "") -> Message:
         """A follow-up. It waits its turn; it wakes a session that sleeps. (No agent is steered in mid-turn.)"""
         await self._accepting()
@@ -168,11 +170,10 @@ class Service:
         if not served.awake and not served.chronicle.asking.rearmed:
             await self._make_room(session_id)
         try:
-            await served.post(message)
+            return await served.post(message)
         except SessionEnded:
             self._seats.leave(session_id)
             raise
-        return message
 
     async def interrupt(self, session_id: str) -> SessionView:
         """End the running turn. What is queued behind it comes next; a session that does not stay open ends."""
@@ -181,6 +182,7 @@ class Service:
             await served.interrupt()
         return await self.get(session_id)
 
+    @to_the_end
     async def cancel(self, session_id: str) -> SessionView:
         """End the session now, whatever it does. One that has ended stays as it is."""
         await self.get(session_id)
@@ -188,33 +190,33 @@ class Service:
             await served.cancel()
         return await self.get(session_id)
 
+    @to_the_end
     async def change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> SessionView:
         """Rename or archive."""
-        view = await self.get(session_id)
-        served = self._served.get(session_id)
-        chronicle = self._chronicle(view) if served is None else served.chronicle
         wanted = {"title": title, "archived": archived}
-        return await chronicle.change(**{name: value for name, value in wanted.items() if value is not None})
+        return await self._rewrite(session_id, **{name: value for name, value in wanted.items() if value is not None})
 
+    @to_the_end
     async def delete(self, session_id: str) -> None:
         """Remove an ended session and all its records."""
         view = await self.get(session_id)
         if not view.ended:
-            raise BadRequest(f"session {session_id} is still running; cancel it first")
+            raise SessionRunning(f"session {session_id} is still running; cancel it first")
         if (served := self._served.get(session_id)) is not None:
             await served.over()  # it has said its last word and is being put away
-        await self.journal.write(Forget(session_id))
+        await self.journal.forget(session_id)
         await self.workspaces.forget(session_id)
 
+    @to_the_end
     async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:
         """Take an ended session's worktree away: its changes stay as a commit on its branch, or go with it."""
         view = await self.get(session_id)
         if not view.ended:
-            raise BadRequest(f"session {session_id} is still running; cancel it first, or let it end")
+            raise SessionRunning(f"session {session_id} is still running; cancel it first, or let it end")
         if (served := self._served.get(session_id)) is not None:
             await served.over()
         left = await branches.finish(view, self.home, keep=keep)
-        return await self._chronicle(view).change(branch=left)
+        return await self._rewrite(session_id, branch=left)
 
     async def get(self, session_id: str) -> SessionView:
         view = await self.store.session(session_id)
@@ -244,6 +246,7 @@ class Service:
     async def questions(self, *, session_id: str | None = None, open_only: bool = True) -> list[Question]:
         return await self.store.questions(session_id=session_id, open_only=open_only)
 
+    @to_the_end
     async def answer(self, question_id: str, decision: Decision, *, who: str = "") -> Question:
         """Decide a question, once. ``question_id`` is ``<session id>:<request id>``."""
         asked = await self._question(question_id)
@@ -262,14 +265,8 @@ class Service:
 
     async def rule_for(self, question_id: str) -> Kept:
         """What ``remember="always"`` would add to the policy, and where; no rules when none could speak for it."""
-        from podium.permissions.load import rule_tree
-        from podium.permissions.remember import rules_for
-
         asked = await self._question(question_id)
-        view = await self.get(asked.session_id)
-        env = self.opening.how(view.agent).env
-        rules = rules_for(asked.request, view.cwd, home=home_of(Options(env=env)))
-        return Kept(file=str(self.opening.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
+        return self.opening.rule_for(asked.request, await self.get(asked.session_id))
 
     def counters(self) -> dict[str, int]:
         """What has happened since the start, and how it stands: ``created <agent>``, ``ended <agent> <state>``, …"""
@@ -293,13 +290,10 @@ class Service:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = places.workspace(wanted, self.settings, agent)
         session_id = self._new_id()
-        branch, base = await self.workspaces.standing(session_id, cwd)
         view = SessionView(
             id=session_id,
             agent=agent,
             cwd=str(cwd),
-            branch=branch,
-            base=base,
             prompt=wanted.prompt,
             title=wanted.title or _title(wanted.prompt),
             project_id=wanted.project_id,
@@ -321,6 +315,8 @@ class Service:
         self.opening.session(view, resume=resume, fork=fork)  # what is wrong with the wish is said before all else
         await self._make_room(session_id)
         try:
+            branch, base = await self.workspaces.standing(session_id, cwd)
+            view = replace(view, branch=branch, base=base)
             if wanted.worktree:
                 view = await branches.branch_off(view, self.home)
             session = self.opening.session(view, resume=resume, fork=fork)
@@ -328,6 +324,7 @@ class Service:
             await self._write_first(view, message)
         except BaseException:
             self._seats.leave(session_id)
+            await self.workspaces.forget(session_id)
             raise
         self._counts[f"created {agent}"] += 1
         _log.info("a session began", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
@@ -387,11 +384,12 @@ class Service:
             if not chronicle.view.ended:
                 self._serve(chronicle).start(None, decided=decided)
 
-    async def _retain(self, days: float) -> None:
-        while True:
-            with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
-                await self.journal.retain(days, self._now())
-            await asyncio.sleep(RETAIN_EVERY)
+    async def _rewrite(self, session_id: str, **fields: object) -> SessionView:
+        async with self.journal.rewriting:
+            view = await self.get(session_id)
+            served = self._served.get(session_id)
+            chronicle = self._chronicle(view) if served is None else served.chronicle
+            return await chronicle.change(**fields)
 
     def _left(self, session_id: str) -> None:
         self._served.pop(session_id, None)
@@ -410,8 +408,9 @@ class Service:
     async def _accepting(self) -> None:
         if self._stopping:
             raise TooMany("the server is stopping; try again when it is back")
-        if self.fault is not None:
-            await self._try_again(self.fault)
+        async with self._mending:  # who comes meanwhile waits: what is new must not be taken for left over
+            if self.fault is not None:
+                await self._try_again(self.fault)
 
     async def _try_again(self, fault: StoreError) -> None:
         """Whether the log can be written again, as when somebody has made room on the disk."""
@@ -421,9 +420,8 @@ class Service:
             await self.journal.write(Remember("written again", b"1"), Remember("written again", None))
         except StoreError:
             raise StoreBroken(f"the server takes no more work: {fault}") from fault
-        if self.fault is not None:
-            self.fault = None
-            await self._mend()
+        self.fault = None
+        await self._mend()
 
     def _may_be_shown(self, place: Path, agent: str) -> None:
         places.allowed(place, self.settings, agent)
