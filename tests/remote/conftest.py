@@ -24,7 +24,8 @@ settings, serve, server, _script = _serving.settings, _serving.serve, _serving.s
 class Proxy:
     """Passes bytes on. ``cut_within``: cuts each connection before so many bytes have passed, while ``cuts_left``.
 
-    ``refuses``: a pattern of requests that are answered with 403 and a page; ``hangs_up_on``: with nothing at all.
+    ``refuses``: a pattern of requests that are answered with 403 and a page; ``hangs_up_on``: with a closed connection;
+    ``swallows``: whose answers are kept back.
     """
 
     def __init__(self, port: int) -> None:
@@ -35,6 +36,7 @@ class Proxy:
         self.cuts = 0
         self.refuses = ""
         self.hangs_up_on = ""
+        self.swallows = ""
         self.requests: list[str] = []
         self.url = ""
 
@@ -44,12 +46,17 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
+        asked = [""]
         left = [self._chance.randint(1, self.cut_within) if self.cut_within else 0]
 
         async def passing(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, asks: bool) -> None:
             while chunk := await source.read(65536):
-                if asks and not self._lets_in(chunk, writer):
-                    return
+                if asks:
+                    asked[0] = chunk.partition(b"\r\n")[0].decode("latin-1")
+                    if not self._lets_in(asked[0], writer):
+                        return
+                elif self.swallows and re.search(self.swallows, asked[0]):
+                    continue
                 if left[0] and self.cuts_left:
                     chunk, left[0] = chunk[: left[0]], left[0] - len(chunk)
                     target.write(chunk)
@@ -79,8 +86,7 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
 
-    def _lets_in(self, chunk: bytes, writer: asyncio.StreamWriter) -> bool:
-        asked = chunk.partition(b"\r\n")[0].decode("latin-1")
+    def _lets_in(self, asked: str, writer: asyncio.StreamWriter) -> bool:
         if asked.endswith("HTTP/1.1"):
             self.requests.append(asked)
         if self.refuses and re.search(self.refuses, asked):

@@ -101,21 +101,24 @@ def test_requests_are_carried_out_once_on_a_line_that_is_cut_anywhere(serve: Any
 
 
 @pytest.mark.parametrize(
-    ("refused", "hung_up", "door"),
+    ("how", "what", "door"),
     [
-        ("", "", "/ws/"),
-        ("^GET /ws/", "", "/stream"),
-        ("^GET (/ws/|.*/stream)", "", "/poll"),
-        ("", "^GET /ws/", "/stream"),
+        ("refuses", "", "/ws/"),
+        ("refuses", "^GET /ws/", "/stream"),
+        ("refuses", "^GET (/ws/|.*/stream)", "/poll"),
+        ("hangs_up_on", "^GET /ws/", "/stream"),
+        ("swallows", "^GET (/ws/|.*/stream)", "/poll"),
     ],
 )
 def test_where_a_proxy_lets_no_stream_through_the_next_door_is_taken(
-    serve: Any, proxied: Any, script: Any, refused: str, hung_up: str, door: str
+    serve: Any, proxied: Any, script: Any, how: str, what: str, door: str
 ) -> None:
     async def main() -> tuple[list[int], list[int], set[str]]:
         async with serve() as server, proxied(server) as proxy:
-            proxy.refuses, proxy.hangs_up_on = refused, hung_up
+            setattr(proxy, how, what)
             remote = podium.connect(proxy.url, server.token)
+            if how == "swallows":
+                remote._line.first_word_within = 0.3
             seen = [event.seq async for event in remote.run("understudy", script([{"say": "Hello"}]))]
             proxy.requests.clear()
             view = (await remote.sessions())[0]

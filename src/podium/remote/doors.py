@@ -23,8 +23,6 @@ from .problems import closed, fault_of, read
 if TYPE_CHECKING:
     import httpx
 
-FIRST_WORD_WITHIN = 15.0
-"""Seconds a door may take to say its verdict: a proxy that keeps what it is to pass on never does."""
 SILENCE = 45.0
 """Seconds without a word or heartbeat after which a stream is taken for dead."""
 WAIT = 25.0
@@ -101,7 +99,7 @@ async def by_websocket(line: Line, session_id: str, after: int) -> AsyncGenerato
     opening = connect(
         f"{address.ws_url}/ws/sessions/{session_id}?after={after}",
         additional_headers=bearer(address),
-        open_timeout=CONNECT_WITHIN,
+        open_timeout=line.first_word_within,
         close_timeout=1.0,
         max_size=None,
         compression=None,
@@ -121,7 +119,7 @@ async def by_websocket(line: Line, session_id: str, after: int) -> AsyncGenerato
     except InvalidMessage as cut:
         raise Lost(f"the connection broke while it was opened: {cut}", opening=True) from cut
     except TimeoutError as slow:
-        raise Closed("no WebSocket: it was not opened in time") from slow
+        raise Lost("the WebSocket was not opened in time", opening=True) from slow
     except InvalidHandshake as refused:
         raise Closed(f"no WebSocket: {refused}") from refused
     except OSError as fault:
@@ -129,14 +127,14 @@ async def by_websocket(line: Line, session_id: str, after: int) -> AsyncGenerato
     line.met()
     async with socket:
         try:
-            async with asyncio.timeout(FIRST_WORD_WITHIN):
+            async with asyncio.timeout(line.first_word_within):
                 message = await socket.recv(decode=False)
             while True:
                 if (told := heard(message)) is not None:
                     yield [told]
                 message = await socket.recv(decode=False)
         except TimeoutError as silent:
-            raise Closed("no WebSocket: it opens, and nothing is heard") from silent
+            raise Lost("the WebSocket opens, and nothing is heard", opening=True) from silent
         except ConnectionClosed as end:
             code, reason = (1006, "") if end.rcvd is None else (end.rcvd.code, end.rcvd.reason)
             if code == _ENDED:
@@ -150,39 +148,48 @@ async def by_sse(line: Line, session_id: str, after: int) -> AsyncGenerator[list
     import httpx
 
     async with line.held() as client:
+        request = client.build_request(
+            "GET",
+            line.url(f"/api/sessions/{session_id}/stream"),
+            params={"after": after},
+            headers=bearer(line.address) | {"Accept": "text/event-stream"},
+            timeout=httpx.Timeout(CONNECT_WITHIN, read=SILENCE),
+        )
         try:
-            async with client.stream(
-                "GET",
-                line.url(f"/api/sessions/{session_id}/stream"),
-                params={"after": after},
-                headers=bearer(line.address) | {"Accept": "text/event-stream"},
-                timeout=httpx.Timeout(CONNECT_WITHIN, read=SILENCE),
-            ) as response:
-                await _let_in(line, response)
-                if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    raise Closed("no server-sent events: somebody else answers")
-                async with aclosing(_said(response)) as said:
-                    async for events in said:
-                        over = any(event.event == "end" for event in events)
-                        if told := [one for event in events if event.event != "end" and (one := heard(event.data))]:
-                            yield told
-                        if over:
-                            return
+            async with asyncio.timeout(line.first_word_within):
+                response = await client.send(request, stream=True)
+        except TimeoutError as silent:
+            raise Lost("the stream was not opened in time", opening=True) from silent
         except httpx.TransportError as fault:
             raise Lost(line.lost(fault)) from fault
+        try:
+            await _let_in(line, response)
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                raise Closed("no server-sent events: somebody else answers")
+            async with aclosing(_said(response, line.first_word_within)) as said:
+                async for events in said:
+                    over = any(event.event == "end" for event in events)
+                    if told := [one for event in events if event.event != "end" and (one := heard(event.data))]:
+                        yield told
+                    if over:
+                        return
+        except httpx.TransportError as fault:
+            raise Lost(line.lost(fault)) from fault
+        finally:
+            await response.aclose()
     raise Lost("the stream was cut")
 
 
-async def _said(response: httpx.Response) -> AsyncGenerator[list[ServerEvent]]:
+async def _said(response: httpx.Response, first_within: float) -> AsyncGenerator[list[ServerEvent]]:
     buffer = EventBuffer()
     first = True
     chunks = response.aiter_bytes()
     while True:
         try:
-            async with asyncio.timeout(FIRST_WORD_WITHIN if first else None):
+            async with asyncio.timeout(first_within if first else None):
                 chunk = await anext(chunks, b"")
         except TimeoutError as silent:
-            raise Closed("no server-sent events: the stream opens, and nothing is heard") from silent
+            raise Lost("the stream opens, and nothing is heard", opening=True) from silent
         if not chunk:
             return
         events: list[ServerEvent] = []

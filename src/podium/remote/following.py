@@ -11,8 +11,9 @@ from ..unified.events import Done, Event, Notice
 from .doors import DOORS, Closed, Heard, Lost, Told
 from .line import Line
 
-BROKEN_OPENINGS = 4
-"""So often a door may break while it is opened before the next one is tried: some proxies refuse by hanging up."""
+BROKEN_OPENINGS = 2
+"""So often a door may break while it is opened, and the server be there all the same, before the next one is tried:
+some proxies refuse by hanging up, or keep what they should pass on."""
 
 
 class Following:
@@ -49,7 +50,9 @@ class Following:
                 continue
             except Lost as fault:
                 why = str(fault)
-                self._broken += fault.opening
+                if fault.opening:
+                    await self._is_over()  # answers when the server can be reached: then it is the door
+                    self._broken += 1
                 if self._broken >= BROKEN_OPENINGS:
                     self._next_door(fault)
             await tries.wait(why)

@@ -24,6 +24,8 @@ Answer = TypeVar("Answer")
 
 CONNECT_WITHIN = 10.0
 ANSWER_WITHIN = 60.0
+FIRST_WORD_WITHIN = 15.0
+"""Seconds a stream may take to open, and to say its verdict: a proxy that keeps what it is to pass on never does."""
 _OF_A_PROXY = frozenset({502, 503, 504})
 
 
@@ -34,6 +36,7 @@ class Line:
         self.find = find
         self.address = find()
         self.patience = patience
+        self.first_word_within = FIRST_WORD_WITHIN
         self.door = 0
         """Which kind of stream works here; those before it were refused."""
         self._met = False
