@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import inspect
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from .problems import InvalidField, Refused
 
@@ -39,7 +39,7 @@ def read_query(raw: bytes, shape: Any) -> Any:
 
 async def read_body(request: Request, *, limit: int, optional: bool) -> Any:
     """The body's JSON as plain values; ``UNSET`` for an empty body that may be empty."""
-    body = await _whole(request, limit)
+    body = await whole(request, limit)
     if not body and optional:
         return msgspec.UNSET
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -120,14 +120,18 @@ def _value(name: str, text: str, wanted: inspect.Type) -> Any:
     return text
 
 
-async def _whole(request: Request, limit: int) -> bytes:
+async def whole(request: Request, limit: int) -> bytes:
+    """The body. Raises ``Refused`` when it is too long, or its sender left in the middle of it."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise Refused("too-large", f"the body has more than {limit} bytes, which is what this server takes")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise Refused("too-large", f"the body has more than {limit} bytes, which is what this server takes")
+            parts.append(part)
+    except ClientDisconnect:
+        raise Refused("bad-request", "the connection was lost before the body was whole; send it again") from None
     return b"".join(parts)
 
 

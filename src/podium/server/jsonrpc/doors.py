@@ -15,6 +15,7 @@ from podium.service.service import Service
 from ..auth import Caller, caller_of
 from ..connections import line_of
 from ..problems import Refused
+from ..reading import whole
 from .dispatch import reply_to
 from .peer import Choice, Peer, Shared
 
@@ -32,7 +33,7 @@ def routes(service: Service) -> list[BaseRoute]:
             raise Refused("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
         peer = Peer(service, shared, caller, choice=choices.of(caller))
-        reply = await reply_to(peer, await request.body())
+        reply = await reply_to(peer, await whole(request, service.settings.limits.body))
         if reply.body is None:
             return Response(status_code=204)
         return Response(reply.body, media_type="application/json", headers={"cache-control": "no-store"})
