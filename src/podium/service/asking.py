@@ -27,7 +27,8 @@ class Asking:
         self.rearmed: dict[str, Question] = {}
         """Those that outlived their turn."""
         self.arranged: list[Question] = []
-        """What was decided while the agent was away: it counts once, for the same question."""
+        """What somebody decided while the agent was away: it counts once, for the same question, in the turn that
+        tells the agent."""
         self.due: list[tuple[str, Decision]] = []
         """Arranged answers to questions that are asked now, to be told when they are stored."""
 

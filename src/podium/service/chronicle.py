@@ -247,6 +247,7 @@ class Chronicle:
                 self._counts["questions expired" if event.by == "timeout" else "questions answered"] += 1
                 return view, self.asking.resolved(event)
             case TurnCompleted():
+                self.asking.arranged.clear()
                 return view, [_spent(view, event)]
             case Done():
                 dropped = [replace(one, state="dropped") for one in self.queue]

@@ -191,7 +191,7 @@ class Served:
         chronicle = self.chronicle
         if self._decided or self._ending is not None or (chronicle.queue and not chronicle.asking.rearmed):
             return
-        if self._tired or (self._life is not None and self._life.over):
+        if self._tired or (self._seats.wanted and self.can_doze) or (self._life is not None and self._life.over):
             await self._rest()
             return
         due = min((one.expires_at for one in chronicle.asking.rearmed.values() if one.expires_at), default=None)
@@ -231,7 +231,8 @@ class Served:
         await first_of(self._seats.wait(self.view.id), self._told_to_end())
         if self._ending is not None:
             return None
-        self.chronicle.asking.arranged = await self.chronicle.outlived()
+        outlived = await self.chronicle.outlived()
+        self.chronicle.asking.arranged = [one for one in outlived if one.by == "client"]
         await self.chronicle.change(activity="starting")
         return self._begin(self._open(self.view))
 
@@ -244,8 +245,9 @@ class Served:
         await self.chronicle.store(events)
         due, asking.due = asking.due, []
         for request_id, decision in due:
-            if self._life is not None:
-                self._life.answer(request_id, decision)
+            with contextlib.suppress(AlreadyAnswered):  # by the policy: the same batch says so
+                if self._life is not None:
+                    self._life.answer(request_id, decision)
 
     async def _expire(self) -> None:
         now = self.chronicle.now()

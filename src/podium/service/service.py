@@ -81,7 +81,7 @@ class Service:
         self._now = now
         self._new_id = new_id
         self._served: dict[str, Served] = {}
-        self._seats = Seats(settings.limits.awake)
+        self._seats = Seats(settings.limits.awake, lambda: [one for one in self._served.values() if one.can_doze])
         self._counts: Counter[str] = Counter()
         self._killing: asyncio.Task[None] | None = None
         self._stopping = False
@@ -168,7 +168,7 @@ class Service:
             raise TooMany(f"{served.view.queued} messages wait in session {session_id} already; let some be answered")
         message = Message(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
         if not served.awake and not served.chronicle.asking.rearmed:
-            await self._make_room(session_id)
+            await self._seats.find(session_id)
         try:
             return await served.post(message)
         except SessionEnded:
@@ -313,7 +313,7 @@ class Service:
         )
         resume = None if parent is None else parent.native_id
         self.opening.session(view, resume=resume, fork=fork)  # what is wrong with the wish is said before all else
-        await self._make_room(session_id)
+        await self._seats.find(session_id)
         try:
             branch, base = await self.workspaces.standing(session_id, cwd)
             view = replace(view, branch=branch, base=base)
@@ -344,15 +344,6 @@ class Service:
             if one.default:
                 return one.agent
         raise BadRequest("every agent is switched off in this server's configuration; enable one")
-
-    async def _make_room(self, session_id: str) -> None:
-        """A seat for this session. Sessions that only wait for a next prompt are put to sleep for it."""
-        while not self._seats.take(session_id):
-            idle = [served for served in self._served.values() if served.can_doze]
-            if not idle:
-                limit = self._seats.limit
-                raise TooMany(f"{limit} agents run already, which is this server's limit; end one, or try again later")
-            await min(idle, key=lambda served: served.view.updated_at).doze()
 
     def _chronicle(self, view: SessionView) -> Chronicle:
         return Chronicle(
