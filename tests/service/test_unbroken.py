@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import TooMany
+from podium.live import milliseconds
 from podium.service.service import Service
 from podium.service.settings import Limits
 from podium.service.sqlite import SqliteStore
 from podium.service.store import Change, Query
 from podium.service.views import Message, Question, Wanted
-from podium.unified.decisions import Allow
+from podium.unified.decisions import Allow, Deny
 from podium.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
 
 ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
@@ -93,5 +94,47 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
                     continue
                 raise AssertionError("it was taken")
             assert [one.name for one in (service.home / "snapshots").iterdir()] == [view.id]
+
+    kit.run(main())
+
+
+def test_who_changes_a_row_and_who_removes_records_do_not_undo_each_other(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            await watch.rest()
+            await service.cancel(view.id)
+            await asyncio.gather(
+                service.change(view.id, title="new"),
+                service.journal.retain(0, milliseconds() + 10_000),
+                service.change(view.id, archived=True),
+            )
+            found = await service.get(view.id)
+            assert (found.title, found.archived, found.first_seq) == ("new", True, found.last_seq)
+            assert (await service.verdict(view.id, 0)).verdict == "gap"
+            await asyncio.gather(service.delete(view.id), service.change(view.id, title="late"), return_exceptions=True)
+            assert await service.sessions(Query()) == ([], 0)
+
+    kit.run(main())
+
+
+def test_what_waits_is_sent_in_its_order_after_a_crash(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play(*ASKS))
+            await watch.question()
+            await service.stop()
+        settings = kit.house.settings()
+        names = [str(number) for number in range(9)]
+        async with Service(settings, now=lambda: view.created_at - 1) as service:
+            for name in names:  # all in one millisecond
+                await service.send(view.id, kit.play([{"say": name}]))
+        async with Service(settings) as service:
+            [question] = await service.questions()
+            await service.answer(question.id, Deny("no"))
+            events = await kit.watch(service, view.id).rest()
+            results = [one.result for one in events if isinstance(one, TurnCompleted)]
+            assert results[-9:] == names
+            assert len(results) == 11
 
     kit.run(main())
