@@ -111,8 +111,9 @@ def test_answers_out_of_order(serve: Any, script: Script, caplog: pytest.LogCapt
                 asked = {one["sessionId"]: one["request"]["requestId"] for one in found}
             crossed = await client.post(f"/api/sessions/{first}/permissions/{asked[second]}", json=yes)
             assert crossed.status_code == 404
-            for body in ({"decision": "perhaps"}, {"decision": "deny", "updatedInput": {}}, {}, [], "allow"):
-                wrong = await client.post(f"/api/permissions/{first}:{asked[first]}", json=body)
+            wrongs: list[Any] = [{"decision": "perhaps"}, {"decision": "deny", "updatedInput": {}}, {}, [], "allow"]
+            for wrong_body in wrongs:
+                wrong = await client.post(f"/api/permissions/{first}:{asked[first]}", json=wrong_body)
                 assert wrong.status_code == 400
             where = [f"/api/permissions/{one}:{asked[one]}" for one in (second, first, second, first)]
             given = await asyncio.gather(*[client.post(path, json=yes) for path in where])
