@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from podium.errors import AlreadyAnswered, BadRequest, SessionNotFound
 from podium.service.asking import answered
 from podium.service.service import Service
+from podium.service.sqlite import SqliteStore
 from podium.service.views import Question, SessionView
 from podium.unified.decisions import Allow, Decision, Deny
 from podium.unified.events import (
     Done,
+    Event,
     Notice,
     PermissionRequest,
     PermissionResolved,
@@ -102,26 +105,43 @@ def test_time_that_is_up_denies(kit: Any) -> None:
     kit.run(main())
 
 
-def test_an_answer_at_the_moment_its_time_is_up_counts_wholly_or_not_at_all(kit: Any) -> None:
+class LateDisk(SqliteStore):
+    """Keeps an answer just before (``stored_first``) or just after its question's time is up."""
+
+    stored_first = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.told: AsyncIterator[Event]
+
+    async def answer(self, question: Question) -> bool:
+        if self.stored_first:
+            won = await super().answer(question)
+        async for event in self.told:
+            if isinstance(event, PermissionResolved):
+                break
+        return won if self.stored_first else await super().answer(question)
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+def test_an_answer_at_the_moment_its_time_is_up_does_not_count_at_all(
+    kit: Any, tmp_path: Path, stored_first: bool
+) -> None:
     async def main() -> None:
-        async with kit.house.service() as service:
-
-            async def race(early: float) -> None:
-                view, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.3)
-                question = await watch.question()
-                assert question.expires_at is not None
-                await asyncio.sleep(question.expires_at / 1000 - time.time() - early)
-                try:
-                    await service.answer(question.id, Allow(), who="me")
-                    expected = ("allow", "client", "me")
-                except AlreadyAnswered:
-                    expected = ("deny", "timeout", "")
-                [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
-                [row] = await service.questions(session_id=view.id, open_only=False)
-                assert (resolved.decision, resolved.by, row.who) == expected
-                assert isinstance(row.decision, Allow) == (resolved.decision == "allow")
-
-            await asyncio.gather(*(race(early / 1000) for early in (0, 0, 1, 2, 4)))
+        store = LateDisk(tmp_path / "log.db")
+        store.stored_first = stored_first
+        async with Service(kit.house.settings(), store=store) as service:
+            view, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.3)
+            life = service._served[view.id]._life
+            assert life is not None
+            store.told = life.session.events
+            question = await watch.question()
+            with pytest.raises(AlreadyAnswered):
+                await service.answer(question.id, Allow(), who="me")
+            [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
+            [row] = await service.questions(open_only=False)
+            assert (resolved.decision, resolved.by) == ("deny", "timeout")
+            assert (type(row.decision), row.by, row.who, row.applied) == (Deny, "timeout", "", True)
 
     kit.run(main())
 
