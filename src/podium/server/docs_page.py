@@ -8,21 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 _FILES = {
     "/docs": ("index.html", "text/html"),
     "/docs/docs.js": ("docs.js", "text/javascript"),
     "/docs/docs.css": ("docs.css", "text/css"),
 }
-_HEADERS = {
-    "content-security-policy": CSP,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
+_HEADERS = {"cache-control": "no-cache"}
 
 
 def docs_routes() -> list[Route]:
