@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from podium.service.settings import Settings
+from podium.service.settings import AgentSettings, Settings
+from podium.testing import ScriptedModel, find_cli, mcp, say
 
 OWN = ("token", "log.db", ".gitignore", "snapshots")
 
@@ -109,3 +112,40 @@ def test_what_tool_servers_are_given_is_told_at_no_door(serve: Any, script: Any)
             assert [(one.status_code, "hush" in one.text) for one in told] == [(200, False)] * len(told)
 
     asyncio.run(main())
+
+
+@pytest.mark.live
+@pytest.mark.skipif(find_cli("claude") is None, reason="Claude Code is not installed")
+def test_what_tool_servers_are_given_stands_in_no_list_of_processes(
+    serve: Any, settings: Settings, tmp_path: Path
+) -> None:
+    workspace = Path(settings.roots[0])
+    sums = str(Path(__file__).parents[1] / "live" / "contract" / "sums_server.py")
+    with ScriptedModel([mcp("sums", "add", a=11, b=12), say("Done.")]) as model:
+        env = model.environment("claude", cwd=workspace, home=tmp_path / "claude").env
+        how = AgentSettings(command=str(find_cli("claude")), env=env)
+
+        async def main() -> None:
+            async with serve(agents={**settings.agents, "claude": how}) as server, server.client() as client:
+                given = {"command": sys.executable, "args": ["-I", "-S", sums], "env": {"KEY": "hush-hush-1"}}
+                body = {"prompt": "Add", "agent": "claude", "mcpServers": {"sums": given}}
+                session_id = (await client.post("/api/sessions", json=body)).json()["id"]
+                while not (asked := (await client.get("/api/permissions")).json()["permissions"]):
+                    await asyncio.sleep(0.02)
+                running = _arguments()
+                assert any(sums in one for one in running)
+                assert [one for one in running if "hush-hush-1" in one] == []
+                await client.post(f"/api/permissions/{asked[0]['id']}", json={"decision": "allow"})
+                async with client.stream("GET", f"/api/sessions/{session_id}/stream") as answer:
+                    assert "sum=23" in (await answer.aread()).decode()
+
+        asyncio.run(main())
+        model.assert_consumed()
+
+
+def _arguments() -> list[str]:
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(entry.read_bytes().decode(errors="replace"))
+    return found

@@ -119,6 +119,16 @@ def test_a_system_prompt_too_long_for_an_argument_travels_in_a_file() -> None:
     assert made.files == {"system-prompt.txt": long.encode()}
 
 
+@pytest.mark.parametrize("secret", [{"env": {"KEY": "hush"}}, {"headers": {"Authorization": "hush"}}])
+def test_what_a_tool_server_signs_in_with_is_in_no_argument(secret: dict[str, Any]) -> None:
+    made = launch(ClaudeSessionConfig(mcp_servers={"x": {"command": "y", **secret}}), cwd="/repo", executable="claude")
+    assert f"--mcp-config={SCRATCH}/servers.json" in made.argv
+    assert "hush" not in str(made.argv)
+    assert {name: json.loads(text) for name, text in made.files.items()} == {
+        "servers.json": {"mcpServers": {"x": {"command": "y", **secret}}}
+    }
+
+
 def test_environment() -> None:
     inherited = {"CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CONFIG_DIR": "/c", "HOME": "/h"}
     config = ClaudeSessionConfig(env={"CLAUDE_CODE_MAX_RETRIES": "2"}, max_thinking_tokens=7)

@@ -38,6 +38,7 @@ LONGEST_ARGUMENT = 100_000
 """The kernel takes 128 KiB in one argument; longer system prompts travel in a file."""
 
 PERMISSION_SERVER = "podium"
+SERVERS_FILE = "servers.json"
 PERMISSION_TOOL = f"mcp__{PERMISSION_SERVER}__permission"
 
 
@@ -68,6 +69,7 @@ def launch(
         *_stream_args(config),
         *config.extra_args,
     ]
+    servers = _servers(config, permission_server)
     kept = {} if inherited is None else {name: inherited[name] for name in USERS_OWN if name in inherited}
     return Launch(
         argv=tuple(argv),
@@ -81,7 +83,10 @@ def launch(
         },
         unset=() if inherited is None else SURROUNDING,
         stdin="pipe",
-        files={f"{flag[2:]}.txt": text.encode() for flag, text in _prompts(config).items() if _is_long(text)},
+        files={
+            **{f"{flag[2:]}.txt": text.encode() for flag, text in _prompts(config).items() if _is_long(text)},
+            **({SERVERS_FILE: _json(servers).encode()} if _is_secret(servers) else {}),
+        },
         stop=STOP,
     )
 
@@ -153,17 +158,27 @@ def _is_long(text: str) -> bool:
     return len(text.encode()) > LONGEST_ARGUMENT
 
 
-def _tool_args(config: ClaudeSessionConfig, permission_server: Mapping[str, Any] | None) -> list[str]:
-    args: list[str] = []
+def _servers(config: ClaudeSessionConfig, permission_server: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     servers: dict[str, Any] = {
         name: {"type": "sdk", "name": name} if isinstance(server, ToolServer) else dict(server)
         for name, server in config.mcp_servers.items()
     }
     if permission_server is not None:
         servers[PERMISSION_SERVER] = dict(permission_server)
+    return {"mcpServers": servers}
+
+
+def _is_secret(servers: dict[str, dict[str, Any]]) -> bool:
+    """What a server signs in with is for no list of processes, which every user of the machine can read."""
+    return any(server.get("env") or server.get("headers") for server in servers["mcpServers"].values())
+
+
+def _tool_args(config: ClaudeSessionConfig, permission_server: Mapping[str, Any] | None) -> list[str]:
+    args: list[str] = []
+    servers = _servers(config, permission_server)
     # "--flag=value" and not "--flag value": these flags are variadic and would swallow what follows.
-    if servers:
-        args.append(f"--mcp-config={_json({'mcpServers': servers})}")
+    if servers["mcpServers"]:
+        args.append(f"--mcp-config={f'{SCRATCH}/{SERVERS_FILE}' if _is_secret(servers) else _json(servers)}")
     if config.strict_mcp_config:
         args.append("--strict-mcp-config")
     if config.tools is not None:
