@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 2
 
-.PHONY: help demo test check fix bench bless record compatibility clis browser clean
+.PHONY: help demo test check fix bench bless pictures record compatibility clis browser clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ bench: $(VENV)/.dev  ## print the ratios
 bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages made from code (review the diff)
 	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
 	git diff --stat tests/goldens docs
+
+pictures: $(VENV)/.dev clis browser  ## take the pictures of the page for the docs anew (look at them)
+	PODIUM_BLESS=1 $(BIN)/pytest -q tests/web/test_pictures.py
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
 	$(BIN)/python -m podium.testing.record $(AGENT)

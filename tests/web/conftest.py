@@ -242,11 +242,15 @@ class Visit:
         if not request.url.startswith((self._stage.url, "data:", "blob:")):
             self.wrong.append(f"request: {request.url[:200]}")
 
+    def tidy(self) -> None:
+        """End what still runs: the next test begins with nothing that waits."""
+        for one in self._stage.http.get("/api/sessions", params={"ended": False}).json()["sessions"]:
+            self._stage.http.post(f"/api/sessions/{one['id']}/cancel")
+
     def close(self) -> None:
         for context in self._contexts:
             context.close()
-        for one in self._stage.http.get("/api/sessions", params={"ended": False}).json()["sessions"]:
-            self._stage.http.post(f"/api/sessions/{one['id']}/cancel")
+        self.tidy()
         wrong = [one for one in self.wrong if not any(word in one for word in self.forgiven)]
         assert wrong == []
 

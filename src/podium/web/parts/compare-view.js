@@ -35,7 +35,7 @@ class CompareView extends HTMLElement {
     for (const one of sessions) this.loadDiff(one);
     if (!this.columns) {
       this.columns = h("div", { class: "columns" });
-      replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].prompt, 300)), this.columns);
+      replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].title || sessions[0].prompt, 300)), this.columns);
     }
     const shown = sessions.map((one) => this.kept(one));
     if (shown.some((column, at) => this.columns.children[at] !== column)) replace(this.columns, shown);

@@ -23,6 +23,21 @@ export function diffView(diff, { wide = false } = {}) {
   return table;
 }
 
+// What an edit will do, before it is done: one text in place of another, the lines they share around it.
+export function editView(old, fresh) {
+  const [a, b] = [old, fresh].map((text) => (text ? cut(text, 100000)[0].replace(/\n$/, "").split("\n") : []));
+  let from = 0;
+  while (from < a.length && from < b.length && a[from] === b[from]) from++;
+  let to = 0;
+  while (to < a.length - from && to < b.length - from && a[a.length - 1 - to] === b[b.length - 1 - to]) to++;
+  const row = (kind) => (text) => ({ kind, text });
+  const rows = [...a.slice(Math.max(0, from - 3), from).map(row("same")), ...a.slice(from, a.length - to).map(row("removed")), ...b.slice(from, b.length - to).map(row("added")), ...a.slice(a.length - to).slice(0, 3).map(row("same"))];
+  mark(rows);
+  const shown = rows.slice(0, LINES);
+  const left = rows.length - shown.length;
+  return h("div", { class: "diff", role: "group", "aria-label": "Changes" }, shown.map(line), left > 0 && h("p", { class: "quiet" }, `${left} more lines`));
+}
+
 function parse(diff) {
   const rows = [];
   let old = 0;

@@ -2,7 +2,7 @@
 
 import { h, icon } from "../core/dom.js";
 import { block, growText } from "../core/markdown.js";
-import { cut, duration, firstLine, money, number, plain, terminal } from "../core/text.js";
+import { cut, duration, firstLine, money, number, plain, tail, terminal } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 import { questionCard } from "./question-card.js";
 
@@ -31,8 +31,8 @@ function fold(key, summary, content, { open = false, kind = "" } = {}) {
 }
 
 function init({ event }) {
-  const words = [event.model, event.agentVersion && `${event.agent} ${event.agentVersion}`, event.cwd].filter(Boolean).map(plain);
-  return h("p", { class: "quiet line" }, event.resumed ? "Resumed · " : "Started · ", words.join(" · "));
+  const words = [event.model, event.agentVersion && `${event.agent} ${event.agentVersion}`, event.cwd && tail(event.cwd)].filter(Boolean).map(plain);
+  return h("p", { class: "quiet line", title: plain(event.cwd) }, event.resumed ? "Resumed · " : "Started · ", words.join(" · "));
 }
 
 function prompt(item) {
@@ -132,6 +132,7 @@ function retry({ event }) {
 }
 
 function notice({ event }) {
+  if (event.code === "mode") return h("p", { class: "quiet line" }, `Mode: ${firstLine(event.message, 60)}`);
   return h("p", { class: `note ${event.level ?? "info"}`, dir: "auto" }, firstLine(event.message, 400));
 }
 

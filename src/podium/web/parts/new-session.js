@@ -73,7 +73,7 @@ class NewSession extends HTMLElement {
 
   agentChoice(one, checked) {
     const state = !one.enabled ? "switched off" : !one.installed ? "not installed" : one.signedIn === false ? "not signed in" : plain(one.version || "ready");
-    return h("label", { class: "choice", title: plain(one.fix || one.problem || "") }, h("input", { type: "radio", name: "agent", value: one.agent, checked, disabled: !one.installed || !one.enabled }), h("b", {}, one.title || one.agent), h("span", { class: `quiet ${one.installed && one.signedIn !== false ? "" : "bad"}` }, state));
+    return h("label", { class: "choice", title: plain(one.fix || one.problem || "") }, h("input", { type: "radio", name: "agent", value: one.agent, checked, disabled: !one.installed || !one.enabled }), h("b", {}, plain(one.title || one.agent).split(" (")[0]), h("span", { class: `quiet ${one.installed && one.signedIn !== false ? "" : "bad"}` }, state));
   }
 
   allowSeveral() {

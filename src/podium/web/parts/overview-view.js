@@ -47,12 +47,13 @@ function chart(rows) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", `0 0 ${DAYS * 20} 80`);
   svg.setAttribute("class", "chart");
+  svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `Tokens per day: ${days.map((day) => `${day} ${number(by.get(day) ?? 0)}`).join(", ")}`);
   days.forEach((day, at) => {
     const height = Math.round(((by.get(day) ?? 0) / most) * 74);
     const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, value] of Object.entries({ x: at * 20 + 3, y: 78 - Math.max(height, 2), width: 14, height: Math.max(height, 2), rx: 3 })) bar.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ x: at * 20 + 3, y: 78 - Math.max(height, 2), width: 14, height: Math.max(height, 2), rx: 1 })) bar.setAttribute(name, value);
     if (!height) bar.setAttribute("class", "none");
     const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
     title.textContent = `${day}: ${number(by.get(day) ?? 0)} tokens`;

@@ -4,6 +4,7 @@
 import { announce, button, h, icon, reachable, replace, toast } from "../core/dom.js";
 import { get } from "../core/api.js";
 import { firstLine, plain } from "../core/text.js";
+import { diffView, editView } from "./diff-view.js";
 import { wishes, wishForm } from "./wish-form.js";
 
 const LONG = 20000;
@@ -53,9 +54,8 @@ function settled(question, resolved) {
     "p",
     { class: `verdict ${resolved.decision}`, "data-question": question.id },
     icon(resolved.decision === "allow" ? "check" : "cross"),
-    h("span", {}, `${words} ${BY[resolved.by] ?? ""}`),
-    h("code", { class: "target", dir: "auto" }, firstLine(question.request.target || question.request.nativeName, 100)),
-    resolved.message ? h("span", { class: "quiet", dir: "auto" }, firstLine(resolved.message, 200)) : null,
+    h("span", { class: "words" }, `${words} ${BY[resolved.by] ?? ""}`),
+    resolved.message ? h("span", { class: "target", dir: "auto", title: plain(resolved.message) }, firstLine(resolved.message, 300)) : h("code", { class: "target", dir: "auto" }, firstLine(question.request.target || question.request.nativeName, 100)),
   );
 }
 
@@ -63,19 +63,21 @@ function subject(request) {
   const input = request.input ?? {};
   const command = typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
   if (command) return h("pre", { class: "command", dir: "auto" }, plain(command));
-  const fresh = input.content ?? input.new_string ?? input.newString;
-  const old = input.old_string ?? input.oldString;
-  if (typeof fresh === "string") {
-    return h("div", { class: "diff" }, request.target && h("p", { class: "path" }, plain(request.target)), typeof old === "string" ? lines(old, "removed", "−") : null, lines(fresh, "added", "+"));
-  }
-  return h("pre", { class: "command" }, plain(request.target || JSON.stringify(input, null, 2)).slice(0, 8000));
+  const path = request.target && h("p", { class: "path" }, plain(request.target));
+  const patch = PATCHES.map((name) => input[name]).find((one) => typeof one === "string");
+  if (patch) return h("div", {}, path, diffView(patch));
+  const fresh = FRESH.map((name) => input[name]).find((one) => typeof one === "string");
+  const old = OLD.map((name) => input[name]).find((one) => typeof one === "string");
+  if (fresh !== undefined) return h("div", {}, path, editView(old ?? "", fresh));
+  // Everything it was asked with: nothing that matters may be hidden behind a short name.
+  const rest = Object.keys(input).length > 1 || !request.target ? JSON.stringify(input, null, 2) : "";
+  return h("pre", { class: "command", dir: "auto" }, plain([request.target, rest].filter(Boolean).join("\n")).slice(0, 8000));
 }
 
-function lines(text, kind, sign) {
-  const all = text.slice(0, 20000).split("\n");
-  const shown = all.slice(0, 80).map((line) => h("div", { class: `row ${kind}` }, h("span", { class: "sign" }, sign), h("span", { class: "code" }, plain(line))));
-  return all.length > 80 ? [...shown, h("p", { class: "quiet" }, `${all.length - 80} more lines`)] : shown;
-}
+// What the agents call the parts of an edit.
+const PATCHES = ["diff", "unified_diff", "patch", "patchText"];
+const FRESH = ["content", "new_string", "newString", "new_str", "newText", "new"];
+const OLD = ["old_string", "oldString", "old_str", "oldText", "old"];
 
 function actions(card, question, store) {
   const bar = h("div", { class: "answers" });

@@ -2,7 +2,7 @@
 
 import { empty, h, icon, replace } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, money, tail } from "../core/text.js";
+import { ago, firstLine, money, plain, tail } from "../core/text.js";
 
 const STATES = { running: "Running", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 const ACTIVITIES = { starting: "Starting", working: "Working", waiting: "Waits for you", idle: "Ready", asleep: "Asleep", ended: "" };
@@ -13,7 +13,7 @@ class SessionList extends HTMLElement {
     const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", id: "search" });
     this.agent = h("select", { "aria-label": "Agent" });
     this.project = h("select", { "aria-label": "Project" });
-    this.state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "Any state"), h("option", { value: "waiting" }, "Waits for you"), Object.entries(STATES).map(([value, label]) => h("option", { value }, label)), h("option", { value: "archived" }, "Archived"));
+    this.state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "State"), h("option", { value: "waiting" }, "Waits for you"), Object.entries(STATES).map(([value, label]) => h("option", { value }, label)), h("option", { value: "archived" }, "Archived"));
     this.search = search;
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
     for (const field of [search, this.agent, this.project, this.state]) field.addEventListener("input", () => this.draw());
@@ -41,8 +41,8 @@ class SessionList extends HTMLElement {
   draw() {
     if (!store.loaded) return replace(this.list, [1, 2, 3].map(() => h("li", { class: "skeleton", "aria-hidden": "true" })));
     const all = [...store.sessions.values()];
-    this.options(this.agent, "Any agent", new Set(all.map((one) => one.agent)), (value) => value);
-    this.options(this.project, "Any project", new Set(all.map((one) => one.cwd)), tail);
+    this.options(this.agent, "Agent", new Set(all.map((one) => one.agent)), (value) => value);
+    this.options(this.project, "Project", new Set(all.filter((one) => !one.group).map((one) => one.cwd)), tail);
     const words = this.search.value.trim().toLowerCase();
     const wanted = this.state.value;
     const shown = all
@@ -101,13 +101,16 @@ class SessionList extends HTMLElement {
       "a",
       { class: `session ${one.state} ${waiting ? "waiting" : ""}`, href: `#/s/${one.id}`, "aria-current": this.chosen === one.id ? "page" : null },
       h("span", { class: "title", dir: "auto" }, firstLine(one.title || one.prompt || one.id, 120)),
-      h("span", { class: "meta" }, h("span", { class: `dot ${waiting ? "waiting" : one.activity === "ended" ? one.state : one.activity}` }), h("span", {}, label), h("span", {}, one.agent), h("span", {}, tail(one.cwd)), h("span", { class: "spacer" }), h("span", {}, money(one.costUsd)), h("time", {}, ago(one.updatedAt))),
+      h("span", { class: "meta" }, h("span", { class: `dot ${waiting ? "waiting" : one.activity === "ended" ? one.state : one.activity}` }), h("span", {}, label), h("span", {}, one.agent), h("span", { class: "place" }, place(one)), h("span", { class: "spacer" }), h("span", {}, money(one.costUsd)), h("time", {}, ago(one.updatedAt))),
     );
   }
 }
 
 // What runs keeps its place while it does; what is over stands by when that was.
 const at = (one) => (one.activity === "ended" ? one.updatedAt : one.createdAt);
+
+// A worktree's folder has a name for machines; its branch says more.
+const place = (one) => (one.group && one.branch ? plain(one.branch) : tail(one.cwd));
 
 function rank(one) {
   if (one.openQuestions > 0) return 0;

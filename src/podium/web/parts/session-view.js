@@ -74,7 +74,7 @@ class SessionView extends HTMLElement {
     replace(
       this.head,
       h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
-      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${tail(view.cwd)}${view.branch ? ` · ${plain(view.branch)}` : ""}`)),
+      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${view.group && view.branch ? "" : `${tail(view.cwd)}${view.branch ? " · " : ""}`}${plain(view.branch)}`)),
       ["working", "waiting", "starting"].includes(view.activity) && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
       button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
     );
@@ -166,16 +166,17 @@ class SessionView extends HTMLElement {
     };
     const title = h("input", { type: "text", value: view.title, "aria-label": "Title", maxlength: 200 });
     const ended = view.activity === "ended";
-    dialog.append(
+    dialog.append(...[
       h("form", { class: "rename", onsubmit: (event) => (event.preventDefault(), doing(() => store.change(view.id, { title: title.value }))()) }, title, button("Rename", doing(() => store.change(view.id, { title: title.value })), { kind: "plain" })),
       button("Changes since it began", doing(() => this.showDiff(view)), { glyph: "file" }),
+      view.group && h("a", { class: "button", href: `#/compare/${encodeURIComponent(view.group)}`, onclick: close }, icon("fork"), "Compare with the others"),
       !ended && button("End the session", doing(() => this.act("cancel")), { glyph: "stop", kind: "deny" }),
       !ended && view.nativeId && button("Fork…", doing(() => this.fork(view)), { glyph: "fork" }),
       button(view.archived ? "Take out of the archive" : "Archive", doing(() => store.change(view.id, { archived: !view.archived })), { glyph: "folder" }),
       h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` }, icon("down"), "Export as Markdown"),
       h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` }, icon("down"), "Export as JSON"),
       button("Close", close, { kind: "plain" }),
-    );
+    ].filter(Boolean));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

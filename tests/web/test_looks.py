@@ -1,0 +1,152 @@
+"""How the page looks and can be used: accessibility, both themes, narrow and wide, and how much it weighs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from podium.server.page import files
+
+OPEN = ".question:not(.over)"
+EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}
+SEEN = [
+    [
+        {"think": "Cents get lost."},
+        {"say": "I **will**:\n\n```python\nround(1)  # so\n```\n\n| a | b |\n|---|---|\n| 1 | [x](http://x.test) |\n"},
+        {"plan": [{"text": "Read", "status": "completed"}, {"text": "Round", "status": "in_progress"}]},
+        EDIT,
+    ],
+    [{"shell": "python3 -c 'import sys; print(1); sys.exit(3)'"}],
+    [{"say": "Rounded."}],
+]
+WIDTHS = (320, 390, 1360, 1920)
+
+
+@pytest.fixture(scope="module")
+def scene(stage: Any) -> dict[str, str]:
+    """The address of each main view, with something in it."""
+    folder = stage.folder("scene")
+    seen = stage.start(*SEEN, cwd=str(folder), title="A session that has been", autoApprove=["shell"])
+    stage.idle(seen)
+    where = {"cwd": str(stage.folder("race")), "group": "two", "worktree": True, "keepOpen": False}
+    pair = [stage.start([EDIT], [{"say": "Done."}], tier="autonomous", **where) for _ in range(2)]
+    for one in pair:
+        stage.ended(one)
+    long = "a_very_long_word_without_any_place_to_break_" * 4
+    asked = stage.start([{"shell": f"echo {long}"}], [{"say": "ok"}], cwd=str(folder), title=f"שלום {long} مرحبا")
+    stage.until(lambda: stage.session(asked)["openQuestions"], "a question")
+    return {
+        "list": "#/",
+        "new": "#/new",
+        "session": f"#/s/{seen}",
+        "question": f"#/s/{asked}",
+        "inbox": "#/inbox",
+        "compare": "#/compare/two",
+        "overview": "#/overview",
+        "missing": "#/s/no-such-session",
+    }
+
+
+READY = {
+    "list": "session-list .session",
+    "new": "new-session form",
+    "session": ".rule",
+    "question": OPEN,
+    "inbox": f"inbox-view {OPEN}",
+    "compare": ".column dl:has-text('+1')",
+    "overview": ".card .rows.audit",
+    "missing": ".empty",
+}
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, visits: Any) -> None:
+    """The scene is for all tests here: what runs in it goes on."""
+    monkeypatch.setattr(visits, "tidy", lambda self: None)
+
+
+@pytest.mark.parametrize(("size", "theme"), [("phone", "light"), ("desk", "dark")])
+def test_everybody_can_use_every_view(
+    visit: Any, kept: None, scene: dict[str, str], stage: Any, size: str, theme: str
+) -> None:
+    """axe-core finds nothing serious; nothing is wider than the screen, whatever its width."""
+    import axe_playwright_python
+
+    axe = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+    visit.forgiven = ("404",)
+    page = visit("", size, theme=theme)
+    page.evaluate(axe)
+    found: dict[str, list[str]] = {}
+    for name, where in scene.items():
+        page.goto(f"{stage.url}/{where}")
+        page.locator(READY[name]).first.wait_for()
+        expect(page.locator(".skeleton")).to_have_count(0)
+        expect(page.locator(".settling")).to_have_count(0)
+        report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        for one in report["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                found.setdefault(name, []).append(
+                    f"{one['id']}: {one['nodes'][0]['html'][:160]} {one['nodes'][0]['any']}"
+                )
+        before = page.viewport_size
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found.setdefault(name, []).append(f"wider than {width}")
+        page.set_viewport_size(before)
+    assert found == {}
+
+
+def test_the_pairing_view_can_be_used_by_everybody(visit: Any, kept: None, scene: object) -> None:
+    import axe_playwright_python
+
+    visit.forgiven = ("401",)
+    page = visit("", "phone", paired=False)
+    page.get_by_label("Pairing code").wait_for()
+    page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+    report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [one["id"] for one in report["violations"] if one["impact"] in ("serious", "critical")] == []
+
+
+def test_dark_and_light_and_a_choice_that_stays(visit: Any, kept: None, scene: object) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = visit("#/overview", theme="dark")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    dark = page.evaluate(ground)
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(ground)
+    assert dark != light
+    page.get_by_role("button", name="Dark or light").click()
+    assert page.evaluate(ground) == dark
+    page.reload()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert page.evaluate(ground) == dark
+
+
+def test_nothing_moves_for_who_does_not_want_it(visit: Any, kept: None, scene: dict[str, str]) -> None:
+    page = visit(scene["question"])
+    page.locator(OPEN).wait_for()
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_a_question_is_announced(visit: Any, kept: None, scene: object, stage: Any) -> None:
+    page = visit()
+    expect(page.locator("session-list .session").first).to_be_visible()
+    asked = stage.start([{"shell": "echo announced"}], [{"say": "ok"}])
+    expect(page.locator("#announcer")).to_contain_text("understudy asks: echo announced")
+    stage.http.post(f"/api/sessions/{asked}/cancel")
+
+
+def test_the_page_is_light() -> None:
+    bodies = {path: file.read_bytes() for path, file in files().items()}
+    assert sum(map(len, bodies.values())) < 150_000
+    assert sum(len(gzip.compress(body)) for body in bodies.values()) < 60_000
+
+
+def test_the_service_worker_keeps_every_file() -> None:
+    worker = files()["/sw.js"].read_text()
+    assert {path for path in files() if f'"{path}"' in worker} == set(files()) - {"/sw.js"}

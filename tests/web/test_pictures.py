@@ -1,0 +1,191 @@
+"""The pictures of the page in the docs: ``make pictures`` takes them anew, and people look at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.service.settings import AgentSettings
+from podium.service.store import Append
+from podium.service.views import Record, SessionView, Spent
+from podium.testing import AGENTS, ScriptedModel, find_cli
+from podium.unified.events import Usage
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+OPEN = ".question:not(.over)"
+DAY = 86_400_000
+MOST = 150_000
+SHOTS = {
+    # name: (view, size, theme)
+    "page-phone-question": ("question", "phone", "light"),
+    "page-phone-sessions": ("list", "phone", "dark"),
+    "page-phone-new": ("new", "phone", "light"),
+    "page-phone-inbox": ("inbox", "phone", "dark"),
+    "page-desk-session": ("session", "desk", "light"),
+    "page-desk-question": ("question", "desk", "dark"),
+    "page-desk-compare": ("compare", "desk", "light"),
+    "page-desk-overview": ("overview", "desk", "dark"),
+}
+FRAMES: dict[str, Any] = {
+    "phone": {"device_scale_factor": 1.75},
+    "desk": {"viewport": {"width": 1240, "height": 780}},
+}
+PLAN = ("Read the code", "Round to cents", "Run the tests")
+BEFORE, AFTER = (f"def total(items):\n    return {what}\n" for what in ("sum(items)", "round(sum(items), 2)"))
+
+
+def at(step: int) -> list[dict[str, str]]:
+    states = ["completed"] * step + ["in_progress"] + ["pending"] * 2
+    return [{"text": text, "status": status} for text, status in zip(PLAN, states, strict=False)]
+
+
+REPAIR = [
+    [
+        {"think": "The prices are floats, so cents get lost on the way. Rounding the sum is the smallest repair."},
+        {"say": "I look at `shop.py` first.\n"},
+        {"plan": at(0)},
+        {"call": {"tool": "read_file", "input": {"path": "shop.py"}}},
+    ],
+    [
+        {"say": f"The sum of floats is not rounded. I will change one line:\n\n```python\n{AFTER}```\n"},
+        {"plan": at(1)},
+        {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": BEFORE, "new": AFTER}}},
+    ],
+    [
+        {"plan": at(2)},
+        {"shell": "python3 -B -c 'import shop; assert shop.total([0.1, 0.2]) == 0.3; print(\"1 passed\")'"},
+    ],
+    [{"plan": at(3)}, {"say": "Totals are rounded to cents now, and the test passes."}],
+]  # fmt: skip
+PLAYS: dict[str, list[Any]] = {
+    "The totals lose cents": REPAIR,
+    "Make a release": [[{"shell": "rm -rf build && make dist"}], [{"say": "ok"}]],
+}
+for mark, new in {"sum it exactly": "math.fsum(items)", "round it": "round(sum(items), 2)"}.items():
+    edit = {"path": "shop.py", "old": "sum(items)", "new": new}
+    PLAYS[mark] = [[{"call": {"tool": "edit_file", "input": edit}}], [{"say": f"The total is {new} now."}]]
+PAST = (
+    ("claude", "Explain the payment flow", "done", 48_200, 0.31),
+    ("codex", "Port the build to Python 3.13", "failed", 91_400, 0.0),
+    ("gemini", "Write a changelog for 2.4", "done", 22_900, 0.0),
+    ("opencode", "Find the flaky test", "cancelled", 13_050, 0.04),
+    ("claude", "Add dark mode to the receipts", "done", 64_700, 0.48),
+)
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AgentSettings]]:
+    folder = tmp_path_factory.mktemp("clis")
+    plays = folder / "plays.json"
+    plays.write_text(json.dumps({"script": [{"say": "ok"}], "routes": PLAYS}))
+    own = AgentSettings(args=("--script", str(plays)), env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")})
+    with ScriptedModel([]) as model:
+        yield {"understudy": own} | {
+            name: AgentSettings(command=str(found), env=model.environment(name, cwd=folder, home=folder / name).env)
+            for name in AGENTS
+            if (found := find_cli(name)) is not None
+        }
+
+
+def remember(stage: Any) -> None:
+    """Sessions of other days and agents."""
+    now = int(time.time() * 1000)
+    changes: list[Any] = []
+    for number, (agent, title, state, tokens, cost) in enumerate(PAST, 1):
+        at = now - number * DAY - 3_600_000 * number
+        row = SessionView(
+            id=f"past-{number}", agent=agent, cwd=str(stage.root / "shop"), title=title, prompt=title, state=state,
+            activity="ended", created_at=at, updated_at=at, last_seq=1, cost_usd=cost or None,
+        )  # fmt: skip
+        body = b'{"type":"done","status":"success","seq":1}'
+        changes += [Append(row.id, [Record(seq=1, at=at, type="done", body=body)]), row]
+        for day in range(3):
+            usage = Usage(input_tokens=tokens, total_tokens=tokens * (day + 2) // 2, cost_usd=cost or None)
+            when = at - day * 2 * DAY
+            changes.append(Spent(session_id=row.id, turn=day, at=when, agent=agent, project=row.cwd, usage=usage))
+    stage.run(stage.service.journal.write(*changes))
+
+
+def scene(stage: Any) -> dict[str, tuple[str, str]]:
+    remember(stage)
+    folder = stage.folder("shop")
+    shop = {
+        "cwd": str(folder),
+        "prompt": "The totals lose cents. Find out why and repair it.",
+        "title": "Round the totals to cents",
+    }
+    seen = stage.start(**shop, autoApprove=["shell"])
+    stage.idle(seen)
+    group = {
+        "cwd": str(stage.folder("receipts")),
+        "group": "a race",
+        "worktree": True,
+        "keepOpen": False,
+        "tier": "autonomous",
+    }
+    for how in ("sum it exactly", "round it"):
+        stage.ended(stage.start(prompt=f"Totals lose cents: {how}", title="Sum without loss of cents", **group))
+    (folder / "shop.py").write_text("def total(items):\n    return sum(items)\n")
+    asked = stage.start(**shop, tier="supervised", approval="ask")
+    other = stage.start(prompt="Make a release", cwd=str(folder), title="Release 2.4")
+    for one in (asked, other):
+        stage.until(lambda one=one: stage.session(one)["openQuestions"], "a question")
+    return {
+        "list": ("#/", "session-list .session.waiting"),
+        "new": ("#/new", "new-session form"),
+        "session": (f"#/s/{seen}", ".rule"),
+        "question": (f"#/s/{asked}", OPEN),
+        "inbox": ("#/inbox", f"inbox-view {OPEN} >> nth=1"),
+        "compare": ("#/compare/a race", ".column:has-text('+1') >> nth=1"),
+        "overview": ("#/overview", ".card .rows.audit"),
+    }
+
+
+def packed(picture: bytes) -> bytes:
+    """The same picture in fewer bytes: browsers pack in haste."""
+    chunks, at = [], 8
+    while at < len(picture):
+        size = int.from_bytes(picture[at : at + 4])
+        chunks.append((picture[at + 4 : at + 8], picture[at + 8 : at + 8 + size]))
+        at += size + 12
+    pixels = zlib.compress(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), 9)
+    kept = [(kind, body) for kind, body in chunks if kind in (b"IHDR", b"PLTE", b"tRNS")]
+    out = picture[:8]
+    for kind, body in (*kept, (b"IDAT", pixels), (b"IEND", b"")):
+        out += len(body).to_bytes(4) + kind + body + zlib.crc32(kind + body).to_bytes(4)
+    return out
+
+
+@pytest.mark.skipif("PODIUM_BLESS" not in os.environ, reason="pictures are taken by `make pictures`")
+def test_take_the_pictures(visit: Any, stage: Any) -> None:
+    where = scene(stage)
+    for name, (view, size, theme) in SHOTS.items():
+        address, ready = where[view]
+        page = visit(address, size, theme=theme, **FRAMES[size])
+        page.locator(ready).first.wait_for()
+        if view == "new":
+            page.get_by_label("Prompt").fill("The totals lose cents. Find out why and repair it.")
+            page.get_by_label("Project folder").fill("~/code/shop")
+            page.evaluate("document.activeElement.blur()")
+        if view == "compare":
+            for summary in page.locator(".column summary").all():
+                summary.click()
+        page.locator(".settling, .skeleton, .prose.raw").first.wait_for(state="detached")
+        page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
+        (IMAGES / f"{name}.png").write_bytes(packed(page.screenshot()))
+        page.context.close()
+
+
+def test_the_pictures_are_there_and_small() -> None:
+    sizes = {name: (IMAGES / f"{name}.png").stat().st_size for name in SHOTS}
+    assert {name: size for name, size in sizes.items() if not 5_000 < size < MOST} == {}
+    shown = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
+    assert set(re.findall(r"images/(page-[\w-]+)\.png", shown)) == set(SHOTS)
