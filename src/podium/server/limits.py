@@ -24,6 +24,9 @@ FULL = (
 )
 
 
+_HANG_UP = {"connection": "close"}
+
+
 class Sizes:
     """A head of at most ``HEAD_BYTES``; a body of ``most`` bytes, with or without a length, within ``seconds``."""
 
@@ -39,6 +42,11 @@ class Sizes:
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if {name for name, _ in scope["headers"]} >= {b"content-length", b"transfer-encoding"}:
+            # A proxy before us may go by the one where we go by the other, and so hide a request in a body.
+            fault = Refused("bad-request", "a body has a length or comes in chunks, not both", headers=_HANG_UP)
+            await problem_response(fault, instance=scope["path"])(scope, receive, send)
             return
         said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not said.isdigit() or int(said[:20]) > self._most:
