@@ -103,6 +103,7 @@ def _edit(config: Path | None) -> int:
     from ..errors import ConfigError
     from ..service.config import find, parse, places
     from ..service.template import template
+    from ..whole_file import replace_file
 
     named = config or (Path(os.environ["PODIUM_CONFIG"]) if os.environ.get("PODIUM_CONFIG") else None)
     target = (named or find() or places()[0]).resolve()
@@ -124,7 +125,7 @@ def _edit(config: Path | None) -> int:
                 return EXIT_USAGE
             text = changed
             continue
-        _keep(target, changed)
+        replace_file(target, changed)
         print(f"{target}: saved")
         return EXIT_SUCCESS
 
@@ -153,22 +154,6 @@ def _again() -> bool:
         return input("edit it again? [Y/n] ").strip().lower() not in ("n", "no")
     except EOFError:
         return False
-
-
-def _keep(target: Path, text: str) -> None:
-    """Whole or not at all; for nobody else's eyes, because it may hold an agent's keys."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _warn(loaded: Loaded) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ..whole_file import replace_file
+
 
 def state_folder(env: Mapping[str, str] = os.environ) -> Path:
     """``$PODIUM_STATE_HOME``, else ``podium`` in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
@@ -27,10 +29,7 @@ def count_unrecognized(agent: str, version: str, count: int) -> None:
     counts[agent][version or "unknown"] = counts[agent].get(version or "unknown", 0) + count
     path = _counts_path()
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_bytes(msgspec.json.encode(counts))
-        fresh.replace(path)
+        replace_file(path, msgspec.json.encode(counts).decode())
 
 
 def unrecognized_counts() -> dict[str, dict[str, int]]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 import yaml
 
 from podium.errors import PolicyError
+from podium.whole_file import replace_file
 
 from .load import Format, load_policy, parse_policy, rule_tree
 from .policy import Policy
@@ -51,18 +50,7 @@ def remember_rule(path: Path, rule: Rule) -> None:
     if text.strip() and rule in load_policy(path).rules:
         return
     added = add_rule(text, rule, format="toml" if path.suffix.lower() == ".toml" else "yaml")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(added)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(path, added)
 
 
 def _yaml(tree: object) -> str:

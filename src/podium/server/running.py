@@ -16,6 +16,7 @@ import msgspec
 
 from podium.errors import ConnectionLost, NotAllowed, PodiumError
 from podium.service.settings import Settings
+from podium.whole_file import replace_file
 
 from .address import public_url
 from .tokens import read_token
@@ -46,9 +47,7 @@ def noted(home: Path, settings: Settings, address: tuple[str, int]) -> Generator
         certificate=str(Path(settings.tls_cert).expanduser().absolute()) if settings.tls_cert else "",
     )
     path = home / NAME
-    fresh = path.with_name(f".{NAME}.{os.getpid()}")
-    fresh.write_bytes(msgspec.json.encode(note))
-    fresh.replace(path)
+    replace_file(path, msgspec.json.encode(note).decode())
     try:
         yield note
     finally:
