@@ -9,10 +9,13 @@ from typing import Any
 
 from podium.errors import TooMany
 from podium.live import milliseconds
+from podium.service.journal import DAY
 from podium.service.service import Service
 from podium.service.settings import Limits
 from podium.service.sqlite import SqliteStore
 from podium.service.store import Change, Query
+from podium.service.upkeep import Upkeep
+from podium.service.views import Done as Keyed
 from podium.service.views import Message, Question, Wanted
 from podium.unified.decisions import Allow, Deny
 from podium.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
@@ -136,5 +139,34 @@ def test_what_waits_is_sent_in_its_order_after_a_crash(kit: Any) -> None:
             results = [one.result for one in events if isinstance(one, TurnCompleted)]
             assert results[-9:] == names
             assert len(results) == 11
+
+    kit.run(main())
+
+
+def test_a_session_is_resumed_when_its_program_has_gone(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            await watch.until(Done)  # its last word is told before its program is put away
+            served = service._served.get(view.id)
+            resumed = await service.resume(view.id, kit.play([{"say": "y"}]))
+            assert served is None or not served.awake
+            await kit.watch(service, resumed.id).rest()
+
+    kit.run(main())
+
+
+def test_the_hourly_work_removes_what_is_old(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service(keep_days=1.0) as service:
+            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            await watch.rest()
+            old, new = (Keyed(key=key, fingerprint="", status=200, body=b"", at=at) for key, at in (
+                ("old", view.created_at), ("new", view.created_at + 2 * DAY),
+            ))  # fmt: skip
+            await service.store.write(old, new)
+            await Upkeep(service.journal, 1.0, lambda: view.created_at + 2 * DAY).once()
+            assert [await service.store.done(key) for key in ("old", "new")] == [None, new]
+            assert len(await kit.all_of(service, view.id)) == 1
 
     kit.run(main())

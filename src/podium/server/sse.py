@@ -98,9 +98,10 @@ class SessionStream:
 
     async def _tell(self, client: _Client, begun: Begun, telling: Telling | None, heard: int) -> None:
         await client.give(b"retry: %d\nevent: verdict\ndata: %b\n\n" % (COMEBACK, msgspec.json.encode(begun.verdict)))
-        async for pieces in self._pieces(begun, telling, heard):
-            for _, piece in pieces:
-                await client.give(piece)
+        async with contextlib.aclosing(self._pieces(begun, telling, heard)) as following:
+            async for pieces in following:
+                for _, piece in pieces:
+                    await client.give(piece)
         view = await self._service.store.session(begun.view.id) or begun.view
         end = End(session_id=view.id, state=view.state, last_seq=view.last_seq)
         await client.give(b"event: end\ndata: %b\n\n" % msgspec.json.encode(end))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+
+from podium.errors import StoreError
 
 from .journal import Journal
 from .settings import Settings
@@ -46,10 +49,11 @@ class Changes:
             await asyncio.wait(self._writing)
 
     async def _policy(self, before: str, after: str) -> None:
-        known = await self._journal.store.setting(LAST)
-        told = {} if known is None else msgspec.json.decode(known, type=dict[str, str])
-        row = self._row("file", POLICY, before, after)
-        await self._journal.write(row, Remember(LAST, msgspec.json.encode(told | {POLICY: after})))
+        with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
+            known = await self._journal.store.setting(LAST)
+            told = {} if known is None else msgspec.json.decode(known, type=dict[str, str])
+            row = self._row("file", POLICY, before, after)
+            await self._journal.write(row, Remember(LAST, msgspec.json.encode(told | {POLICY: after})))
 
     def _row(self, who: str, name: str, before: str, after: str) -> ConfigChange:
         return ConfigChange(at=self._now(), who=who, name=name, before=before, after=after)

@@ -21,7 +21,6 @@ from podium.unified.events import (
     TurnCompleted,
     TurnStarted,
     decode,
-    encode,
     stamp,
 )
 
@@ -203,7 +202,7 @@ class Chronicle:
                 view, rows = self._rows(project(view, event), event)
                 changes += rows
                 over = over or isinstance(event, TurnCompleted | Done)
-            records.append(Record(seq, event.timestamp, _tag(event), encode(event)))
+            records.append(Record.of(event))
         if records:
             view = replace(view, last_seq=seq, updated_at=records[-1].at)
             changes.insert(0, Append(view.id, records))
@@ -266,10 +265,6 @@ class Chronicle:
 
 def _starts(events: list[Event], message: Message) -> bool:
     return any(isinstance(event, TurnStarted) and event.prompt == message.prompt for event in events)
-
-
-def _tag(event: Event) -> str:
-    return str(event.__struct_config__.tag)
 
 
 def _spent(view: SessionView, event: TurnCompleted) -> Spent:

@@ -15,7 +15,7 @@ from podium.drivers.driver import Stored
 from podium.errors import BadRequest, NotSupported, SessionNotFound
 from podium.live import milliseconds
 from podium.past import events_of, stored_sessions
-from podium.unified.events import Event, TurnCompleted, TurnStarted, Usage, encode, stamp
+from podium.unified.events import Event, TurnCompleted, TurnStarted, Usage, stamp
 from podium.unified.grammar import Grammar
 
 from . import places
@@ -115,7 +115,7 @@ class Past:
         records: list[Record] = []
         for event in _whole(view, told, began, stored.updated_ms):
             view = project(view, event)
-            records.append(Record(event.seq, event.timestamp, _tag(event), encode(event)))
+            records.append(Record.of(event))
         usage = Usage(total_tokens=stored.tokens or 0, cost_usd=stored.cost_usd)
         view = replace(view, usage=usage, cost_usd=stored.cost_usd)
         await self._journal.write(Append(view.id, records), view)
@@ -170,10 +170,6 @@ def _whole(view: SessionView, told: Iterable[Event], began: int, updated: int) -
             seq += 1
             turn += isinstance(one, TurnStarted)
             yield stamp(one, agent=view.agent, session_id=view.id, seq=seq, timestamp=at, turn=turn)
-
-
-def _tag(event: Event) -> str:
-    return str(type(event).__struct_config__.tag)
 
 
 def _of_log(view: SessionView) -> PastSession:

@@ -36,12 +36,12 @@ class PolicyFile:
         self._seen, self._mark = True, mark
         try:
             policy = load_policy(self.path)
-        except PolicyError as fault:
+            text = self.path.read_text("utf-8", "replace")
+        except (PolicyError, OSError) as fault:
             kept = "nothing is allowed" if self._good is None else "the one before it still holds"
             self.problem = f"{fault}; {kept} until it is mended"
             _log.warning("%s", self.problem)
             return self._good
-        text = self.path.read_text("utf-8", "replace")
         if self.problem or self._good is not None:
             _log.info("the policy %s was read again", self.path)
         if self._good is not None and self.changed is not None and text != self._text:

@@ -49,6 +49,7 @@ class Served:
         self._news = asyncio.Event()
         self._ending: Literal["cancelled", "stopped"] | None = None
         self._leaving = False
+        self._finishing = False
         self._turning = False
         self._sleeping = False
         self._tired = False
@@ -70,6 +71,11 @@ class Served:
         resting = self.view.activity not in MID_TURN and not self.chronicle.queue and not self._arriving
         return resting and self._ending is None and self.view.keep_open and self._resumable
 
+    @property
+    def ending(self) -> bool:
+        """It takes no more prompts, though it may not have said its last word."""
+        return self._finishing or self._ending is not None or self.view.ended
+
     def start(
         self, session: Session | None, messages: Iterable[Message] = (), decided: Iterable[Question] = ()
     ) -> None:
@@ -81,7 +87,7 @@ class Served:
 
     async def post(self, message: Message) -> Message:
         """Take a follow-up: stored first, sent when the turns before it are over."""
-        if self._ending is not None:
+        if self.ending:
             raise SessionEnded(f"session {self.view.id} is ending; resume it to go on")
         self._arriving += 1
         try:
@@ -256,6 +262,7 @@ class Served:
                 await self.decide(answered(question, Deny(UNANSWERED), by="timeout", who="", now=now))
 
     async def _finish(self) -> None:
+        self._finishing = True
         chronicle, life, stopped = self.chronicle, self._life, self._ending == "stopped"
         resumable = self._resumable
         sleeps = stopped and not self._in_turn and self.view.keep_open and resumable

@@ -139,6 +139,9 @@ class Service:
 
         ``keep_open`` not said: as the old one.
         """
+        served = self._served.get(session_id)
+        if served is not None and served.ending:
+            await served.over()  # two programs must not write the same conversation at once
         old = await self.get(session_id)
         if not fork and not old.ended:
             raise SessionRunning(f"session {session_id} is still open: send it a message instead of resuming it")

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from podium.unified.decisions import Decision
-from podium.unified.events import PermissionRequest, Status, Usage
+from podium.unified.events import Event, PermissionRequest, Status, Usage, encode
 from podium.unified.options import Approval, McpServer, Sandbox, Tier
 
 State: TypeAlias = Literal["running", "done", "failed", "cancelled"]
@@ -23,6 +23,10 @@ class Record(msgspec.Struct, frozen=True):
     at: int
     type: str
     body: bytes
+
+    @classmethod
+    def of(cls, event: Event) -> Record:
+        return cls(event.seq, event.timestamp, str(event.__struct_config__.tag), encode(event))
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
