@@ -95,4 +95,7 @@ export function ago(at, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+// A path as people say it in its folder.
+export const within = (path, folder) => (folder && String(path).startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path);
+
 export const tail = (path) => String(path ?? "").split("/").filter(Boolean).pop() ?? "/";

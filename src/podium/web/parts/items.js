@@ -2,7 +2,7 @@
 
 import { h, icon } from "../core/dom.js";
 import { block, growText } from "../core/markdown.js";
-import { cut, duration, firstLine, money, number, plain, tail, terminal } from "../core/text.js";
+import { cut, duration, firstLine, money, number, plain, tail, terminal, within } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 import { questionCard } from "./question-card.js";
 
@@ -62,7 +62,7 @@ function tool(item, context) {
     { class: "tool-line" },
     icon(use.name === "task" ? "task" : use.name === "plan" ? "plan" : (use.operation ?? "other")),
     h("b", {}, title),
-    h("code", { class: "target", dir: "auto" }, firstLine(use.target || use.description || use.nativeName || "", 160)),
+    h("code", { class: "target", dir: "auto" }, firstLine(within(use.target, context.cwd()) || use.description || use.nativeName || "", 160)),
     h("span", { class: "spacer" }),
     result?.exitCode ? h("span", { class: "chip bad" }, `exit ${result.exitCode}`) : null,
     state === "denied" && h("span", { class: "chip bad" }, "denied"),

@@ -3,7 +3,7 @@
 
 import { announce, button, h, icon, reachable, replace, toast } from "../core/dom.js";
 import { get } from "../core/api.js";
-import { firstLine, plain } from "../core/text.js";
+import { firstLine, plain, within } from "../core/text.js";
 import { diffView, editView } from "./diff-view.js";
 import { wishes, wishForm } from "./wish-form.js";
 
@@ -34,7 +34,7 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
     h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
     request.description && !same(request) && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
-    wishes(request).length ? null : subject(request),
+    wishes(request).length ? null : subject(request, store?.sessions.get(question.sessionId)?.cwd),
   );
   if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
   else card.append(actions(card, question, store));
@@ -49,7 +49,7 @@ function same(request) {
 
 // What has been answered takes one line; the call itself stands beside it.
 function settled(question, resolved) {
-  const words = resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
+  const words = wishes(question.request).length && resolved.decision === "allow" ? "Answered" : resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
   return h(
     "p",
     { class: `verdict ${resolved.decision}`, "data-question": question.id },
@@ -59,11 +59,11 @@ function settled(question, resolved) {
   );
 }
 
-function subject(request) {
+function subject(request, cwd) {
   const input = request.input ?? {};
   const command = typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
   if (command) return h("pre", { class: "command", dir: "auto" }, plain(command));
-  const path = request.target && h("p", { class: "path" }, plain(request.target));
+  const path = request.target && h("p", { class: "path" }, plain(within(request.target, cwd)));
   const patch = PATCHES.map((name) => input[name]).find((one) => typeof one === "string");
   if (patch) return h("div", {}, path, diffView(patch));
   const fresh = FRESH.map((name) => input[name]).find((one) => typeof one === "string");

@@ -23,7 +23,7 @@ class SessionView extends HTMLElement {
     this.list.addEventListener("top", () => this.opened?.earlier());
     this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.sticky), { passive: true });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
-    this.context = { store, cards: new Map(), questionOf: (request) => this.questionOf(request) };
+    this.context = { store, cards: new Map(), cwd: () => this.opened?.view?.cwd, questionOf: (request) => this.questionOf(request) };
     this.compose();
     if (this.wanted) this.load(this.wanted);
   }

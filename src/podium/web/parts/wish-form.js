@@ -30,7 +30,7 @@ export function wishForm(request, answer) {
 function field(wish, name) {
   const inputs = wish.choices.map(([label]) => h("input", { type: wish.several ? "checkbox" : "radio", name, value: label }));
   const other = h("input", { type: "text", placeholder: inputs.length ? "or something else" : "Your answer", "aria-label": plain(wish.text) });
-  const rows = wish.choices.map(([label, help], at) => h("label", { class: "choice" }, inputs[at], h("b", { dir: "auto" }, plain(label)), help && h("span", { class: "quiet", dir: "auto" }, plain(help))));
+  const rows = wish.choices.map(([label, help], at) => h("label", { class: "choice" }, inputs[at], h("b", { dir: "auto" }, plain(label)), help && help !== label && h("span", { class: "quiet", dir: "auto" }, plain(help))));
   const element = h("fieldset", { class: "wish" }, h("legend", { dir: "auto" }, plain(wish.text)), rows, other);
   const read = () => (other.value.trim() ? [other.value.trim()] : inputs.filter((one) => one.checked).map((one) => one.value));
   return { wish, element, read };
