@@ -13,6 +13,7 @@ ALL = (
     "bench.history_claude",
     "bench.log",
     "bench.fanout",
+    "bench.page",
 )
 
 

@@ -27,7 +27,7 @@ from podium.service.service import Service
 from podium.service.settings import AgentSettings, Settings
 from podium.testing.browser import FLAGS, find_browser
 
-BOUND = float(os.environ.get("JB", "60"))
+BOUND = 60.0
 TOKEN = "podium_test-token-of-the-administrator"
 SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},

@@ -78,3 +78,13 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
     page.get_by_role("button", name="Changes since it began").click()
     expect(page.get_by_role("dialog")).to_contain_text("round(sum(items), 2)")
     page.get_by_role("button", name="Close").click()
+
+
+def test_a_sub_agents_work_stands_inside_its_call(visit: Any, stage: Any) -> None:
+    inner = {"prompt": "look", "script": [[{"say": "From inside."}, {"shell": "echo inner"}], [{"say": "Looked."}]]}
+    session = stage.start([{"task": inner}], [{"say": "All looked at."}], autoApprove=["shell"])
+    page = visit(f"#/s/{session}", "phone")
+    expect(page.locator(".said", has_text="All looked at.")).to_be_visible()
+    expect(page.locator(".tool > .inner .said").first).to_have_text("From inside.")
+    expect(page.locator(".tool > .inner .tool")).to_contain_text("echo inner")
+    expect(page.locator("virtual-list .said")).to_have_count(3)

@@ -269,6 +269,29 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
     expect(page.get_by_role("heading", name="Devices")).to_be_visible()
 
 
+def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any) -> None:
+    old = int(time.time() * 1000) - 86_400_000
+    many = [
+        SessionView(
+            id=f"many-{number}", agent="understudy", cwd=str(stage.root), title=f"Number {number:03}", state="done",
+            activity="ended", created_at=old - number, updated_at=old - number,
+        )
+        for number in range(260)
+    ]  # fmt: skip
+    stage.run(stage.service.journal.write(*many))
+    page = visit()
+    expect(page.locator(".session").first).to_be_visible()
+    expect(page.locator(".session", has_text="Number 259")).to_have_count(0)
+    page.get_by_label("Search sessions").fill("number 259")
+    expect(page.locator(".session .title")).to_have_text(["Number 259"])
+    page.get_by_label("Search sessions").fill("")
+    page.get_by_role("button", name="Show older ones").click()
+    expect(page.locator(".session", has_text="Number 258")).to_have_count(1)
+    expect(page.get_by_role("button", name="Show older ones")).to_be_hidden()
+    for one in many:
+        stage.run(stage.service.journal.forget(one.id))
+
+
 def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:
     session = stage.start(
         [{"shell": r"printf '\033[31mred\033[0m plain\n50%%\r100%%\n'"}], [{"say": "ok"}], autoApprove=["shell"]

@@ -18,6 +18,7 @@ class Store extends EventTarget {
     this.me = null;
     this.online = false;
     this.loaded = false;
+    this.reached = 0; // how many of all, newest first
     this.opened = null; // the session on screen
     this.outbox = JSON.parse(localStorage.getItem(OUTBOX) ?? "[]");
   }
@@ -71,14 +72,33 @@ class Store extends EventTarget {
   async refresh() {
     try {
       const page = await get(`/api/sessions${query({ limit: 200 })}`);
-      this.sessions = new Map(page.sessions.map((one) => [one.id, one]));
+      this.sessions = new Map([...this.kept(page), ...page.sessions.map((one) => [one.id, one])]);
       this.total = page.total;
+      this.reached = Math.max(this.reached, page.sessions.length);
       this.loaded = true;
       this.tell("sessions");
       await this.refreshQuestions();
     } catch (fault) {
       if (!(fault instanceof Offline)) console.warn(fault.message);
     }
+  }
+
+  // What was loaded beyond the first page stays; what should be on it and is not, is gone.
+  kept(page) {
+    const oldest = page.sessions.at(-1)?.createdAt ?? Infinity;
+    return [...this.sessions].filter(([, one]) => page.total > page.sessions.length && one.createdAt < oldest);
+  }
+
+  // The page holds the newest sessions; older ones come when somebody looks for them.
+  get hasMore() {
+    return this.reached < (this.total ?? 0);
+  }
+
+  async more(search = "") {
+    const page = await get(`/api/sessions${query({ limit: 200, search, offset: search ? undefined : this.reached })}`);
+    if (!search) this.reached += page.sessions.length || this.total;
+    for (const one of page.sessions) this.sessions.set(one.id, one);
+    this.tell("sessions");
   }
 
   async refreshQuestions() {

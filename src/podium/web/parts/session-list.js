@@ -1,6 +1,6 @@
 // All sessions: those that wait for you first, then what runs, then the rest by age.
 
-import { empty, h, icon, replace } from "../core/dom.js";
+import { button, empty, h, icon, replace, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { ago, firstLine, money, plain, tail } from "../core/text.js";
 
@@ -16,8 +16,14 @@ class SessionList extends HTMLElement {
     this.state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "State"), h("option", { value: "waiting" }, "Waits for you"), Object.entries(STATES).map(([value, label]) => h("option", { value }, label)), h("option", { value: "archived" }, "Archived"));
     this.search = search;
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
+    this.further = button("Show older ones", () => store.more().catch((fault) => toast(fault.message, "error")), { kind: "plain wide", hidden: true });
+    search.addEventListener("input", () => {
+      clearTimeout(this.looking);
+      const words = search.value.trim();
+      if (words && store.hasMore) this.looking = setTimeout(() => store.more(words).catch(() => {}), 250);
+    });
     for (const field of [search, this.agent, this.project, this.state]) field.addEventListener("input", () => this.draw());
-    replace(this, h("div", { class: "filters" }, h("label", { class: "field-search" }, icon("search"), search), h("div", { class: "choices" }, this.agent, this.project, this.state)), this.list);
+    replace(this, h("div", { class: "filters" }, h("label", { class: "field-search" }, icon("search"), search), h("div", { class: "choices" }, this.agent, this.project, this.state)), this.list, this.further);
     this.rows = new Map();
     store.listen("sessions questions", () => this.later(), { signal: this.leave.signal });
     this.clock = setInterval(() => this.later(), 60000);
@@ -41,6 +47,7 @@ class SessionList extends HTMLElement {
   draw() {
     if (!store.loaded) return replace(this.list, [1, 2, 3].map(() => h("li", { class: "skeleton", "aria-hidden": "true" })));
     const all = [...store.sessions.values()];
+    this.further.hidden = !store.hasMore;
     this.options(this.agent, "Agent", new Set(all.map((one) => one.agent)), (value) => value);
     this.options(this.project, "Project", new Set(all.filter((one) => !one.group).map((one) => one.cwd)), tail);
     const words = this.search.value.trim().toLowerCase();

@@ -1,0 +1,192 @@
+"""The page in a browser: how soon after a tap something is on screen, what it weighs, how it keeps up with a stream.
+
+The time to the first event is told against the same without a browser: the request, and the first event read from the
+session's WebSocket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from podium.server.app import create_app
+from podium.server.listening import listening, open_socket
+from podium.server.page import files
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
+from podium.service.store import Append
+from podium.service.views import Record, SessionView
+from podium.testing.browser import FLAGS, find_browser
+
+TOKEN = "podium_bench-token"
+RUNS, RATE, SECONDS = 7, 200, 6.0
+MOST_BYTES = 150_000
+PROMPT = json.dumps({"script": [[{"say": "Here."}]]})
+FRAMES = """() => {
+  window.frames_ = []; let before = performance.now();
+  const next = now => {
+    window.frames_.push(now - before); before = now;
+    if (window.watching) requestAnimationFrame(next);
+  };
+  window.watching = true; requestAnimationFrame(next);
+}"""
+CANCEL = """() => fetch(`/api/sessions/${location.hash.slice(4)}/cancel`, {
+  method: 'POST', body: '{}', headers: {'content-type': 'application/json', 'idempotency-key': crypto.randomUUID()}
+})"""
+TAP = """() => new Promise(done => {
+  const from = performance.now();
+  const seen = new MutationObserver(() => {
+    if (!document.querySelector('virtual-list .item')) return;
+    seen.disconnect();
+    requestAnimationFrame(() => done(performance.now() - from));
+  });
+  seen.observe(document.getElementById('main'), { childList: true, subtree: true });
+  document.querySelector('new-session button[type=submit]').click();
+})"""
+
+
+def weigh() -> bool:
+    bodies = [file.read_bytes() for file in files().values()]
+    whole, packed = sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies)
+    print(f"bytes of the page: {whole:,} in {len(bodies)} files ({packed:,} packed; bound {MOST_BYTES:,})")
+    return whole < MOST_BYTES
+
+
+async def bare(url: str, root: str) -> float:
+    """Milliseconds from the request to the first event, without a browser."""
+    import httpx
+    from websockets.asyncio.client import connect
+
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
+        since = time.perf_counter()
+        body = {"agent": "understudy", "prompt": PROMPT, "cwd": root, "keepOpen": True}
+        made = (await client.post("/api/sessions", json=body)).json()
+        where = f"{url.replace('http', 'ws')}/ws/sessions/{made['id']}?after=0"
+        async with connect(where, additional_headers=headers) as socket:
+            while json.loads(await socket.recv())["type"] == "verdict":
+                pass
+            taken = time.perf_counter() - since
+        await client.post(f"/api/sessions/{made['id']}/cancel")
+    return taken * 1000
+
+
+async def tapped(page: Any, url: str) -> float:
+    await page.goto(f"{url}/#/new")
+    await page.fill("#prompt", PROMPT)
+    taken: float = await page.evaluate(TAP)
+    await page.evaluate(CANCEL)
+    return taken
+
+
+async def streamed(page: Any, url: str, service: Service, root: str) -> tuple[list[float], int]:
+    """The times between frames while a session streams, and how many of its events the page has then."""
+    session_id, now = "bench-stream", int(time.time() * 1000)
+    row = {"agent": "understudy", "cwd": root, "title": "A stream", "created_at": now, "updated_at": now}
+
+    def write(first: int, many: int, activity: Any) -> Any:
+        records = []
+        for seq in range(first, first + many):
+            event = {"sessionId": session_id, "seq": seq, "timestamp": now, "turn": 1, **_event(seq)}
+            records.append(Record(seq=seq, at=now, type=event["type"], body=json.dumps(event).encode()))
+        view = SessionView(id=session_id, activity=activity, last_seq=first + many - 1, **row)
+        return service.journal.write(Append(session_id, records), view)
+
+    await write(1, 1, "working")
+    await page.goto(f"{url}/#/s/{session_id}")
+    await page.wait_for_selector("virtual-list .item")
+    await page.evaluate(FRAMES)
+    step, sent, since = RATE // 20, 1, time.perf_counter()
+    while (passed := time.perf_counter() - since) < SECONDS:
+        if sent - 1 < passed * RATE:
+            await write(sent + 1, step, "working")
+            sent += step
+        await asyncio.sleep(0.01)
+    await page.wait_for_function(
+        f"Number([...document.querySelectorAll('[data-key]')].pop().dataset.key) > {sent - 60}"
+    )
+    frames = await page.evaluate("() => { window.watching = false; return window.frames_ }")
+    held = await page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.length)")
+    return frames, sent - held
+
+
+def _event(seq: int) -> dict[str, Any]:
+    if seq == 1:
+        return {"type": "turn_started", "prompt": "Go"}
+    match seq % 50:
+        case 0:
+            return {
+                "type": "tool_use",
+                "toolUseId": f"t{seq}",
+                "name": "shell",
+                "operation": "execute",
+                "target": "make",
+            }
+        case 9:
+            return {"type": "tool_result", "toolUseId": f"t{seq - 9}", "status": "success", "output": "ok\n" * 20}
+        case step if step < 9:
+            return {"type": "tool_progress", "toolUseId": f"t{seq - step}", "output": "working\n"}
+        case 49:
+            return {"type": "text", "text": "word " * 39, "messageId": str(seq)}
+        case _:
+            return {"type": "text_delta", "text": "word ", "messageId": str(seq)}
+
+
+async def measured(program: str) -> bool:
+    from playwright.async_api import async_playwright
+
+    with tempfile.TemporaryDirectory(prefix="podium-bench-") as scratch:
+        root = Path(scratch) / "work"
+        root.mkdir()
+        own = AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": f"{scratch}/understudy"})
+        settings = Settings(
+            home=f"{scratch}/podium", port=0, roots=(str(root),), default_agent="understudy", agents={"understudy": own}
+        )
+        service = Service(settings)
+        opened = open_socket("127.0.0.1", 0)
+        url = f"http://127.0.0.1:{opened.getsockname()[1]}"
+        app = create_app(service, token=TOKEN)
+        async with listening(app, settings, opened), async_playwright() as playwright:
+            env = {**os.environ, "HOME": scratch, "TMPDIR": scratch}
+            browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
+            context = await browser.new_context(viewport={"width": 390, "height": 844})
+            code = app.state.codes.new("admin", "bench").shown
+            await context.request.post(f"{url}/api/pair", data={"code": code, "name": "bench", "cookie": True})
+            page = await context.new_page()
+            await tapped(page, url)  # the first asks the agents how they are
+            await bare(url, str(root))
+            taps, bares = [], []
+            for _ in range(RUNS):
+                taps.append(await tapped(page, url))
+                bares.append(await bare(url, str(root)))
+            tap, without = statistics.median(taps), statistics.median(bares)
+            print(f"first event on screen after a tap: {tap / without:.2f} × that without a browser ({tap:.0f} ms)")
+            frames, missing = await streamed(page, url, service, str(root))
+            frames.sort()
+            middle, late = frames[len(frames) // 2], frames[len(frames) * 99 // 100]
+            print(
+                f"{RATE} events a second: a frame takes {middle:.1f} ms, 99 of 100 under {late:.1f} ms; missing {missing}"
+            )
+            await browser.close()
+    return missing == 0
+
+
+def main() -> int:
+    light = weigh()
+    program = find_browser()
+    if program is None:
+        print("there is no Chromium: run `make browser`")
+        return 0 if light else 1
+    return 0 if asyncio.run(measured(program)) and light else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
