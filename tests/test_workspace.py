@@ -139,3 +139,32 @@ def test_a_change_of_which_only_the_name_was_told(make: Callable[[Path], None], 
         FileChange(path="removed.txt", change="modified"),
     ):
         assert workspace.detailed(told) == told
+
+
+def test_nothing_of_the_repository_is_run_and_links_are_not_followed(tmp_path: Path) -> None:
+    folder, ran = tmp_path / "work", tmp_path / "ran"
+    folder.mkdir()
+    committed(folder)
+    (tmp_path / "program").write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    (tmp_path / "program").chmod(0o755)
+    (tmp_path / "secret").write_text("secret\n")
+    for key in ("core.fsmonitor", "filter.f.clean", "filter.f.process"):
+        git(folder, "config", key, str(tmp_path / "program"))
+    (folder / ".gitattributes").write_text("*.txt filter=f\n")
+    workspace = Workspace(str(folder))
+    assert workspace.begin()
+    (folder / "edited.txt").write_text("after\n")
+    (folder / "link.txt").symlink_to(tmp_path / "secret")
+    changes = {change.path: change.after for change in workspace.changes()}
+    assert changes == {"edited.txt": "after\n", "link.txt": str(tmp_path / "secret")}
+    assert not ran.exists()
+
+
+def test_a_folder_that_ignores_itself_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / ".gitignore").write_text("*\n")
+    workspace = Workspace(str(tmp_path))
+    assert workspace.begin()
+    (tmp_path / "own" / "token").write_text("secret")
+    (tmp_path / "seen").write_text("yes")
+    assert [change.path for change in workspace.changes()] == ["seen"]

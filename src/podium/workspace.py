@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from .unified.diffs import change_of
 from .unified.events import FileChange
+from .worktrees import LIST_SETTINGS, configured, without_filters
 
 KEPT_OF_A_FILE = 512 * 1024
 KEPT_IN_ALL = 32 * 2**20
@@ -161,18 +162,21 @@ def _ignores_itself(folder: Path) -> bool:
 
 
 def _status(cwd: str) -> list[str]:
-    listed = _git(cwd, "status", "--porcelain=v1", "-z", "-uall", "--no-renames", "--", ".") or b""
+    off = without_filters(os.fsdecode(_git(cwd, *LIST_SETTINGS) or b""))
+    env = {**os.environ, **configured(off)} if off else None
+    listed = _git(cwd, "status", "--porcelain=v1", "-z", "-uall", "--no-renames", "--", ".", env=env) or b""
     prefix = (_git(cwd, "rev-parse", "--show-prefix") or b"").decode().strip()
     paths = [os.fsdecode(entry[3:]) for entry in listed.split(b"\0") if len(entry) > 3]
     return [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
 
 
-def _git(cwd: str, *words: str) -> bytes | None:
+def _git(cwd: str, *words: str, env: dict[str, str] | None = None) -> bytes | None:
     """git's answer, or ``None`` when it has none. Takes no lock: the agent may be using git itself."""
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", "-c", "core.quotepath=off", "-c", "core.fsmonitor=false", *words],
             cwd=cwd,
+            env=env,
             capture_output=True,
             check=False,
         )

@@ -18,6 +18,29 @@ _QUIET = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null", "-c", 
 _NUMBERS = re.compile(r"(\d+) (file|insertion|deletion)")
 
 
+LIST_SETTINGS = ("config", "--list", "--show-scope", "--includes", "--name-only", "-z")
+_FILTER = re.compile(r"(?:local|worktree)\0(filter\.[^\0]*\.)(?:clean|smudge|process|required)\0", re.IGNORECASE)
+
+
+def without_filters(listed: str) -> dict[str, str]:
+    """Settings that switch off the filters which a repository itself defines; the user's own stay.
+
+    An agent may have written them, and git would run them to tell what has changed. ``listed``: the answer to
+    ``LIST_SETTINGS``.
+    """
+    names = {found[1] for found in _FILTER.finditer(listed)}
+    off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+    return {f"{name}{key}": value for name in sorted(names) for key, value in off}
+
+
+def configured(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as the environment tells them to git."""
+    told = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return told
+
+
 class GitFailed(PodiumError):
     """git could not do what was needed; the sentence is git's own."""
 

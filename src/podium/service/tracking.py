@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from podium.errors import BadRequest
-from podium.worktrees import GitFailed, git
+from podium.worktrees import LIST_SETTINGS, GitFailed, configured, git, without_filters
 
 MOST_DIFF = 2 * 1024 * 1024
 MOST_STATUS = 4 * 1024 * 1024
@@ -24,7 +23,6 @@ EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # An agent may have written the repository's settings: none of them gets to run a program here.
 _CONFIG = {"core.quotepath": "off", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 _SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1"}
-_FILTER = re.compile(r"(?:local|worktree)\0(filter\.[^\0]*\.)(?:clean|smudge|process|required)\0", re.IGNORECASE)
 
 Change: TypeAlias = Literal["added", "modified", "deleted", "renamed", "untracked", "conflicted", "other"]
 _CHANGES: dict[str, Change] = {
@@ -194,31 +192,12 @@ async def _head(folder: Path) -> str:
 
 async def _git(folder: Path, *words: str, env: dict[str, str] | None = None, most: int | None = None) -> str:
     try:
-        safe = {**_SAFE, **_configured(_CONFIG)}
+        safe = {**_SAFE, **configured(_CONFIG)}
         if words[0] in ("add", "diff", "status"):
-            safe |= _configured(_CONFIG | await _without_filters(folder, safe))
+            safe |= configured(_CONFIG | without_filters(await git(folder, *LIST_SETTINGS, env=safe)))
         return await git(folder, *words, env={**safe, **(env or {})}, most=most)
     except (FileNotFoundError, NotADirectoryError) as fault:
         raise BadRequest(f"{folder} is no folder any more") from fault
-
-
-async def _without_filters(folder: Path, safe: dict[str, str]) -> dict[str, str]:
-    """Settings that switch off the filters which the repository itself defines; the user's own stay."""
-    told = await git(folder, "config", "--list", "--show-scope", "--includes", "--name-only", "-z", env=safe)
-    names = {found[1] for found in _FILTER.finditer(told)}
-    return {
-        f"{name}{key}": value
-        for name in names
-        for key, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-    }
-
-
-def _configured(settings: dict[str, str]) -> dict[str, str]:
-    """As the environment tells them to git."""
-    told = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for number, (key, value) in enumerate(settings.items()):
-        told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return told
 
 
 def _copied(source: Path, to: Path) -> None:
