@@ -172,9 +172,7 @@ async def measured(program: str) -> bool:
             frames, missing = await streamed(page, url, service, str(root))
             frames.sort()
             middle, late = frames[len(frames) // 2], frames[len(frames) * 99 // 100]
-            print(
-                f"{RATE} events a second: a frame takes {middle:.1f} ms, 99 of 100 under {late:.1f} ms; missing {missing}"
-            )
+            print(f"{RATE} events/s: a frame takes {middle:.1f} ms, 99 of 100 under {late:.1f} ms; missing {missing}")
             await browser.close()
     return missing == 0
 

@@ -38,13 +38,6 @@ Value = TypeVar("Value")
 Json = dict[str, Any]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if find_browser() is None and os.environ.get("CI") != "true":
-        for item in items:
-            if Path(__file__).parent in item.path.parents and "stage" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.skip(reason="there is no Chromium: run `make browser`"))
-
-
 def script(*replies: object) -> str:
     """A prompt the understudy plays."""
     return json.dumps({"script": list(replies)})
@@ -125,7 +118,7 @@ def agents() -> dict[str, AgentSettings]:
 
 @pytest.fixture(scope="module")
 def stage(
-    surroundings: object, tmp_path_factory: pytest.TempPathFactory, agents: dict[str, AgentSettings]
+    browser: object, tmp_path_factory: pytest.TempPathFactory, agents: dict[str, AgentSettings]
 ) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("stage")
     root = folder / "work"
@@ -179,6 +172,8 @@ def stage(
 def browser(surroundings: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One per module: while Playwright runs, nobody else in this thread can have an event loop."""
     program = find_browser()
+    if program is None and os.environ.get("CI") != "true":
+        pytest.skip("there is no Chromium: run `make browser`")
     assert program is not None, "there is no Chromium, and under CI=true the tests of the page must run"
     from playwright.sync_api import expect, sync_playwright
 
