@@ -55,7 +55,7 @@ def conversation(
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     found = catalog.agent(agent)
     chosen = _options(options, found.name)
-    named = {} if session_id is None else {"new_id": lambda: session_id}
+    named: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
     return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen), attended=attended, **named)
 
 
