@@ -27,7 +27,6 @@ from .store import Append, Query
 from .views import Record, SessionView, State
 
 EVERYTHING = 1_000_000
-CHUNK = 1_000
 
 
 class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""The seam to the log. SQLite fills it (``sqlite.py``); anything that keeps these promises may.
+"""The seam to the log. SQLite fills it (``sqlite/``); anything that keeps these promises may.
 
 ``write`` is atomic and returns when the changes would survive the death of this process; writes are carried out in the
 order they were asked for. What is read is never newer than what was written so. Reads never wait for writes.
