@@ -32,6 +32,7 @@ class CompareView extends HTMLElement {
   draw() {
     const sessions = [...store.sessions.values()].filter((one) => one.group === this.name).sort((a, b) => a.agent.localeCompare(b.agent));
     if (!sessions.length) return replace(this.page, empty("Nothing to compare", "Start one prompt on several agents first.", h("a", { class: "button", href: "#/new" }, "New session")));
+    this.allOver = sessions.every((one) => one.activity === "ended");
     for (const one of sessions) this.loadDiff(one);
     if (!this.columns) {
       this.columns = h("div", { class: "columns" });
@@ -53,7 +54,7 @@ class CompareView extends HTMLElement {
 
   // A column is made again only when it says something else.
   kept(one) {
-    const says = JSON.stringify([one.state, one.activity, one.openQuestions, one.usage, one.branch, one.result, this.diffs.get(one.id)?.diff]);
+    const says = JSON.stringify([one.state, one.activity, one.openQuestions, one.usage, one.branch, one.result, this.diffs.get(one.id)?.diff, this.allOver]);
     const before = this.made.get(one.id);
     if (before?.says === says) return before.column;
     const column = this.column(one);
@@ -80,7 +81,7 @@ class CompareView extends HTMLElement {
       h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
       diff && h("details", {}, h("summary", {}, "Changes"), diffView(diff)),
-      h("div", { class: "row-actions" }, h("a", { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` }, one.openQuestions ? "Answer" : "Open"), over && one.branch && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
+      h("div", { class: "row-actions" }, h("a", { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` }, one.openQuestions ? "Answer" : "Open"), over && one.branch && !this.allOver && h("span", { class: "quiet" }, "can be kept when the others are over"), this.allOver && one.branch && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
     );
   }
 
