@@ -273,7 +273,7 @@ def _spent(view: SessionView, event: TurnCompleted) -> Spent:
         turn=event.turn,
         at=event.timestamp,
         agent=view.agent,
-        project=view.project_id or view.cwd,
+        project=view.project_id or (view.wanted and view.wanted.cwd) or view.cwd,  # not the worktree it runs in
         model=view.model,
         usage=event.usage,
     )
