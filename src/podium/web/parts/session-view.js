@@ -175,7 +175,7 @@ class SessionView extends HTMLElement {
       button(view.archived ? "Take out of the archive" : "Archive", doing(() => store.change(view.id, { archived: !view.archived })), { glyph: "folder" }),
       h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` }, icon("down"), "Export as Markdown"),
       h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` }, icon("down"), "Export as JSON"),
-      button("Close", close, { kind: "plain" }),
+      button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
     ].filter(Boolean));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
