@@ -13,8 +13,8 @@ import pytest
 from podium.errors import StoreBroken
 from podium.service.service import Service
 from podium.service.sqlite import SqliteStore
-from podium.service.store import Change
-from podium.service.views import Wanted
+from podium.service.store import Change, Query
+from podium.service.views import SessionView, Wanted
 from podium.transports.guard import descendants
 from podium.unified.decisions import Allow
 from podium.unified.events import TurnStarted
@@ -62,5 +62,21 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             assert [(await service.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]
             await kit.watch(service, asking.id).rest()  # its answer counts, and is told now
             assert (await service.get(asking.id)).state == "done"
+
+    kit.run(main())
+
+
+class Unreadable(SqliteStore):
+    async def sessions(self, query: Query) -> list[SessionView]:
+        raise StoreBroken("the disk is broken; replace it")
+
+
+def test_a_start_that_fails_lets_go_of_the_log(kit: Any) -> None:
+    async def main() -> None:
+        settings = kit.house.settings()
+        with pytest.raises(StoreBroken, match="replace it"):
+            await Service(settings, store=Unreadable(Path(settings.home) / "log.db")).start()
+        async with Service(settings) as service:
+            assert await service.sessions(Query()) == ([], 0)
 
     kit.run(main())

@@ -48,6 +48,8 @@ from .workspaces import Workspaces
 
 _log = logging.getLogger("podium.service")
 EVERYTHING = 1_000_000
+SETTLE_WITHIN = 10.0
+"""Seconds that verbs have to come to their end when the server stops."""
 STOP_WITHIN = 60.0
 """Seconds in which everything that runs is ended when the server stops. What is left is mended at the next start."""
 
@@ -75,7 +77,9 @@ class Service:
         if self.policy is not None:
             self.policy.file.changed = self.changes.policy_changed
         self.ledger = Ledger(self.store)
-        self.workspaces = Workspaces(self.get, self.home / "snapshots", check=self._may_be_shown)
+        self.workspaces = Workspaces(
+            self.get, self.home / "snapshots", check=lambda place, agent: places.allowed(place, settings, agent)
+        )
         self.past = Past(self.journal, settings, now=now, new_id=new_id)
         self.agents = Agents(settings)
         self._now = now
@@ -102,15 +106,19 @@ class Service:
 
     async def start(self) -> None:
         await self.store.open()
-        await self.changes.note(self.settings, self.opening.policy_file)
-        await self._mend()
+        try:
+            await self.changes.note(self.settings, self.opening.policy_file)
+            await self._mend()
+        except BaseException:
+            await self.stop()
+            raise
         self._upkeep.start()
 
     async def stop(self) -> None:
         """Nothing new is taken; what runs is ended truthfully, in bounded time; the log is closed last."""
         self._stopping = True
         await self._upkeep.stop()
-        await self.errands.settled(STOP_WITHIN)  # a session that is just being made must be among those that are ended
+        await self.errands.settled(SETTLE_WITHIN)  # a session that is just being made must be ended too
         running = [asyncio.ensure_future(served.stop()) for served in list(self._served.values())]
         if running:
             _, late = await asyncio.wait(running, timeout=STOP_WITHIN)
@@ -120,7 +128,7 @@ class Service:
             await served.kill()
         if self._killing is not None:
             await asyncio.wait([self._killing])
-        await self.errands.settled(STOP_WITHIN)
+        await self.errands.settled(SETTLE_WITHIN)
         await self.changes.settled()
         await self.store.close()
 
@@ -322,6 +330,7 @@ class Service:
             view = replace(view, branch=branch, base=base)
             if wanted.worktree:
                 view = await branches.branch_off(view, self.home)
+            await self._accepting()  # that may have taken long
             session = self.opening.session(view, resume=resume, fork=fork)
             message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
             await self._write_first(view, message)
@@ -416,9 +425,6 @@ class Service:
             raise StoreBroken(f"the server takes no more work: {fault}") from fault
         self.fault = None
         await self._mend()
-
-    def _may_be_shown(self, place: Path, agent: str) -> None:
-        places.allowed(place, self.settings, agent)
 
     async def _question(self, question_id: str) -> Question:
         asked = await self.store.question(question_id)
