@@ -80,3 +80,19 @@ def test_a_start_that_fails_lets_go_of_the_log(kit: Any) -> None:
             assert await service.sessions(Query()) == ([], 0)
 
     kit.run(main())
+
+
+def test_a_session_that_could_not_be_kept_leaves_no_worktree(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        me = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+        for words in (("init", "-q"), (*me, "commit", "-q", "--allow-empty", "-m", "first")):
+            git = await asyncio.create_subprocess_exec("git", *words, cwd=kit.house.workspace)
+            assert await git.wait() == 0
+        store = FullDisk(tmp_path / "log.db")
+        async with Service(kit.house.settings(), store=store) as service:
+            store.room = False
+            with pytest.raises(StoreBroken):
+                await service.create(Wanted(prompt="hi", worktree=True))
+            assert list(service.home.glob("worktrees/*")) == []
+
+    kit.run(main())

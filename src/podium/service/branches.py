@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +22,12 @@ async def branch_off(view: SessionView, home: Path) -> SessionView:
     except GitFailed as fault:
         raise BadRequest(f"a worktree cannot be made: {fault}") from fault
     return replace(view, cwd=str(tree.cwd), branch=branch, base=tree.base)
+
+
+async def undo(view: SessionView, home: Path) -> None:
+    """The session never began: no worktree of it stays, if it had one."""
+    with contextlib.suppress(BadRequest):
+        await finish(view, home, keep=False)
 
 
 async def finish(view: SessionView, home: Path, *, keep: bool) -> str:

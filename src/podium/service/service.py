@@ -336,6 +336,7 @@ class Service:
             await self._write_first(view, message)
         except BaseException:
             self._seats.leave(session_id)
+            await branches.undo(view, self.home)
             await self.workspaces.forget(session_id)
             raise
         self._counts[f"created {agent}"] += 1
