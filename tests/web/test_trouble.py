@@ -288,6 +288,7 @@ def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any
     page.get_by_role("button", name="Show older ones").click()
     expect(page.locator(".session", has_text="Number 258")).to_have_count(1)
     expect(page.get_by_role("button", name="Show older ones")).to_be_hidden()
+    page.context.close()
     for one in many:
         stage.run(stage.service.journal.forget(one.id))
 

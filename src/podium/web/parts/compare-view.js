@@ -44,6 +44,7 @@ class CompareView extends HTMLElement {
   }
 
   async loadDiff(one) {
+    if (one.activity === "starting") return; // its worktree is being made
     const key = `${one.lastSeq > 0 && one.activity}`;
     if (this.diffs.get(one.id)?.key === key) return;
     this.diffs.set(one.id, { key, diff: this.diffs.get(one.id)?.diff ?? "" });
