@@ -13,8 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from podium.service.projection import projected
 from podium.service.service import Service
+from podium.service.settings import Limits
 from podium.service.store import Query
 from podium.service.views import SessionView
 from podium.transports.guard import descendants
@@ -67,7 +70,10 @@ def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
 
 
 async def _check(folder: Path, said: list[str]) -> None:
-    async with asyncio.timeout(60), Service(_child().settings(folder)) as service:
+    quiet = replace(_child().settings(folder), limits=Limits(awake=0))  # nobody is woken while we look
+    async with asyncio.timeout(60), Service(quiet) as service:
+        while any(not one.open and not one.applied for one in await service.questions(open_only=False)):
+            await asyncio.sleep(0.01)  # answers that were stored before the last crash are being told
         views, total = await service.sessions(Query(limit=10_000))
         found = {view.id: view for view in views}
         assert len(views) == total
