@@ -27,6 +27,7 @@ TOP_ITEM = """(() => {
   const one = [...list.querySelectorAll('[data-key]')].find(item => item.getBoundingClientRect().bottom > edge);
   return { key: Number(one.dataset.key) };
 })()"""
+LAST_HELD = "import('/static/core/store.js').then(({store}) => store.opened.events.at(-1)?.seq)"
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 SHOWN_SEQS = "[...document.querySelectorAll('virtual-list [data-key]')].map(one => Number(one.dataset.key))"
 
@@ -159,16 +160,20 @@ def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
 def stored(stage: Any, events: list[dict[str, Any]], **more: Any) -> str:
     """A session in the log with exactly these events."""
     session_id = f"by-hand-{time.monotonic_ns()}"
+    appended(stage, session_id, 0, events, **more)
+    return session_id
+
+
+def appended(stage: Any, session_id: str, after: int, events: list[dict[str, Any]], **more: Any) -> None:
     now = int(time.time() * 1000)
     records = []
-    for number, event in enumerate(events, 1):
+    for number, event in enumerate(events, after + 1):
         head = {"sessionId": session_id, "agent": "understudy", "timestamp": now, "turn": 1}
         body = json.dumps({**head, **event, "seq": number}).encode()
         records.append(Record(seq=number, at=now, type=event["type"], body=body))
     row = {"state": "done", "activity": "ended", "title": "By hand", "created_at": now, "updated_at": now, **more}
-    view = SessionView(id=session_id, agent="understudy", cwd=str(stage.root), last_seq=len(records), **row)
+    view = SessionView(id=session_id, agent="understudy", cwd=str(stage.root), last_seq=after + len(records), **row)
     stage.run(stage.service.journal.write(Append(session_id, records), view))
-    return session_id
 
 
 def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
@@ -203,6 +208,35 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
     assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
     page.get_by_role("button", name="Latest").click()
     expect(page.locator(".said", has_text="Number 3332")).to_be_visible()
+
+
+def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> None:
+    """An agent may go on beside its question; what it says comes below, and the end is gone to after the answer."""
+    asked = {"toolName": "shell", "operation": "execute", "target": "make", "input": {"command": "make"}}
+    events: list[dict[str, Any]] = [{"type": "turn_started", "prompt": "Go"}]
+    events += [{"type": "text", "text": f"Before {number}", "messageId": f"b{number}"} for number in range(60)]
+    events.append({"type": "permission_request", "requestId": "1", **asked})
+    row = {"state": "running", "activity": "waiting", "open_questions": 1}
+    session = stored(stage, events, **row)
+    page = visit(f"#/s/{session}")
+    card = page.locator(OPEN)
+    card.wait_for()
+    expect(page.locator(".prose.raw")).to_have_count(0)
+    page.evaluate(TWO_FRAMES)
+    place = card.bounding_box()
+    more = [{"type": "text", "text": f"After {number}", "messageId": f"a{number}"} for number in range(40)]
+    for at in range(0, len(more), 8):
+        appended(stage, session, len(events) + at, more[at : at + 8], **row)
+        last = len(events) + at + 8
+        stage.until(lambda last=last: page.evaluate(LAST_HELD) == last, "hearing of it")
+        page.evaluate(TWO_FRAMES)
+        assert card.bounding_box() == place
+    expect(page.get_by_role("button", name="Latest")).to_be_visible()
+    over = {"type": "permission_resolved", "requestId": "1", "decision": "allow", "by": "client"}
+    appended(stage, session, len(events) + len(more), [over], state="running", activity="working")
+    expect(page.locator(".said", has_text="After 39")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Latest")).to_be_hidden()
+    stage.run(stage.service.journal.forget(session))
 
 
 HARM = (

@@ -33,7 +33,7 @@ export class VirtualList extends HTMLElement {
 
   // ``make(item)`` gives an element; it is made again when the item's version has changed.
   show(items, make) {
-    const anchor = this.sticky ? null : this.anchor();
+    const anchor = this.follows ? null : this.anchor();
     this.items = items;
     this.make = make;
     this.draw(anchor);
@@ -51,8 +51,26 @@ export class VirtualList extends HTMLElement {
   }
 
   toEnd() {
-    this.sticky = true;
+    this.sticky = this.forced = true;
     this.draw();
+    this.forced = false;
+  }
+
+  // To the end with what comes; but never while a question is on screen, which must not move under a hand.
+  get follows() {
+    return this.sticky && (this.forced || !this.held());
+  }
+
+  held() {
+    const { top, bottom } = this.getBoundingClientRect();
+    return [...this.querySelectorAll(".question:not(.over)")].some((card) => {
+      const place = card.getBoundingClientRect();
+      return place.top >= top - 1 && place.bottom <= bottom + 1;
+    });
+  }
+
+  get atEnd() {
+    return this.scrollHeight - this.scrollTop - this.clientHeight < 40;
   }
 
   height(item) {
@@ -63,9 +81,10 @@ export class VirtualList extends HTMLElement {
   // when others came before it.
   draw(given) {
     if (!this.make) return;
-    const anchor = this.sticky ? null : (given ?? this.anchor());
+    const follows = this.follows;
+    const anchor = follows ? null : (given ?? this.anchor());
     const total = this.items.reduce((sum, item) => sum + this.height(item), 0);
-    let top = this.sticky ? Math.max(0, total - this.clientHeight) : this.scrollTop;
+    let top = follows ? Math.max(0, total - this.clientHeight) : this.scrollTop;
     if (anchor) top = this.offset(anchor);
     const from = top - AROUND;
     const to = top + this.clientHeight + AROUND;
@@ -83,7 +102,7 @@ export class VirtualList extends HTMLElement {
     this.place(wanted);
     this.above.style.height = `${before}px`;
     this.below.style.height = `${after}px`;
-    if (this.sticky) this.scrollTop = this.scrollHeight;
+    if (follows) this.scrollTop = this.scrollHeight;
     else if (anchor && Math.abs(this.scrollTop - top) > 1) this.scrollTop = top;
   }
 
@@ -147,7 +166,7 @@ export class VirtualList extends HTMLElement {
       reachable(entry.target);
       if (!height || this.heights.get(key) === height) continue;
       // Items above the screen that turn out taller must not push what is being read.
-      const above = !this.sticky && entry.target.offsetTop + height < this.scrollTop;
+      const above = !this.follows && entry.target.offsetTop + height < this.scrollTop;
       if (above) this.scrollTop += height - (this.heights.get(key) ?? GUESS);
       this.heights.set(key, height);
       changed = true;

@@ -21,7 +21,7 @@ class SessionView extends HTMLElement {
     this.foot = h("footer", { class: "composer" });
     replace(this, this.head, h("div", { class: "stream" }, this.list, this.jump), this.status, this.foot);
     this.list.addEventListener("top", () => this.opened?.earlier());
-    this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.sticky), { passive: true });
+    this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.atEnd), { passive: true });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
     this.context = { store, cards: new Map(), cwd: () => this.opened?.view?.cwd, questionOf: (request) => this.questionOf(request) };
     this.compose();
@@ -62,6 +62,7 @@ class SessionView extends HTMLElement {
       const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
       this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context, before)));
     }
+    this.jump.hidden = this.list.atEnd;
     this.drawStatus(view);
     this.drawComposer(view);
   }
