@@ -32,8 +32,8 @@ class CompareView extends HTMLElement {
   draw() {
     const sessions = [...store.sessions.values()].filter((one) => one.group === this.name).sort((a, b) => a.agent.localeCompare(b.agent));
     if (!sessions.length) return replace(this.page, empty("Nothing to compare", "Start one prompt on several agents first.", h("a", { class: "button", href: "#/new" }, "New session")));
-    this.allOver = sessions.every((one) => one.activity === "ended");
     for (const one of sessions) this.loadDiff(one);
+    this.allOver = sessions.every((one) => one.activity === "ended" && this.diffs.get(one.id)?.ready);
     if (!this.columns) {
       this.columns = h("div", { class: "columns" });
       replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].title || sessions[0].prompt, 300)), this.columns);
@@ -49,7 +49,8 @@ class CompareView extends HTMLElement {
     if (this.diffs.get(one.id)?.key === key) return;
     this.diffs.set(one.id, { key, diff: this.diffs.get(one.id)?.diff ?? "" });
     const found = await get(`/api/sessions/${one.id}/diff`).catch(() => null);
-    this.diffs.set(one.id, { key, diff: found?.diff ?? "" });
+    if (this.diffs.get(one.id).key !== key) return; // a later one has been asked for
+    this.diffs.set(one.id, { key, diff: found?.diff ?? "", ready: true });
     this.draw();
   }
 
