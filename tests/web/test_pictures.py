@@ -63,7 +63,8 @@ REPAIR = [
         {"plan": at(2)},
         {"shell": "python3 -B -c 'import shop; assert shop.total([0.1, 0.2]) == 0.3; print(\"1 passed\")'"},
     ],
-    [{"plan": at(3)}, {"say": "Totals are rounded to cents now, and the test passes."}],
+    [{"plan": at(3)}],
+    [{"say": "Totals are rounded to cents now, and the test passes."}],
 ]  # fmt: skip
 PLAYS: dict[str, list[Any]] = {
     "The totals lose cents": REPAIR,
