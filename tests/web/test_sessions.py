@@ -126,6 +126,19 @@ def test_several_agents_are_started_from_the_page(visit: Any, stage: Any) -> Non
     expect(page).to_have_url(re.compile(r"#/(compare|s)/"))
 
 
+def test_what_was_typed_before_the_page_had_loaded_stays(visit: Any) -> None:
+    page = visit("#/", "phone")
+    held: list[Any] = []
+    page.route("**/api/me", lambda route: held.append(route))
+    page.reload(wait_until="domcontentloaded")
+    page.get_by_role("link", name="New").last.click()
+    page.get_by_label("Prompt").fill("Typed early.")
+    with page.expect_response("**/api/permissions?*"):  # the last it asks for, when it knows who it is
+        held[0].continue_()
+    page.wait_for_load_state("networkidle")
+    expect(page.get_by_label("Prompt")).to_have_value("Typed early.")
+
+
 def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
     """What the page suggests: a plan, a question, an edit, a diff; one obvious file is left."""
     folder = stage.folder("newcomer")

@@ -34,6 +34,7 @@ function view(tag, properties = {}) {
 
 function route() {
   const hash = location.hash || "#/";
+  main.dataset.shows = hash;
   document.body.dataset.at = hash.split("/")[1] || "list";
   const list = side.querySelector("session-list");
   if (list) list.current = hash.startsWith("#/s/") ? decodeURIComponent(hash.slice(4)) : "";
@@ -110,6 +111,7 @@ function pressed(event) {
 
 function pairing() {
   document.body.classList.add("unpaired");
+  delete main.dataset.shows;
   replace(main, document.createElement("pair-view"));
 }
 
@@ -124,7 +126,8 @@ async function begin() {
     replace(main, h("div", { class: "empty" }, h("h2", {}, "The server cannot be reached"), h("p", {}, fault.message), h("button", { class: "button", onclick: () => location.reload() }, "Try again")));
     return undefined;
   }
-  route();
+  // Somebody may have gone on while this was loading: what they see, and have typed, stays.
+  if (main.dataset.shows !== (location.hash || "#/")) route();
   return undefined;
 }
 
