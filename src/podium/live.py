@@ -22,6 +22,7 @@ from .errors import LocalProtocolError, SessionEnded
 from .permissions.questions import Questions
 from .register import Entry, Register
 from .transports.relay import Relay
+from .unified.capabilities import as_json
 from .unified.decisions import Decision, Deny
 from .unified.events import (
     Error,
@@ -294,7 +295,8 @@ class Live:
             case Init():
                 self.native_id = event.native_session_id or self.native_id
                 resumed = event.resumed or self._options.resume is not None
-                event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed)
+                able = as_json(self._driver.capabilities)
+                event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed, capabilities=able)
                 self._register()
             case _:
                 pass

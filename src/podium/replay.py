@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from .drivers.driver import Driver
 from .permissions.risk import judge
+from .unified.capabilities import as_json
 from .unified.events import (
     Error,
     Event,
@@ -61,17 +62,21 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
     overhear: Callable[[bytes], None] | None = getattr(protocol, "overhear", None)
     seq = itertools.count(1)
     asked: dict[str, PermissionRequest] = {}
+    capabilities = as_json(driver.capabilities)
     cwd = ["/"]
     paid = False
 
-    def stamped(made: Iterable[Event]) -> Iterator[Event]:
+    def stamped(made: list[Event]) -> Iterator[Event]:
+        turn = grammar.turn - sum(isinstance(event, TurnStarted) for event in made)
         for event in made:
+            turn += isinstance(event, TurnStarted)
             if isinstance(event, Init):
                 cwd.append(event.cwd)
+                force_setattr(event, "capabilities", capabilities)
             if isinstance(event, ToolUse | PermissionRequest):
                 name = event.name if isinstance(event, ToolUse) else event.tool_name
                 force_setattr(event, "risk", judge(name, event.operation, event.input, cwd=cwd[-1] or "/").risk)
-            yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=grammar.turn)
+            yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=turn)
 
     for line in lines:
         account.lines += 1
@@ -100,7 +105,14 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
         for event in dictionary.translate(native):
             yield from stamped(grammar.accept(event))
     cut_short = Error(kind="connection_failed", message="the agent ended in the middle of its turn", fatal=True)
-    yield from stamped(grammar.end("error", cut_short) if grammar.in_turn else grammar.end())
+    if not grammar.turn and not account.translated and account.unrecognized:
+        cut_short = Error(kind="protocol_error", message="nothing in this recording could be understood", fatal=True)
+    elif account.said_to_agent and not (account.translated or account.absorbed):
+        cut_short = Error(kind="connection_failed", message="the agent ended without a word", fatal=True)
+    elif not grammar.in_turn:
+        yield from stamped(grammar.end())
+        return
+    yield from stamped(grammar.end("error", cut_short))
 
 
 def _told(driver: Driver, dictionary: Any, native: Any, asked: dict[str, PermissionRequest]) -> Iterator[Event]:

@@ -84,7 +84,7 @@ def bare(events: Iterable[Event]) -> list[Event]:
         event
         for event in events
         if not isinstance(event, passed_over)
-        and not (isinstance(event, Notice) and event.code in ("config_warning", "model_fallback"))
+        and not (isinstance(event, Notice) and event.code in ("config_warning", "model_unknown"))
     ]
     return [_without_header(event) for event in kept]
 

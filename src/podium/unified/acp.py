@@ -334,7 +334,8 @@ class AcpDictionary:
 
     def _failed(self, native: events.RequestFailed) -> list[Event]:
         if native.method not in ("session/prompt", ""):
-            return [Notice(level="warning", code="request_failed", message=f"{native.method}: {native.message}")]
+            message = f"{native.method}: {_reason(native)}"
+            return [Notice(level="warning", code="request_failed", message=message)]
         status = native.code if 400 <= native.code < 600 else None
         kind = kind_of(native.message, status)
         return [*self._end(), Error(kind=kind, message=native.message, fatal=True), TurnCompleted(status="error")]
@@ -413,3 +414,12 @@ def _report(usage: Usage) -> UsageReport:
         total_tokens=usage.total_tokens,
         cost_usd=usage.cost_usd,
     )
+
+
+def _reason(failed: events.RequestFailed) -> str:
+    """The words of an error, and what it says more exactly beside them."""
+    match failed.details:
+        case {"details": str(details)} if details not in failed.message:
+            return f"{failed.message}: {details}" if failed.message else details
+        case _:
+            return failed.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -72,3 +72,8 @@ def require(options: Options, capabilities: Capabilities, *, agent: str, driver:
     if options.sandbox is not None and options.sandbox not in capabilities.sandbox:
         offered = ", ".join(capabilities.sandbox) or "none"
         raise NotSupported(f"{agent} ({driver}) has no sandbox mode {options.sandbox!r}; it offers: {offered}")
+
+
+def as_json(capabilities: Capabilities) -> dict[str, Any]:
+    """As ``init`` carries them."""
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(capabilities)))

@@ -119,7 +119,7 @@ class AppServerDictionary:
                 words = f"{native.from_model} → {native.to_model}"
                 return self._under(native.thread_id, [Notice(level="warning", code="model_fallback", message=words)])
             case said.WarningNotification():
-                code = "model_fallback" if "fallback metadata" in native.message else "warning"
+                code = "model_unknown" if "fallback metadata" in native.message else "warning"
                 notice = Notice(level="warning", code=code, message=native.message)
                 return self._under(native.thread_id or self._main, [notice])
             case said.ConfigWarningNotification():

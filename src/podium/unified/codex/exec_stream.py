@@ -29,7 +29,7 @@ from ..events import (
 )
 from .endings import broken_off, failed, report_of, retry_of, structured, usage_of
 from .patches import told_changes, told_use
-from .tools import agent_use, mcp_use, other_use, record, search_use, shell_use, status_of, words_of
+from .tools import agent_use, mcp_use, mcp_words, other_use, record, search_use, shell_use, status_of, words_of
 
 NO_ANSWER = "the model ended its turn without a word"
 REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
@@ -112,7 +112,7 @@ class ExecDictionary:
             case items.TodoList():
                 return self._planned(item)
             case items.ErrorItem():
-                code = "model_fallback" if "fallback metadata" in item.message else "warning"
+                code = "model_unknown" if "fallback metadata" in item.message else "warning"
                 return [Notice(level="warning", code=code, message=item.message)] if done else []
             case shapes.Unrecognized():
                 return [_unrecognized(item)]
@@ -303,8 +303,8 @@ def _result(
 
 
 def _content(given: object) -> str:
-    content: object = record(given).get("content", given)
-    return words_of(content)
+    known = record(given)
+    return mcp_words(known.get("content", given), known.get("structured_content"))
 
 
 def _unrecognized(native: shapes.Unrecognized) -> Unrecognized:

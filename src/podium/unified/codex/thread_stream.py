@@ -22,7 +22,7 @@ from ..events import (
     Unrecognized,
 )
 from .patches import changes_of, patch_use
-from .tools import agent_use, file_use, mcp_use, other_use, search_use, shell_use, status_of, words_of
+from .tools import agent_use, file_use, mcp_use, mcp_words, other_use, search_use, shell_use, status_of, words_of
 
 CallItem = (
     native_items.CommandExecutionThreadItem
@@ -100,7 +100,7 @@ class ThreadStream:
         if self._compacted:
             return []
         self._compacted = True
-        return [Notice(level="info", code="compaction", message="the conversation so far was summarized")]
+        return [Notice(level="info", code="compacted", message="the conversation so far was summarized")]
 
     # ------------------------------------------------------------------------------------------------------- items
 
@@ -218,7 +218,8 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
             status = item.status
         case native_items.McpToolCallThreadItem():
             fault = item.error.message if item.error is not None else ""
-            output = fault or (words_of(item.result.content) if item.result is not None else "")
+            given = item.result
+            output = fault or ("" if given is None else mcp_words(given.content, given.structured_content))
             status, duration = item.status, item.duration_ms
         case native_items.DynamicToolCallThreadItem():
             output = words_of(item.content_items)
@@ -240,7 +241,7 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
         status=status_of(status, exit_code=code, error=fault),
         output=output,
         exit_code=code,
-        duration_ms=duration,
+        duration_ms=duration or None,  # 0 is what it says of a command that was asked about
     )
 
 

@@ -174,6 +174,11 @@ def words_of(content: object) -> str:
     return "\n".join(_block(block) for block in blocks)
 
 
+def mcp_words(content: object, structured: object) -> str:
+    """What an MCP tool answered: its blocks, or the object it gave instead of any."""
+    return words_of(content) or ("" if structured is None else msgspec.json.encode(structured).decode())
+
+
 def _block(block: object) -> str:
     match block:
         case str():

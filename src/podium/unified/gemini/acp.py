@@ -182,7 +182,9 @@ class GeminiAcpDictionary:
                 return []
             case RequestPermission() if native.tool_call.tool_call_id == asked:
                 return []
-            case SessionUpdate() | RequestPermission() | PromptResponse(stop_reason="end_turn"):
+            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | ToolCall() | ToolCallUpdate()):
+                self._asked = None  # it goes on; a mode that changes, say, is no sign of that
+            case RequestPermission() | PromptResponse(stop_reason="end_turn"):
                 self._asked = None
             case _:
                 return []

@@ -22,13 +22,16 @@ _MISSING = re.compile(r'Tool "([^"]+)" not found')
 _EXITED = re.compile(r"Command exited with code: (\d+)")
 _WRAPPED = re.compile(r"\A<untrusted_context>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
 _STATUSES: dict[str, Literal["in_progress", "completed"]] = {"in_progress": "in_progress", "completed": "completed"}
+_NOT_ALWAYS_THERE = ("write_todos", "ask_user", "complete_task", "tracker_")
 CANCELLED = "Command cancelled by user."
 
 
 def is_denied(message: str, kind: str = "") -> bool:
-    """Whether a failed call was refused. A tool of its own that the CLI does not find, its mode has taken away."""
+    """Whether a failed call was refused. A tool of its own that the CLI does not find, its mode has taken away, unless
+    it is one that not every model or front end has."""
     missing = _MISSING.match(message)
-    return kind in _DENIALS or bool(_DENIED.search(message)) or (missing is not None and missing[1] in NAMES)
+    taken = missing is not None and missing[1] in NAMES and not missing[1].startswith(_NOT_ALWAYS_THERE)
+    return kind in _DENIALS or bool(_DENIED.search(message)) or taken
 
 
 def ended(result: ToolResult, changes: list[FileChange], details: ToolDetails | None) -> list[Event]:
