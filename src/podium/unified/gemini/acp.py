@@ -79,9 +79,11 @@ class GeminiAcpDictionary:
             case Paused():
                 self._paused = True
                 return []
+            case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False) if chunk.text.startswith(MODE):
+                return self._protocol.translate(native)  # a mode that changes is no sign that the agent goes on
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False):
                 self._thinking = False
-                return [*self._closed(None), *self._refusals(native), *self._said(native, chunk)]
+                return [*self._closed(None), *self._refusals(native), *self._said(chunk)]
             case SessionUpdate(replayed=True) | SessionUpdate(update=AvailableCommandsUpdate()):
                 return self._protocol.translate(native)
             case SessionUpdate(update=AgentThoughtChunk() as chunk):
@@ -119,9 +121,7 @@ class GeminiAcpDictionary:
         if message:
             self._refused[tool_call_id] = message
 
-    def _said(self, native: SessionUpdate, chunk: AgentMessageChunk) -> list[Event]:
-        if chunk.text.startswith(MODE):
-            return self._protocol.translate(native)
+    def _said(self, chunk: AgentMessageChunk) -> list[Event]:
         paused, self._paused = self._paused, False
         new, repeated = self._repeats.feed(chunk.text, paused=paused)
         out: list[Event] = []
@@ -183,7 +183,7 @@ class GeminiAcpDictionary:
             case RequestPermission() if native.tool_call.tool_call_id == asked:
                 return []
             case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | ToolCall() | ToolCallUpdate()):
-                self._asked = None  # it goes on; a mode that changes, say, is no sign of that
+                self._asked = None
             case RequestPermission() | PromptResponse(stop_reason="end_turn"):
                 self._asked = None
             case _:
