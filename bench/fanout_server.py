@@ -85,8 +85,10 @@ async def ours(sessions: int, events: int, batch: int) -> None:
 
     with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
         program = os.environ.get("BENCH_PROGRAM", "")
+        work = f"{folder}/work"  # apart from the home, which no session may run in
+        await asyncio.to_thread(Path(work).mkdir)
         settings = Settings(
-            home=folder, roots=(folder,), agents={"claude": AgentSettings(command=program)}, sleep_after=None
+            home=f"{folder}/home", roots=(work,), agents={"claude": AgentSettings(command=program)}, sleep_after=None
         )
         service = Service(settings)
         opened = open_socket("127.0.0.1", 0)
@@ -105,7 +107,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
                         gc.collect()
                         answer(memory=memory())
                     case ["agent", keep]:
-                        wanted = Wanted(prompt="go", agent="claude", cwd=folder, keep_open=keep == "keep")
+                        wanted = Wanted(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
                         answer(session=(await service.create(wanted)).id)
                     case _:
                         break
