@@ -31,7 +31,6 @@ from .unified.events import (
     Init,
     Notice,
     PermissionRequest,
-    Risk,
     Status,
     TextDelta,
     ThinkingDelta,
@@ -49,6 +48,7 @@ from .workspace import Workspace, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import Entry as AuditEntry
+    from .permissions.risk import Verdict
     from .permissions.rules import Rule
 
 INTERRUPT_GRACE = 20.0
@@ -97,7 +97,7 @@ class Live:
         self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._told: dict[str, FileChange] = {}
-        self._judged: dict[tuple[str, str, str], Risk] = {}
+        self._judged: dict[tuple[str, str, str], Verdict] = {}
         self._registered = False
         self._seq = 0
         self._native: NativeSession | None = None
@@ -207,7 +207,8 @@ class Live:
         self._native = self._pump = None
 
     async def _ask(self, request: PermissionRequest) -> Decision:
-        request = replace(request, risk=self._risk(request))
+        judged = self._judge(request)
+        request = replace(request, risk=judged.risk, risk_reasons=list(judged.reasons))
         await self._heard(request.tool_use_id)
         self.say(_call_of(request))  # said twice, it is passed over; some agents never announce a call they ask about
         decision = await self.questions.ask(request)
@@ -281,7 +282,7 @@ class Live:
                 event = inside(event, self._options.cwd)
                 self._told[event.path] = event
             case ToolUse():
-                force_setattr(event, "risk", self._risk(event))
+                force_setattr(event, "risk", self._judge(event).risk)
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
             case Error(fatal=True) if self._cut_short is not None:
@@ -326,7 +327,7 @@ class Live:
         )
         Register().add(entry)
 
-    def _risk(self, call: ToolUse | PermissionRequest) -> Risk:
+    def _judge(self, call: ToolUse | PermissionRequest) -> Verdict:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
         key = (name, call.operation, repr(call.input))
         known = self._judged.get(key)  # a call is judged when it is made and again when it is asked about
@@ -336,10 +337,9 @@ class Live:
 
         if len(self._judged) >= JUDGEMENTS:
             self._judged.clear()
-        risk = self._judged[key] = judge(
-            name, call.operation, call.input, cwd=self._options.cwd, home=home_of(self._options)
-        ).risk
-        return risk
+        home = home_of(self._options)
+        judged = self._judged[key] = judge(name, call.operation, call.input, cwd=self._options.cwd, home=home)
+        return judged
 
     def _over_budget(self, event: UsageReport) -> bool:
         limit, cost = self._options.max_budget_usd, event.cost_usd

@@ -75,7 +75,10 @@ def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Accoun
                 force_setattr(event, "capabilities", capabilities)
             if isinstance(event, ToolUse | PermissionRequest):
                 name = event.name if isinstance(event, ToolUse) else event.tool_name
-                force_setattr(event, "risk", judge(name, event.operation, event.input, cwd=cwd[-1] or "/").risk)
+                judged = judge(name, event.operation, event.input, cwd=cwd[-1] or "/")
+                force_setattr(event, "risk", judged.risk)
+                if isinstance(event, PermissionRequest):
+                    force_setattr(event, "risk_reasons", list(judged.reasons))
             yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=turn)
 
     for line in lines:

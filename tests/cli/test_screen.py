@@ -108,9 +108,9 @@ QUESTIONS = [
     (
         PermissionRequest(
             request_id="1", tool_name="shell", operation="execute", target="ls\nrm x", risk="high",
-            input={"command": "ls\nrm x"}, description="List",
+            input={"command": "ls\nrm x"}, description="List", risk_reasons=["rm deletes x", "two", "three", "four"],
         ),
-        "? shell · risk high · List\n    $ ls\n    $ rm x\n",
+        "? shell · risk high · List\n    rm deletes x; two; three\n    $ ls\n    $ rm x\n",
     ),
     (
         PermissionRequest(

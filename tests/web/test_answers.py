@@ -25,6 +25,8 @@ def resolved(stage: Any, session_id: str) -> list[tuple[str, str, str]]:
 def test_deny_with_a_message(visit: Any, stage: Any, size: str) -> None:
     session = stage.start([{"shell": f"touch never-{size}"}], [{"say": "Then I leave it."}])
     page = visit(f"#/s/{session}", size)
+    expect(page.locator(OPEN).locator(".chip")).to_have_text("Medium risk")
+    expect(page.locator(OPEN).locator(".why")).to_have_text(f"writes never-{size}, in the workspace")
     page.locator(OPEN).get_by_role("button", name="More").click()
     expect(page.get_by_role("button", name="Allow in this session")).to_be_visible()
     assert page.evaluate("document.activeElement.textContent") == "Back"

@@ -154,7 +154,8 @@ def describe(request: PermissionRequest, style: Style) -> str:
     else:
         body = [f"    {visible(request.target)}"] if request.target else []
         body += [f"    {line}" for line in _content(request, style)]
-    return "\n".join([head + about, *body, ""])
+    why = [f"    {style('dim', visible('; '.join(request.risk_reasons[:3])))}"] if request.risk_reasons else []
+    return "\n".join([head + about, *why, *body, ""])
 
 
 def _content(request: PermissionRequest, style: Style) -> list[str]:

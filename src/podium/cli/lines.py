@@ -66,7 +66,8 @@ class Lines:
             case events.Plan(items=items):
                 return self._line("\n".join(f"  {MARKS[item.status]} {one_line(item.text)}" for item in items))
             case events.PermissionRequest():
-                asked = f"? {event.tool_name} {one_line(self.near(event.target))} (risk {event.risk})"
+                why = f": {one_line(event.risk_reasons[0])}" if event.risk_reasons and event.risk != "low" else ""
+                asked = f"? {event.tool_name} {one_line(self.near(event.target))} (risk {event.risk}{why})"
                 return self._line(self._style("strong", asked))
             case events.PermissionResolved():
                 role, word = ("ok", "allowed") if event.decision == "allow" else ("bad", "denied")

@@ -197,7 +197,17 @@ def _said(event: Event) -> UesEvent:
             return Error(**_header(event), payload=ErrorPayload(code=kind, message=message, recoverable=not fatal))
         case canonical.PermissionRequest():
             return PermissionRequest(
-                **_header(event, "requestId", "nativeName", "operation", "target", "risk", "choices", "expiresAt"),
+                **_header(
+                    event,
+                    "requestId",
+                    "nativeName",
+                    "operation",
+                    "target",
+                    "risk",
+                    "riskReasons",
+                    "choices",
+                    "expiresAt",
+                ),
                 payload=PermissionRequestPayload(
                     tool_name=event.tool_name,
                     tool_use_id=event.tool_use_id or event.request_id,

@@ -164,6 +164,8 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
     operation: Operation = told("other")
     target: str = ""
     risk: Risk = told("medium")
+    risk_reasons: list[str] = []
+    """Why the risk is what it is, what weighs most first."""
     input: dict[str, Any] = {}
     description: str = ""
     choices: list[str] = []

@@ -33,6 +33,7 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
     { class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
     h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
+    request.riskReasons?.length > 0 && h("p", { class: "why quiet", dir: "auto" }, plain(request.riskReasons.slice(0, 3).join("; "))),
     request.description && !same(request) && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
     wishes(request).length ? null : subject(request, store?.sessions.get(question.sessionId)?.cwd),
   );
