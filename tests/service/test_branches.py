@@ -35,8 +35,12 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
             await watch.rest()
             assert not (repository / "b.txt").exists()
             assert (Path(view.cwd) / "b.txt").read_text() == "two\n"
+            changed = await service.workspaces.diff(view.id)
+            assert changed.insertions == 1
             finished = await service.finish_worktree(view.id, keep=keep)
+            assert (view.worktree, finished.worktree) == ("open", "kept" if keep else "removed")
             assert finished.branch == (view.branch if keep else "")
+            assert await service.workspaces.diff(view.id) == changed
             assert not Path(view.cwd).exists()
             branches = _git(repository, "branch", "--format=%(refname:short)").splitlines()
             assert branches == (["main", view.branch] if keep else ["main"])
@@ -44,5 +48,7 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
                 assert _git(repository, "show", f"{view.branch}:b.txt") == "two"
             with pytest.raises(BadRequest, match="no worktree"):
                 await service.finish_worktree(view.id, keep=True)
+            await service.delete(view.id)
+            assert list((service.home / "snapshots").iterdir()) == []
 
     kit.run(main())

@@ -1,8 +1,15 @@
-"""The same tour with a real CLI: Claude Code on the scripted model, which takes edited input and asks its user."""
+"""The same tour with a real CLI: Claude Code on the scripted model, which takes edited input and asks its user.
+
+Then one prompt on it and on the embedded agent at once, from the first tap to what is left in the repository.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +32,17 @@ SCRIPT = [
     say("Rounded."),
     say("And again."),
 ]
+RACE = "Sum without loss of cents"
+EXACT, ROUNDED = "math.fsum(items)", "round(sum(items), 2)"
+
+
+def race(fresh: str) -> list[object]:
+    return [read_file("shop.py"), edit_file("shop.py", "sum(items)", fresh), say(f"It is {fresh} now.")]
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel(SCRIPT) as one:
+    with ScriptedModel(SCRIPT, routes={RACE: race(EXACT)}) as one:
         yield one
 
 
@@ -37,7 +50,14 @@ def model() -> Iterator[ScriptedModel]:
 def agents(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, AgentSettings]:
     folder = tmp_path_factory.mktemp("claude")
     env = model.environment("claude", cwd=folder, home=folder / "home").env
-    return {"claude": AgentSettings(command=str(find_cli("claude")), env=env)}
+    steps = [{"read_file": "shop.py"}, {"edit_file": {"path": "shop.py", "old": "sum(items)", "new": ROUNDED}}]
+    plays = folder / "plays.json"
+    plays.write_text(json.dumps({"script": [], "routes": {RACE: [*steps, {"say": f"It is {ROUNDED} now."}]}}))
+    own = {"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")}
+    return {
+        "claude": AgentSettings(command=str(find_cli("claude")), env=env),
+        "understudy": AgentSettings(args=("--script", str(plays)), env=own),
+    }
 
 
 def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel) -> None:
@@ -79,4 +99,52 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     heard = " ".join(str(outcome) for request in model.requests for outcome in request.outcomes)
     assert "Half up" in heard
     assert "not that file" in heard
-    model.assert_consumed()
+    assert [one.prompt for one in model.requests if one.beyond] == []
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> None:
+    folder = stage.folder("race")
+    page = visit("#/new", "phone")
+    page.get_by_label("Prompt").fill(RACE)
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_text("Several at once").click()
+    for title in ("Claude Code", "Understudy"):
+        page.get_by_label(title).check()
+    page.get_by_text("On its own").click()
+    page.get_by_role("button", name="Start").click()
+
+    expect(page).to_have_url(re.compile("#/compare/"))
+    both = {name: page.get_by_role("region", name=name) for name in ("claude", "understudy")}
+    facts: dict[str, dict[str, str]] = {}
+    for name, column in both.items():
+        column.get_by_role("button", name="Keep this one").wait_for()
+        words = zip(column.locator("dt").all_inner_texts(), column.locator("dd").all_inner_texts(), strict=True)
+        facts[name] = dict(words)
+        column.locator("summary").click()
+    expect(both["claude"].locator(".diff .added")).to_contain_text(EXACT)
+    expect(both["understudy"].locator(".diff .added")).to_contain_text(ROUNDED)
+    shapes = {
+        "Status": "done", "Changes": r"\+1 −1", "Tokens": r"[\d,]+",
+        "Time": r"[\d.]+ (ms|s)|\d+ min \d+ s", "Branch": r"podium/\w{8}",
+    }  # fmt: skip
+    wrong = [(name, what) for name in both for what in shapes if not re.fullmatch(shapes[what], facts[name][what])]
+    assert wrong == [], facts
+    assert [bool(re.fullmatch(r"\$\d\.\d+", facts[name]["Cost"])) for name in both] == [True, False]
+    both["claude"].get_by_role("button", name="Keep this one").click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep this one").click()
+    expect(both["claude"]).to_contain_text(f"git merge {facts['claude']['Branch']}")
+    expect(both["understudy"].locator(".chip")).to_have_text("removed")
+    assert git(folder, "branch", "--format=%(refname:short)").split() == ["main", facts["claude"]["Branch"]]
+    assert EXACT in git(folder, "show", f"{facts['claude']['Branch']}:shop.py")
+    assert len(git(folder, "worktree", "list").splitlines()) == 1
+    assert (folder / "shop.py").read_text() == "def total(items):\n    return sum(items)\n"
+
+    page.reload()
+    for column, fresh in ((both["claude"], EXACT), (both["understudy"], ROUNDED)):
+        column.locator("summary").click()
+        expect(column.locator(".diff .added")).to_contain_text(fresh)
+    expect(page.get_by_role("button", name="Keep this one")).to_have_count(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from typing import Any
 
@@ -112,18 +111,6 @@ def test_compare_in_worktrees_and_keep_one(visit: Any, stage: Any, size: str) ->
     left = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
     assert len(left.stdout.splitlines()) == 1
     assert (folder / "shop.py").read_text() == "def total(items):\n    return sum(items)\n"
-
-
-def test_several_agents_are_started_from_the_page(visit: Any, stage: Any) -> None:
-    folder = stage.folder("several")
-    page = visit("#/new")
-    page.get_by_label("Prompt").fill(stage.script([{"say": "I am here."}]))
-    page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Several at once").click()
-    for box in page.locator("input[name=agent]").all():
-        box.set_checked(box.get_attribute("value") in ("understudy", "acp")) if box.is_enabled() else None
-    page.get_by_role("button", name="Start").click()
-    expect(page).to_have_url(re.compile(r"#/(compare|s)/"))
 
 
 def test_what_was_typed_before_the_page_had_loaded_stays(visit: Any) -> None:

@@ -21,7 +21,7 @@ async def branch_off(view: SessionView, home: Path) -> SessionView:
         tree = await add_worktree(Path(view.cwd), worktrees(home) / view.id, branch)
     except GitFailed as fault:
         raise BadRequest(f"a worktree cannot be made: {fault}") from fault
-    return replace(view, cwd=str(tree.cwd), branch=branch, base=tree.base)
+    return replace(view, cwd=str(tree.cwd), branch=branch, worktree="open", base=tree.base)
 
 
 async def undo(view: SessionView, home: Path) -> None:

@@ -226,8 +226,9 @@ class Service:
             raise SessionRunning(f"session {session_id} is still running; cancel it first, or let it end")
         if (served := self._served.get(session_id)) is not None:
             await served.over()
+        await self.workspaces.keep_diff(session_id)
         left = await branches.finish(view, self.home, keep=keep)
-        return await self._rewrite(session_id, branch=left)
+        return await self._rewrite(session_id, branch=left, worktree="kept" if keep else "removed")
 
     async def get(self, session_id: str) -> SessionView:
         view = await self.store.session(session_id)

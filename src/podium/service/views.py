@@ -13,6 +13,8 @@ from podium.unified.options import Approval, McpServer, Sandbox, Tier
 State: TypeAlias = Literal["running", "done", "failed", "cancelled"]
 Activity: TypeAlias = Literal["starting", "working", "waiting", "idle", "asleep", "ended"]
 """What a session does now: ``waiting`` for an answer, ``idle`` between turns, ``asleep`` with its CLI put away."""
+Fate: TypeAlias = Literal["", "open", "kept", "removed"]
+"""What became of a session's own worktree: it stands, its work is a commit on the branch, or all of it is gone."""
 Scope: TypeAlias = Literal["watch", "answer", "run", "admin"]
 
 
@@ -88,6 +90,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     archived: bool = False
     group: str = ""
     branch: str = ""
+    worktree: Fate = ""
     base: str = ""
     """The commit the workspace stood at when the session began; what has changed since is told against it."""
     created_at: int = 0

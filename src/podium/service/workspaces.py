@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
 from podium.errors import BadRequest
+from podium.whole_file import replace_file
 
 from . import reading, tracking, watching
 from .reading import FileText, Listing
 from .tracking import Diff, GitStatus
 from .views import SessionView
 from .watching import Touched
+
+_DIFF = "diff.json"
 
 
 class Workspaces:
@@ -48,11 +54,29 @@ class Workspaces:
     async def diff(self, session_id: str, *, path: str = "") -> Diff:
         """All that has changed since the session began; with ``path`` of that file or folder alone."""
         view = await self._get(session_id)
+        if not path and (last := await asyncio.to_thread(self._last_diff, view)) is not None:
+            return last
         folder = await self._folder(session_id)
         if path:
             await self._place(session_id, path)
         kept = self._kept and self._kept / session_id
         return await tracking.diff(folder, view.base, path=path, keep=kept if kept and kept.is_dir() else None)
+
+    async def keep_diff(self, session_id: str) -> None:
+        """The workspace is about to be taken away: what was changed in it can still be shown."""
+        if self._kept is None:
+            return
+        with contextlib.suppress(BadRequest):  # git cannot tell, and nobody can later
+            text = msgspec.json.encode(await self.diff(session_id)).decode()
+            await asyncio.to_thread(replace_file, self._kept / session_id / _DIFF, text)
+
+    def _last_diff(self, view: SessionView) -> Diff | None:
+        if self._kept is None or view.worktree not in ("kept", "removed"):
+            return None
+        try:
+            return msgspec.json.decode((self._kept / view.id / _DIFF).read_bytes(), type=Diff)
+        except OSError:
+            return None
 
     async def files(self, session_id: str, path: str = "") -> Listing:
         await self._place(session_id, path)
