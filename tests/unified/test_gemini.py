@@ -160,8 +160,8 @@ def test_a_shell_command_whole() -> None:
     usage = Usage(input_tokens=300, output_tokens=25, cached_tokens=30, total_tokens=325)
     assert replayed("04-shell-yolo") == [
         Init(model="auto", native_session_id="ae6ec312-d5be-4d61-b3e1-dab757c9cf90"),
-        TextDelta(text="Running it. "),
-        Text(text="Running it. "),
+        TextDelta(text="Running it. ", message_id="message-1"),
+        Text(text="Running it. ", message_id="message-1"),
         ToolUse(
             tool_use_id=SHELL_ID,
             name="shell",
@@ -172,9 +172,9 @@ def test_a_shell_command_whole() -> None:
             description="echo test",
         ),
         ToolResult(tool_use_id=SHELL_ID, name="shell", status="success", output="out\nerr", duration_ms=550),
-        TextDelta(text="All "),
-        TextDelta(text="done."),
-        Text(text="All done."),
+        TextDelta(text="All ", message_id="message-2"),
+        TextDelta(text="done.", message_id="message-2"),
+        Text(text="All done.", message_id="message-2"),
         UsageReport(input_tokens=300, output_tokens=25, cached_tokens=30, total_tokens=325),
         TurnCompleted(status="success", usage=usage, duration_ms=814),
     ]
@@ -227,7 +227,7 @@ def test_without_details_the_next_event_ends_a_call() -> None:
     assert stream({"type": "message", "role": "assistant", "content": "x", "delta": True}, dictionary=dictionary) == [
         FileChange(path="a.txt", change="modified", after="one\n", tool_use_id="w"),
         ToolResult(tool_use_id="w", name="write_file", status="success"),
-        TextDelta(text="x"),
+        TextDelta(text="x", message_id="message-1"),
     ]
 
 
@@ -264,7 +264,10 @@ def test_failed_and_refused_calls(name: str, status: str, says: str) -> None:
         ("86b-err500", "connection_failed", "fake internal error"),
         ("92-empty", "connection_failed", "without a finish reason"),
         ("93-emptystop", "unknown", "empty response"),
+        ("94-thinkonly", "unknown", "thoughts but no final response"),
         ("96-safety", "unknown", "safety settings"),
+        ("97-malformed", "protocol_error", "malformed function call"),
+        ("98-badjson", "protocol_error", "in JSON at position 1"),
         ("99-loop", "unknown", "Loop detected"),
         ("123-hook-ask-silent", "connection_failed", "without a result"),
         ("107-sigint-group", "connection_failed", "without a result"),
@@ -318,12 +321,12 @@ def test_an_answer_repeated_by_a_retry_is_told_once() -> None:
         message="the answer broke off and was asked for again; what it says a second time is left out",
     )
     assert events == [
-        TextDelta(text="Hello "),
-        TextDelta(text="there. "),
+        TextDelta(text="Hello ", message_id="message-1"),
+        TextDelta(text="there. ", message_id="message-1"),
         repeated,
         repeated,
-        TextDelta(text="And more."),
-        Text(text="Hello there. And more."),
+        TextDelta(text="And more.", message_id="message-1"),
+        Text(text="Hello there. And more.", message_id="message-1"),
         Error(kind="connection_failed", message="Model stream ended without a finish reason.", fatal=True),
         TurnCompleted(status="error"),
     ]
@@ -373,8 +376,8 @@ def test_older_forms_are_understood() -> None:
     )
     usage = Usage(input_tokens=1, output_tokens=2, reasoning_tokens=3, total_tokens=6)
     assert events == [
-        TextDelta(text="Hi."),
-        Text(text="Hi."),
+        TextDelta(text="Hi.", message_id="message-1"),
+        Text(text="Hi.", message_id="message-1"),
         ToolUse(
             tool_use_id="call-1",
             name="read_file",
@@ -388,6 +391,7 @@ def test_older_forms_are_understood() -> None:
         Error(kind="unknown", message="first"),
         UsageReport(input_tokens=1, output_tokens=2, reasoning_tokens=3, total_tokens=6),
         Error(kind="unknown", message="second"),
+        Notice(level="warning", code="no_answer", message="the model ended its turn without a word"),
         TurnCompleted(status="success", usage=usage),
         Unrecognized(raw='{"type": "news"}', why=events[-1].why if isinstance(events[-1], Unrecognized) else ""),
     ]
@@ -531,13 +535,19 @@ def test_thoughts_and_repeated_answers_over_acp() -> None:
         ThinkingDelta(text="**A**\nOne."),
         ThinkingDelta(text="\n\n**B**\nTwo."),
         Thinking(text="**A**\nOne.\n\n**B**\nTwo."),
-        TextDelta(text="Hello there. "),
-        Text(text="Hello there. "),
+        TextDelta(text="Hello there. ", message_id="message-1"),
+        Text(text="Hello there. ", message_id="message-1"),
         ThinkingDelta(text="**A**\nOne."),
         Thinking(text="**A**\nOne."),
-        TextDelta(text="More."),
+        TextDelta(text="More.", message_id="message-2"),
     ]
     assert [event.code for event in events if isinstance(event, Notice)] == ["text_repeated", "mode"]
+
+
+def test_a_turn_that_ends_with_a_call_is_one_without_an_answer() -> None:
+    [*_, notice, completed] = stream(said("I will.", "00.000"), CALL, result("s"), {"type": "result"})
+    assert notice == Notice(level="warning", code="no_answer", message="the model ended its turn without a word")
+    assert completed == TurnCompleted(status="success")
 
 
 def test_a_turn_without_an_answer_is_an_error_over_acp() -> None:

@@ -255,6 +255,9 @@ def step(reason: str) -> dict[str, Any]:
 BEGUN = {"type": "step_start", "sessionID": ROOT, "part": {}}
 
 
+SILENT = Notice(level="warning", code="no_answer", message="the model ended its turn without a word")
+
+
 def run(*said: dict[str, Any] | object, most_steps: int | None = None) -> list[Event]:
     protocol, dictionary = RunProtocol(most_empty_steps=2, most_steps=most_steps), RunDictionary()
     out: list[Event] = []
@@ -292,13 +295,36 @@ def test_run_endings() -> None:
         ),
         TurnCompleted(status="error"),
     ]
-    assert run(BEGUN, step("stop"), Exited(0)) == [init, TurnCompleted(status="success")]
+    assert run(BEGUN, step("stop"), Exited(0)) == [init, SILENT, TurnCompleted(status="success")]
+    said = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
+    text = Text(text="Hi.", message_id="m")
+    assert run(BEGUN, said, step("stop"), Exited(0)) == [init, text, TurnCompleted(status="success")]
+    assert run(BEGUN, said, step("tool-calls"), BEGUN, step("stop"), Exited(0)) == [
+        init,
+        text,
+        SILENT,
+        TurnCompleted(status="success"),
+    ]
     assert run(Exited(1, "Error: Session not found\n")) == [
         Error(kind="session_not_found", message="opencode ended before it began: Error: Session not found", fatal=True),
         TurnCompleted(status="error"),
     ]
     assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="no sign of life for 5 s")]
     assert run(NativeUnrecognized(b"\xff", "no JSON")) == [Unrecognized(raw="\ufffd", why="no JSON")]
+
+
+def test_run_steps_that_begin_again_are_retries() -> None:
+    again = "the model's answer broke off, and OpenCode asks again; it does not say why"
+    said = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
+    made = run(BEGUN, BEGUN, step("tool-calls"), BEGUN, BEGUN, said, step("stop"), Exited(0), BEGUN)
+    assert made == [
+        Init(native_session_id=ROOT),
+        Retry(attempt=1, reason=again),
+        Retry(attempt=1, reason=again),
+        Text(text="Hi.", message_id="m"),
+        TurnCompleted(status="success"),
+    ]
+    assert [event.attempt for event in meant("37-streamerror") if isinstance(event, Retry)] == [1, 2, 3, 4]
 
 
 # -------------------------------------------------------------------------------------------------------- serve
@@ -408,6 +434,7 @@ def test_serve_subagents_carry_their_parent_and_spend_for_the_turn() -> None:
         used(spent),
         Notice(level="warning", code="subagent_failed", message="busy", parent_tool_use_id="t"),
         ToolResult(tool_use_id="t", name="task", status="success", output="Done."),
+        SILENT,
         TurnCompleted(status="success", usage=spent),
     ]
 
@@ -486,6 +513,7 @@ def test_serve_tokens_of_the_turn_where_no_step_told_them() -> None:
     usage = Usage(input_tokens=8, output_tokens=2, cached_tokens=3, total_tokens=10)
     assert serve(TurnEnded(ROOT, "completed", "stop", None, tokens)) == [
         used(usage),
+        SILENT,
         TurnCompleted(status="success", usage=usage),
     ]
 
@@ -493,7 +521,18 @@ def test_serve_tokens_of_the_turn_where_no_step_told_them() -> None:
 def test_serve_structured_answers() -> None:
     info = {"id": "m", "role": "assistant", "sessionID": ROOT, "structured": {"answer": 42}}
     made = serve(_event(MessageUpdated, {"sessionID": ROOT, "info": info}), ended(finish="tool-calls"), ended())
-    assert made == [TurnCompleted(status="success", structured={"answer": 42}), TurnCompleted(status="success")]
+    assert made == [TurnCompleted(status="success", structured={"answer": 42}), SILENT, TurnCompleted(status="success")]
+
+
+def test_serve_turns_without_an_answer() -> None:
+    said = updated({"id": "p", "type": "text", "text": "Hi.", "time": {"start": 1, "end": 2}})
+    begun = updated({"type": "step-start"})
+    below = updated({"type": "step-start"}, CHILD, "n")
+    child = _event(SessionCreated, {"sessionID": CHILD, "info": {"id": CHILD, "parentID": ROOT}})
+    text, end = Text(text="Hi.", message_id="m"), TurnCompleted(status="success")
+    assert serve(child, begun, said, below, ended()) == [text, end]
+    assert serve(begun, said, begun, ended()) == [text, SILENT, end]
+    assert serve(ended(finish=None)) == [end]  # nobody heard what was said
 
 
 def test_serve_tells_nothing_of_the_past_a_fork_was_copied_from() -> None:
@@ -564,7 +603,7 @@ def test_questions_without_a_call(
 def test_questions_to_the_person() -> None:
     which = {"question": "Which?", "header": "Pick", "options": [{"label": "A"}, {"label": "B"}]}
     asked: QuestionAsked = _event(QuestionAsked, {"id": "q", "questions": [which]})
-    request = ServeDictionary().question(asked)
+    request = ServeDictionary().request(asked)
     assert (request.tool_name, request.target, request.choices) == ("question", "Which?", ["A", "B"])
     assert answers_in(asked, {"answers": [["B"]]}) == [["B"]]
     assert answers_in(asked, {"answers": ["B"]}) == [["B"]]
@@ -625,6 +664,50 @@ def test_acp_refusals_that_interrupt() -> None:
     dictionary.interrupt()
     [answer] = protocol.receive(b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}')
     assert dictionary.translate(answer)[-1] == TurnCompleted(status="interrupted")
+
+
+def test_acp_refusals_that_end_the_turn() -> None:
+    refused = [event.status for event in meant("50-acp-main") if isinstance(event, TurnCompleted)]
+    assert refused[:5] == ["success", "success", "interrupted", "interrupted", "success"]
+
+
+def acp(*updates: dict[str, Any], goes_on: bool) -> list[Event]:
+    """A turn of these updates that OpenCode calls a finished one."""
+    protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
+    dictionary.goes_on = goes_on
+    protocol.overhear(b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}')
+    params = [{"sessionId": "s", "update": update} for update in updates]
+    lines = [{"jsonrpc": "2.0", "method": "session/update", "params": one} for one in params]
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}
+    natives = [native for line in [*lines, answer] for native in protocol.receive(json.dumps(line).encode())]
+    return [event for native in natives for event in dictionary.translate(native)]
+
+
+ASKED = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending"}
+REFUSED = {
+    "sessionUpdate": "tool_call_update",
+    "toolCallId": "c",
+    "status": "failed",
+    "rawInput": {"command": "ls"},
+    "rawOutput": {"error": NO},
+}
+SAID = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "Then not."}}
+
+
+@pytest.mark.parametrize(
+    ("updates", "goes_on", "ending"),
+    [
+        ([SAID, ASKED, REFUSED], False, [TurnCompleted(status="interrupted")]),
+        ([ASKED, REFUSED, SAID], False, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
+        ([ASKED, REFUSED], True, [SILENT, TurnCompleted(status="success")]),
+        ([SAID], True, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
+        ([], True, [SILENT, TurnCompleted(status="success")]),
+    ],
+)
+def test_acp_turns_that_end_with_a_refusal(updates: list[dict[str, Any]], goes_on: bool, ending: list[Event]) -> None:
+    made = acp(*updates, goes_on=goes_on)
+    last = max((index for index, event in enumerate(made) if isinstance(event, ToolResult | TextDelta)), default=-1)
+    assert made[last + 1 :] == ending
 
 
 def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be_at_most() -> None:

@@ -31,7 +31,7 @@ from ..agents.opencode import (
 )
 from ..agents.opencode import Driver as NativeDriver
 from ..agents.opencode.credentials import has_credentials
-from ..agents.opencode.events import PermissionAsked
+from ..agents.opencode.events import PermissionAsked, QuestionAsked
 from ..agents.opencode.failures import INSTALL
 from ..agents.opencode.history import find_session
 from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
@@ -204,6 +204,7 @@ async def open_run(prompt: str, options: Options, ask: Ask, dictionary: RunDicti
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: OpenCodeAcpDictionary) -> AcpSession:
     asking = Asking(options, ask, dictionary)
     config = replace(config_of(options, NativeDriver.ACP), can_use_tool=asking.decide)
+    dictionary.goes_on = True
     session = await _open(prompt, options, config)
     assert isinstance(session, AcpSession)
     asking.opened(session)
@@ -290,7 +291,7 @@ AGENT = Agent(
     title=TITLE,
     install=INSTALL,
     drivers={
-        "serve": Driver("serve", SERVE, ServeDictionary, ServeProtocol, open_serve, (PermissionAsked,)),
+        "serve": Driver("serve", SERVE, ServeDictionary, ServeProtocol, open_serve, (PermissionAsked, QuestionAsked)),
         "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run),
         "acp": Driver("acp", ACP, OpenCodeAcpDictionary, AcpProtocol, open_acp, (RequestPermission,)),
     },

@@ -74,7 +74,7 @@ class Asking:
         dictionary = self._dictionary
         assert isinstance(dictionary, ServeDictionary)
         await self._heard(lambda: dictionary.knows(asked))
-        match await self._ask(dictionary.question(asked)):
+        match await self._ask(dictionary.request(asked)):
             case decisions.Allow(updated_input=given):
                 answers = answers_in(asked, given)
                 said = "The user gave no answer: decide yourself."

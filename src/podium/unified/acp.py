@@ -37,7 +37,7 @@ from .events import (
     Usage,
     UsageReport,
 )
-from .faults import kind_of
+from .faults import kind_of, no_answer
 from .pieces import Pieces
 from .tools import operation_of, target_of
 
@@ -103,6 +103,7 @@ class AcpDictionary:
         self._cost_before = 0.0
         self._cost: float | None = None
         self._running = False
+        self._answered = False  # whether anything was said since the last call
 
     def translate(self, native: events.Event) -> list[Event]:
         match native:
@@ -168,6 +169,7 @@ class AcpDictionary:
                 if prefix is not None and update.text.startswith(prefix):
                     return [Notice(level="info", code="mode", message=update.text.removeprefix(prefix).strip())]
                 parent = self._manner.parent(update.meta)
+                self._answered = self._answered or (parent is None and bool(update.text))
                 return self._pieces.text(update.text, update.message_id or "", parent=parent) if update.text else []
             case updates.AgentThoughtChunk():
                 parent = self._manner.parent(update.meta)
@@ -252,6 +254,7 @@ class AcpDictionary:
         if call.told:
             return []
         call.told = True
+        self._answered = self._answered and call.parent is not None
         name, arguments = self._name(call), self._arguments(call)
         return [
             ToolUse(
@@ -320,6 +323,7 @@ class AcpDictionary:
 
     def _over(self, native: responses.PromptResponse) -> list[Event]:
         status = STATUSES.get(native.stop_reason, "error")
+        silent = status == "success" and not self._answered
         out = self._end()
         usage = _usage(native)
         if self._cost is not None:
@@ -330,6 +334,8 @@ class AcpDictionary:
         if status == "error":
             reason = REASONS.get(native.stop_reason, f"the turn ended with {native.stop_reason!r}")
             out.append(Error(kind="unknown", message=reason, fatal=True))
+        if silent:
+            out.append(no_answer())
         return [*out, TurnCompleted(status=status, usage=usage)]
 
     def _failed(self, native: events.RequestFailed) -> list[Event]:
@@ -353,7 +359,7 @@ class AcpDictionary:
         return [Notice(level="warning", code="exited", message=f"the agent ended with code {native.code}: {last}")]
 
     def _end(self) -> list[Event]:
-        self._running = False
+        self._running = self._answered = False
         self._calls.clear()
         return self._pieces.whole()
 

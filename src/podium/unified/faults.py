@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..errors import NotSignedIn, SessionNotFound
-from .events import Error, ErrorKind
+from .events import Error, ErrorKind, Notice
 
 _BY_STATUS: dict[int, ErrorKind] = {
     401: "authentication_failed",
@@ -62,6 +62,13 @@ _WORDS: dict[ErrorKind, tuple[str, ...]] = {
         "(unknown|invalid) session",
     ),
     "timeout": (r"timed? ?out", "timeout"),
+    "protocol_error": (
+        "malformed",
+        r"(in|invalid|valid) json|json input",
+        r"protocol.?(error|version|violation|mismatch)",
+        "unexpected message",
+        "parse error",
+    ),
     "connection_failed": (
         r"connect|network|socket|econn|dns",
         r"stream (disconnected|closed|ended|error)",
@@ -69,17 +76,19 @@ _WORDS: dict[ErrorKind, tuple[str, ...]] = {
         r"\b50[0234]\b|server.?error|internal error",
     ),
     "permission_denied": ("denied", "rejected", "not allowed", "permission"),
-    "protocol_error": ("protocol", "invalid json", "malformed", "unexpected message", "parse error"),
 }
 _PATTERNS: dict[ErrorKind, re.Pattern[str]] = {
     kind: re.compile("|".join(words), re.IGNORECASE) for kind, words in _WORDS.items()
 }
+_ADVICE = re.compile(r"(?:^|(?<=[.;!?]\s))if\b[^.;!?]*", re.IGNORECASE)
+"""What may be so tells nothing of what was: "If your context window is near capacity, …"."""
 _PLAIN: tuple[ErrorKind, ...] = ("context_overflow", "quota_exceeded")
 _TELLING: tuple[ErrorKind, ...] = ("rate_limited", "model_not_found")
 
 
 def kind_of(message: str, status: int | None = None) -> ErrorKind:
     """The words decide where they are plain; else the status does; else the words again."""
+    message = _ADVICE.sub("", message)
     for kind in _PLAIN:
         if _PATTERNS[kind].search(message):
             return kind
@@ -93,6 +102,11 @@ def kind_of(message: str, status: int | None = None) -> ErrorKind:
         if pattern.search(message):
             return kind
     return "unknown"
+
+
+def no_answer() -> Notice:
+    """What the stream says of a turn that its agent calls a good one, though nothing came of it."""
+    return Notice(level="warning", code="no_answer", message="the model ended its turn without a word")
 
 
 def error_of(fault: BaseException) -> Error:

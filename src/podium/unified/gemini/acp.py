@@ -219,6 +219,8 @@ class GeminiAcpDictionary:
                         Notice(level="warning", code="text_repeated", message=MESSAGE),
                         replace(event, text=attempt),
                     ]
+                case Notice(code="no_answer"):
+                    pass  # said with what is wrong about it
                 case TurnCompleted():
                     out += [
                         Notice(level="warning", code="no_answer", message="the CLI calls this turn a finished one"),

@@ -28,7 +28,7 @@ from ..events import (
     Usage,
     UsageReport,
 )
-from ..faults import kind_of
+from ..faults import kind_of, no_answer
 from ..pieces import Pieces
 from ..tools import operation_of
 from .complaints import error_of
@@ -57,6 +57,7 @@ class StreamDictionary:
         self._begun = False
         self._nameless = 0
         self._said_at = ""
+        self._answered = False  # whether anything was said since the last call
 
     def translate(self, native: native_events.Event) -> list[Event]:
         match native:
@@ -73,7 +74,7 @@ class StreamDictionary:
         match native:
             case native_events.Init():
                 self._begun = True
-                self._complaint = None
+                self._complaint, self._answered = None, False
                 return [Init(model=native.model, native_session_id=native.session_id)]
             case native_events.Message():
                 return self._said(native.content, native.timestamp) if native.role == "assistant" else []
@@ -111,6 +112,7 @@ class StreamDictionary:
 
     def _said(self, text: str, timestamp: str) -> list[Event]:
         before, self._said_at = self._said_at, timestamp
+        self._answered = True
         new, repeated = self._repeats.feed(text, paused=(_between(before, timestamp) or 0) >= PAUSE)
         out: list[Event] = [Notice(level="warning", code="text_repeated", message=MESSAGE)] if repeated else []
         return [*out, *self._pieces.text(new)] if new else out
@@ -121,6 +123,7 @@ class StreamDictionary:
 
     def _called(self, native: native_events.ToolUse) -> list[Event]:
         name = TOOLS.get(native.tool_name, "other")
+        self._answered = False
         self._calls[native.tool_id] = native
         description = native.parameters.get("description", "")
         return [
@@ -189,6 +192,8 @@ class StreamDictionary:
             return [*out, _completed("error", usage, duration)]
         if complaint is not None and complaint.severity != "warning":
             out.append(error_of(complaint.text, fatal=False))
+        if not self._answered:
+            out.append(no_answer())
         return [*out, _completed("success", usage, duration)]
 
     def _truncated(self, native: native_events.Truncated) -> list[Event]:

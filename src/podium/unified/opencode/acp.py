@@ -21,7 +21,14 @@ from ...agents.acp.responses import (
     PromptResponse,
     ResumeSessionResponse,
 )
-from ...agents.acp.updates import SessionUpdate, ToolCall, ToolCallUpdate, UsageUpdate
+from ...agents.acp.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    SessionUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    UsageUpdate,
+)
 from ...agents.opencode.acp import PROFILE
 from ..acp import AcpDictionary, Manner
 from ..events import (
@@ -37,7 +44,7 @@ from ..events import (
     UsageReport,
 )
 from ..faults import kind_of
-from .calls import as_written, judged
+from .calls import REJECTED, as_written, judged
 from .changes import changes_of, plan_of
 from .tools import TOOLS, name_of, target_of
 
@@ -62,6 +69,9 @@ class OpenCodeAcpDictionary:
         self._spent: float | None = None
         self._steps = 0
         self._interrupted = False
+        self._rejected = False  # whether a call was refused and nothing has followed
+        self.goes_on = False
+        """Whether OpenCode was told to go on after a refusal; else that ends the turn."""
         self.on_call: Callable[[], None] = lambda: None
         """Told whenever a call is announced: a question may overtake that."""
 
@@ -93,6 +103,9 @@ class OpenCodeAcpDictionary:
                 return []
             case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call, replayed=False):
                 return self._called(native, call)
+            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk(), replayed=False):
+                self._rejected = False
+                return self._protocol.translate(native)
             case RequestPermission():
                 return self._announced(native)
             case (
@@ -120,8 +133,9 @@ class OpenCodeAcpDictionary:
     def _called(self, native: SessionUpdate, call: ToolCall | ToolCallUpdate) -> list[Event]:
         plain = self._plain(call)
         known = self._calls[call.tool_call_id]
-        if isinstance(call, ToolCall) and call.title in TOOLS:
-            known.tool = call.title  # until now it may have been guessed from a question
+        if isinstance(call, ToolCall):
+            self._rejected = False
+            known.tool = call.title if call.title in TOOLS else known.tool  # it may have been guessed from a question
         self.on_call()
         if call.status == "pending":
             return []  # its input comes with the next update
@@ -168,6 +182,7 @@ class OpenCodeAcpDictionary:
             case _:
                 pass
         status, code = judged(known.tool, "error" if call.status == "failed" else "completed", error, metadata)
+        self._rejected = self._rejected or error == REJECTED
         ended = replace(result, name=name_of(known.tool, error), status=status, output=output, exit_code=code)
         if status != "success":
             return [ended]
@@ -196,7 +211,7 @@ class OpenCodeAcpDictionary:
         spent = None if self._spent is None else round(self._spent - self._spent_before, 10) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0
-        interrupted = self._interrupted
+        interrupted = self._interrupted or (self._rejected and not self.goes_on)
         self._end()
         out: list[Event] = []
         for event in self._protocol.translate(native):
@@ -209,13 +224,15 @@ class OpenCodeAcpDictionary:
                     usage = replace(event.usage, cost_usd=spent)
                     status = "interrupted" if interrupted else event.status
                     out.append(replace(event, usage=usage, status=status))
+                case Notice(code="no_answer") if interrupted:
+                    pass
                 case _:
                     out.append(event)
         return out
 
     def _end(self) -> None:
         self._calls.clear()
-        self._steps, self._interrupted = 0, False
+        self._steps, self._interrupted, self._rejected = 0, False, False
 
 
 def _tool(call: ToolCall | ToolCallUpdate) -> str:

@@ -20,13 +20,14 @@ from ..events import (
     Event,
     Init,
     Notice,
+    Retry,
     Status,
     Text,
     Thinking,
     TurnCompleted,
     Unrecognized,
 )
-from ..faults import kind_of
+from ..faults import kind_of, no_answer
 from .calls import Calls
 from .failures import REASONS, error_of
 from .spending import Spending
@@ -34,6 +35,7 @@ from .spending import Spending
 OVERFLOW = "ContextOverflowError"
 REFUSED = "a permission was refused, and OpenCode did not go on; use driver='serve' to be asked"
 
+AGAIN = "the model's answer broke off, and OpenCode asks again; it does not say why"
 BROKEN_OFF = "opencode ended in the middle of its turn"
 
 
@@ -47,6 +49,9 @@ class RunDictionary:
 
     def _reset(self) -> None:
         self._reason = ""  # why the last step ended; empty while one is running
+        self._stepping = False
+        self._attempts = 0
+        self._answered = False  # whether the last step said anything
         self._failure: Failure | None = None
         self._compacting = False
         self._runaway = ""
@@ -88,14 +93,14 @@ class RunDictionary:
     def _said(self, native: events.KnownRunEvent) -> list[Event]:
         match native:
             case events.StepStart():
-                self._reason = ""
-                return []
+                return self._stepped()
             case events.Text(part=part):
                 if part.synthetic or part.ignored:
                     self._compacting = False
                     return []
                 if self._compacting:  # a summary for the model itself
                     return [Notice(level="info", code="compacted", message=part.text)]
+                self._answered = self._answered or bool(part.text)
                 return [Text(text=part.text, message_id=part.message_id)] if part.text else []
             case events.Reasoning(part=part):
                 return [Thinking(text=part.text)] if part.text and not self._compacting else []
@@ -103,6 +108,8 @@ class RunDictionary:
                 return self._calls.update(part)
             case events.StepFinish(part=part):
                 self._reason = part.reason
+                self._stepping = False
+                self._attempts = 0
                 if self._failure is not None and not self._compacting and part.reason == "stop":
                     self._failure = None  # it was mended
                 return [*self._spending.step(part)]
@@ -115,15 +122,25 @@ class RunDictionary:
             case _:
                 assert_never(native)
 
+    def _stepped(self) -> list[Event]:
+        """A step that begins where another has not ended takes its place."""
+        again, self._stepping, self._reason, self._answered = self._stepping, True, "", False
+        if not again:
+            return []
+        self._attempts += 1
+        return [Retry(attempt=self._attempts, reason=AGAIN)]
+
     def _over(self, exited: Exited) -> list[Event]:
         if not self._in_turn and exited.code >= 0 and (said := complaint(exited.stderr)):
             message = f"opencode ended before it began: {said}"
             return [Error(kind=kind_of(said), message=message, fatal=True), TurnCompleted(status="error")]
         status, error = self._judged(exited)
+        silent = status == "success" and not self._answered
         self._in_turn = False
         self._reset()
         completed = TurnCompleted(status=status, usage=self._spending.end())
-        return [completed] if error is None else [error, completed]
+        out: list[Event] = [no_answer()] if silent else []
+        return [*out, completed] if error is None else [*out, error, completed]
 
     def _judged(self, exited: Exited) -> tuple[Status, Error | None]:
         if self._runaway:

@@ -24,6 +24,7 @@ from ..events import (
     Unrecognized,
     Usage,
 )
+from ..faults import no_answer
 from .calls import Calls, below
 from .failures import ABORTED, REASONS, error_of
 from .questions import diff_in, permission_request, question_request
@@ -54,6 +55,7 @@ class ServeDictionary:
         self._runaway = ""
         self._exhausted = False
         self._structured: Any = None
+        self._answered = False  # whether the last step of the agent itself said anything
         self.guarded = False
         """Whether OpenCode was started with the plugin that makes it ask about every command."""
         self.on_call: Callable[[], None] = lambda: None
@@ -61,13 +63,11 @@ class ServeDictionary:
 
     # ------------------------------------------------------------------------------------------------ questions
 
-    def request(self, asked: PermissionAsked) -> PermissionRequest:
-        tool_use_id = self._id_of(asked)
-        part = self._calls.part(tool_use_id)
-        return permission_request(asked, part, tool_use_id, self._parent(asked.session_id))
-
-    def question(self, asked: QuestionAsked) -> PermissionRequest:
-        return question_request(asked, self._id_of(asked), self._parent(asked.session_id))
+    def request(self, asked: PermissionAsked | QuestionAsked) -> PermissionRequest:
+        tool_use_id, parent = self._id_of(asked), self._parent(asked.session_id)
+        if isinstance(asked, QuestionAsked):
+            return question_request(asked, tool_use_id, parent)
+        return permission_request(asked, self._calls.part(tool_use_id), tool_use_id, parent)
 
     def knows(self, asked: PermissionAsked | QuestionAsked) -> bool:
         """Whether the input of the call it is about has been heard."""
@@ -218,6 +218,7 @@ class ServeDictionary:
             case parts.TextPart():
                 if part.message_id in self._silent or part.synthetic or part.ignored:
                     return []
+                self._answered = self._answered or (parent is None and bool(part.text))
                 return self._speech.part(part, parent)
             case parts.ReasoningPart():
                 return [] if part.message_id in self._silent else self._speech.part(part, parent)
@@ -231,9 +232,11 @@ class ServeDictionary:
                 return [*self._spending.step(part)]  # sub-agents spend for the turn
             case shapes.Unrecognized():
                 return [Unrecognized(raw=part.raw.decode("utf-8", "replace"), why=part.why)]
+            case parts.StepStartPart():
+                self._answered = self._answered and parent is not None
+                return []
             case (
-                parts.StepStartPart()
-                | parts.FilePart()
+                parts.FilePart()
                 | parts.SubtaskPart()
                 | parts.SnapshotPart()
                 | parts.PatchPart()
@@ -281,6 +284,9 @@ class ServeDictionary:
             out.append(report(usage))
         status, error = self._judged(ended)
         structured, self._structured = self._structured, None
+        if status == "success" and ended.finish is not None and structured is None and not self._answered:
+            out.append(no_answer())
+        self._answered = False
         self._rejected, self._runaway, self._exhausted = False, "", False
         self._running_task.clear()
         if error is not None:
