@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import cast
 
 import pytest
@@ -157,11 +158,13 @@ class Typing:
 
     def __init__(self, *keys: str) -> None:
         self._keys = list(keys)
+        self.secrets = 0
 
     async def typed(self) -> str:
         return self._keys.pop(0)
 
-    async def line(self, text: str) -> str | None:
+    async def line(self, text: str, *, secret: bool = False) -> str | None:
+        self.secrets += secret
         return self._keys.pop(0)
 
 
@@ -197,6 +200,33 @@ def test_questions_of_the_agent_are_answered_by_number(name: str) -> None:
     written: list[str] = []
     assert asyncio.run(answer(request, cast("Keyboard", Typing(*keys)), written.append, plain)) == decision
     assert "? Which colour?\n    1 Red\n    2 Blue\n" in "".join(written)
+
+
+def test_a_secret_is_typed_unseen() -> None:
+    asked = {"questions": [{"question": "Which key?", "isSecret": True}, {"question": "Why?"}]}
+    request = PermissionRequest(request_id="1", tool_name="question", input=asked)
+    typing, written = Typing("hush", "So."), list[str]()
+    decision = asyncio.run(answer(request, cast("Keyboard", typing), written.append, plain))
+    assert decision == Allow(updated_input={**asked, "answers": {"Which key?": "hush", "Why?": "So."}})
+    assert typing.secrets == 1
+    assert "hush" not in "".join(written)
+
+
+@pytest.mark.parametrize(("secret", "shown"), [(False, "hux\b \bsh\n"), (True, "***\b \b**\n")])
+def test_a_line_is_shown_as_it_is_typed_or_as_stars(
+    secret: bool, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master, terminal = os.openpty()
+    try:
+        keyboard = Keyboard(terminal)
+        keyboard.start()
+        os.write(master, b"hux\x7fsh\n")
+        assert asyncio.run(keyboard.line("", secret=secret)) == "hush"
+        keyboard.stop()
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert capsys.readouterr().err == shown
 
 
 def test_only_questions_in_the_shape_the_agents_share_are_asked_so() -> None:

@@ -21,6 +21,7 @@ class Question(msgspec.Struct, frozen=True):
     text: str
     choices: list[str]
     several: bool = False
+    secret: bool = False
 
 
 def questions_in(request: PermissionRequest) -> list[Question]:
@@ -34,7 +35,8 @@ def questions_in(request: PermissionRequest) -> list[Question]:
         choices = [str(option.get("label") or option.get("value") or "") for option in options]
         if isinstance(text, str) and text:
             several = bool(one.get("multiSelect") or one.get("multiple"))
-            found.append(Question(clean(text), [clean(choice) for choice in choices if choice][:MOST], several))
+            told = [clean(choice) for choice in choices if choice][:MOST]
+            found.append(Question(clean(text), told, several, secret=bool(one.get("isSecret"))))
     return found
 
 
@@ -54,7 +56,7 @@ async def _choose(question: Question, keys: Keyboard, write: Callable[[str], Non
     write(f"{style('strong', '?')} {question.text}\n")
     write("".join(f"    {style('tool', str(number))} {choice}\n" for number, choice in enumerate(question.choices, 1)))
     if not question.choices:
-        return await _typed(keys, write)
+        return await _typed(question, keys, write)
     how = "some numbers, then Enter" if question.several else "a number"
     chosen: list[str] = []
     write(style("strong", "  which?") + f" {how}, [o]ther, [n]one ")
@@ -65,7 +67,7 @@ async def _choose(question: Question, keys: Keyboard, write: Callable[[str], Non
                 return None
             case "o":
                 write("other\n")
-                return await _typed(keys, write)
+                return await _typed(question, keys, write)
             case "\r" | "\n" if chosen:
                 write("\n")
                 return chosen
@@ -79,9 +81,9 @@ async def _choose(question: Question, keys: Keyboard, write: Callable[[str], Non
                 continue
 
 
-async def _typed(keys: Keyboard, write: Callable[[str], None]) -> list[str] | None:
+async def _typed(question: Question, keys: Keyboard, write: Callable[[str], None]) -> list[str] | None:
     write("  > ")
-    line = await keys.line("")
+    line = await keys.line("", secret=question.secret)
     return [line] if line else None
 
 

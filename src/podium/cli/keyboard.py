@@ -56,8 +56,11 @@ class Keyboard:
             if text:
                 return text
 
-    async def line(self, text: str) -> str | None:
-        """Let the user change one line, written at the cursor. ``None``: they thought better of it (Escape)."""
+    async def line(self, text: str, *, secret: bool = False) -> str | None:
+        """Let the user change one line, written at the cursor. ``None``: they thought better of it (Escape).
+
+        ``secret``: what is typed is shown as stars.
+        """
         out = sys.stderr if not sys.stdout.isatty() else sys.stdout
         out.write(text)
         out.flush()
@@ -74,7 +77,8 @@ class Keyboard:
                     out.flush()
                     return text
                 kept = _after(key, text)
-                out.write("\b \b" * (len(text) - len(kept)) if len(kept) < len(text) else kept[len(text) :])
+                added = "*" * (len(kept) - len(text)) if secret else kept[len(text) :]
+                out.write("\b \b" * (len(text) - len(kept)) if len(kept) < len(text) else added)
                 text = kept
             out.flush()
 

@@ -117,6 +117,8 @@ def _user_input(question: questions.ToolRequestUserInput) -> ToolUse:
             "header": one.header,
             "question": one.question,
             "options": [{"label": option.label, "description": option.description} for option in one.options or []],
+            "isOther": one.is_other,
+            "isSecret": one.is_secret,
         }
         for one in question.questions
     ]

@@ -9,7 +9,7 @@ export function wishes(request) {
   if (request.toolName !== "question") return [];
   return tables(request.input?.questions)
     .filter((one) => typeof one.question === "string" && one.question)
-    .map((one) => ({ text: one.question, several: Boolean(one.multiSelect || one.multiple), choices: tables(one.options).map((option) => [String(option.label ?? option.value ?? ""), String(option.description ?? "")]).filter(([label]) => label) }));
+    .map((one) => ({ text: one.question, several: Boolean(one.multiSelect || one.multiple), secret: one.isSecret === true, choices: tables(one.options).map((option) => [String(option.label ?? option.value ?? ""), String(option.description ?? "")]).filter(([label]) => label) }));
 }
 
 export function wishForm(request, answer) {
@@ -29,7 +29,7 @@ export function wishForm(request, answer) {
 
 function field(wish, name) {
   const inputs = wish.choices.map(([label]) => h("input", { type: wish.several ? "checkbox" : "radio", name, value: label }));
-  const other = h("input", { type: "text", placeholder: inputs.length ? "or something else" : "Your answer", "aria-label": plain(wish.text) });
+  const other = h("input", { type: wish.secret ? "password" : "text", autocomplete: "off", placeholder: inputs.length ? "or something else" : "Your answer", "aria-label": plain(wish.text) });
   const rows = wish.choices.map(([label, help], at) => h("label", { class: "choice" }, inputs[at], h("b", { dir: "auto" }, plain(label)), help && help !== label && h("span", { class: "quiet", dir: "auto" }, plain(help))));
   const element = h("fieldset", { class: "wish" }, h("legend", { dir: "auto" }, plain(wish.text)), rows, other);
   const read = () => (other.value.trim() ? [other.value.trim()] : inputs.filter((one) => one.checked).map((one) => one.value));
