@@ -98,7 +98,7 @@ class Live:
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._told: dict[str, FileChange] = {}
         self._judged: dict[tuple[str, str, str], Verdict] = {}
-        self._registered = False
+        self._registered = ""
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -309,10 +309,10 @@ class Live:
         return events
 
     def _register(self) -> None:
-        """Write the session down under both its ids, once."""
-        if self._registered or not self.native_id:
+        """Write the session down under both its ids; again when the agent goes on under another one."""
+        if self.native_id in ("", self._registered):
             return
-        self._registered = True
+        self._registered = self.native_id
         options = self._options
         entry = Entry(
             session_id=self.session_id,

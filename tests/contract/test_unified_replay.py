@@ -70,6 +70,7 @@ def check(stream: list[Event]) -> None:
     tools: set[str] = set()
     in_turn = False
     for event in stream:
+        assert type(getattr(event, "duration_ms", None)) in (type(None), float)
         match event:
             case events.TurnStarted():
                 assert not in_turn

@@ -17,6 +17,7 @@ import podium
 from podium.drivers import claude as driver
 from podium.permissions.policy import Policy
 from podium.permissions.rules import Rule
+from podium.register import Register
 from podium.testing import (
     Script,
     ScriptedModel,
@@ -32,6 +33,7 @@ from podium.testing import (
     write_file,
 )
 from podium.unified.claude import ClaudeDictionary
+from podium.unified.events import session_in
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
@@ -242,6 +244,30 @@ def test_a_wrong_key_is_told_while_it_is_retried(stage: Callable[..., Stage]) ->
             assert of(heard, podium.TurnCompleted)[0].status == "error"
             assert [notice.code for notice in of(heard, podium.Notice)] == ["success_was_error"]
             assert len(of(heard, podium.Retry)) >= 1
+
+    run(main)
+
+
+def test_a_cleared_conversation_is_resumed_by_either_id(stage: Callable[..., Stage]) -> None:
+    """``/clear`` makes another session of it: the stream says so, and Podium's own id leads to the newer one."""
+
+    async def main() -> None:
+        scene = stage([say("One."), say("Two."), say("Three.")])
+        async with scene.open(tier="autonomous") as session:
+            [first] = of(await turn(session, "first prompt"), podium.Init)
+            cleared = await turn(session, "/clear")
+            await turn(session, "second prompt")
+            after = session.id
+        [changed] = [one for one in of(cleared, podium.Notice) if one.code == "session_changed"]
+        assert session_in(changed) == after != first.native_session_id
+        register = Register()
+        entries = [register.find(one) for one in (first.native_session_id, after, first.session_id)]
+        assert [entry and entry.native_id for entry in entries] == [first.native_session_id, after, after]
+        async with scene.open(resume=first.session_id) as session:
+            await turn(session, "third prompt")
+        asked = json.dumps(scene.model.requests[-1].body)
+        assert "second prompt" in asked
+        assert "first prompt" not in asked
 
     run(main)
 

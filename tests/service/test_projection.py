@@ -20,7 +20,19 @@ from podium.service.projection import asleep, project, projected
 from podium.service.recovery import closing
 from podium.service.sqlite import SqliteStore
 from podium.service.views import SessionView
-from podium.unified.events import Done, Event, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode, encode, stamp
+from podium.unified.events import (
+    Done,
+    Event,
+    Init,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    TurnStarted,
+    decode,
+    encode,
+    session_changed,
+    stamp,
+)
 
 STREAMS = sorted((Path(__file__).parents[1] / "goldens" / "unified").rglob("*.jsonl"))
 FEW = STREAMS[::12]
@@ -92,6 +104,11 @@ def test_every_beginning_of_every_stream_can_be_closed_truthfully(path: Path, pa
     assert ended.ended
     if view.activity in ("working", "waiting", "starting"):
         assert (ended.state, ended.error) == ("failed", "the server stopped")
+
+
+def test_a_session_that_goes_on_under_another_id_is_resumed_by_that_one() -> None:
+    begun = projected(EMPTY, [Init(native_session_id="first", seq=1), session_changed("second")])
+    assert begun.native_id == "second"
 
 
 def _count(events: list[Event], kind: type[Any]) -> int:

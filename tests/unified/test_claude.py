@@ -47,6 +47,7 @@ from podium.unified.events import (
     Unrecognized,
     Usage,
     UsageReport,
+    session_in,
 )
 from podium.unified.grammar import Grammar
 from podium.unified.options import McpServer, Options
@@ -325,6 +326,7 @@ STATUSES: dict[str, list[Any]] = {
     "09": [("success", 0), ("error", 3), ("success", None)],
     "31": ["success", "success", "denied", "denied", "denied", "denied", "denied", "success"],
     "160": ["success", "success", "denied"],
+    "102": ["denied"],
     "191": ["success", "denied"],
     "194": ["denied"],
 }
@@ -339,9 +341,30 @@ def test_results_say_what_became_of_the_call(name: str) -> None:
 
 def test_a_refusal_nobody_saw_is_at_least_told() -> None:
     """Refused over an MCP server: the stream of the CLI does not say so before the result does."""
-    [notice] = [event for event in replay("102") if isinstance(event, Notice)]
+    [path] = TRANSCRIPTS.glob("102-*.jsonl")
+    events = play(line.replace(b'"Bash"', b'"WebFetch"') for line in heard(path))
+    assert [event.status for event in events if isinstance(event, ToolResult)] == ["error"]
+    [notice] = [event for event in events if isinstance(event, Notice)]
     assert notice.code == "permission_denied"
-    assert notice.message.startswith("Bash was refused: toolu_")
+    assert notice.message.startswith("WebFetch was refused: toolu_")
+
+
+INTRODUCTIONS = {"43d": "d7ffb017-ba6c-4ece-9c71-e0bf73690c92", "116": ""}
+
+
+@pytest.mark.parametrize("name", INTRODUCTIONS)
+def test_a_turn_that_fails_before_init_still_names_its_session(name: str) -> None:
+    """But not one that was never found: the id Claude Code then tells is of nothing."""
+    [init] = [event for event in replay(name) if isinstance(event, Init)]
+    assert init.native_session_id == INTRODUCTIONS[name]
+
+
+def test_clearing_the_conversation_makes_another_session_of_it() -> None:
+    events = replay("177")
+    assert isinstance(events[0], Init)
+    assert events[0].native_session_id == "70546d22-6ec4-4363-a740-99a4f452be26"
+    [changed] = [event for event in events if isinstance(event, Notice) and event.code == "session_changed"]
+    assert session_in(changed) == "6879b376-3583-4534-8784-973a9603ca94"
 
 
 # -------------------------------------------------------------------------------------------------------- by hand

@@ -22,7 +22,13 @@ from podium.agents.codex import (
     SandboxMode,
 )
 from podium.agents.codex.config import Driver
+from podium.agents.codex.notifications import (
+    AgentMessageDeltaNotification,
+    TurnCompletedNotification,
+    TurnStartedNotification,
+)
 from podium.agents.codex.questions import McpServerElicitationRequest
+from podium.agents.codex.threads import Refused, Turn
 from podium.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
 from podium.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
 from podium.errors import NotSupported
@@ -53,6 +59,7 @@ from podium.unified.events import (
     Unrecognized,
     Usage,
     UsageReport,
+    session_in,
 )
 from podium.unified.options import McpServer, Options
 from podium.wire import shapes
@@ -84,7 +91,7 @@ def bare(events: Iterable[Event]) -> list[Event]:
         event
         for event in events
         if not isinstance(event, passed_over)
-        and not (isinstance(event, Notice) and event.code in ("config_warning", "model_unknown"))
+        and not (isinstance(event, Notice) and event.code in ("config_warning", "model_unknown", "usage_of_thread"))
     ]
     return [_without_header(event) for event in kept]
 
@@ -193,7 +200,10 @@ MEANINGS: dict[str, list[Event]] = {
     "109": [
         shell_use("call_fake00000928", "echo x", cwd="/repo"),
         ToolResult(
-            tool_use_id="call_fake00000928", name="shell", status="error", output="ended with the turn (interrupted)"
+            tool_use_id="call_fake00000928",
+            name="shell",
+            status="error",
+            output="the turn ended (interrupted) before a result was told",
         ),
     ],
     "126": [
@@ -265,6 +275,62 @@ def test_exec_counts_the_thread_and_we_the_turn() -> None:
     assert counted == USAGE
 
 
+def test_a_recording_does_not_tell_whether_its_thread_was_resumed() -> None:
+    """The first total of a thread may be of earlier turns too; what comes after it is known."""
+    lines = (TRANSCRIPTS / "65-resume-base.jsonl").read_bytes().splitlines()
+    lines += (TRANSCRIPTS / "68-resume-flags-after.jsonl").read_bytes().splitlines()
+    lines += (TRANSCRIPTS / "78-fork.jsonl").read_bytes().splitlines()
+    events = translated(TRANSCRIPTS / "65-resume-base.jsonl", lines)
+    said = [(event.turn, event.code) for event in events if isinstance(event, Notice)]
+    assert said == [
+        (1, "usage_of_thread"),
+        (2, "cumulative_usage"),
+        (2, "session_changed"),
+        (3, "usage_of_thread"),
+    ]
+    used = [event.usage.total_tokens for event in events if isinstance(event, TurnCompleted)]
+    assert used == [7073, 36441 - 7073, 140343]
+
+
+def test_a_client_that_goes_on_in_a_fork_is_followed() -> None:
+    events = of("100")
+    assert {event.parent_tool_use_id for event in events} == {None}
+    turns = [(one.status, one.result, one.usage.total_tokens) for one in events if isinstance(one, TurnCompleted)]
+    assert turns == [
+        ("success", "The command ran.", 13985),
+        ("success", "second", 7163),
+        ("success", "in fork", 12241),
+        ("error", "Invalid request: missing field `input`", 0),
+        ("error", "thread not found: 01a1ddd5-0000-7051-af10-170b63b2a1e6", 0),
+    ]
+    [changed] = [event for event in events if isinstance(event, Notice) and event.code == "session_changed"]
+    assert session_in(changed) == "01a1ddde-75d3-78b1-bb22-f580df4c6798"
+
+
+def test_what_another_thread_is_refused_does_not_end_the_turn_that_runs() -> None:
+    dictionary = AppServerDictionary()
+    turn = Turn(id="t1", root_turn_id="t1")
+    dictionary.translate(TurnStartedNotification("main", turn))
+    refused = dictionary.translate(Refused(7, "turn/start", -32600, "thread not found: x", "x"))
+    assert refused == [
+        Notice(level="warning", code="request_refused", message="turn/start: thread not found: x"),
+    ]
+    dictionary.translate(TurnCompletedNotification("main", turn))
+    assert [type(event) for event in dictionary.translate(Refused(8, "turn/start", -32600, "no", "x"))] == [
+        Error,
+        TurnCompleted,
+    ]
+
+
+def test_a_sub_agent_whose_call_is_not_told_has_no_parent() -> None:
+    dictionary = AppServerDictionary()
+    dictionary.translate(TurnStartedNotification("main", Turn(id="t1", root_turn_id="t1")))
+    dictionary.translate(TurnStartedNotification("below", Turn(id="t2", root_turn_id="t1")))
+    assert dictionary.translate(AgentMessageDeltaNotification("below", "t2", "m", "hi")) == [
+        TextDelta(text="hi", message_id="m")
+    ]
+
+
 def test_a_sub_agent_speaks_under_the_call_that_started_it() -> None:
     events = of("107")
     [spawn] = [event.tool_use_id for event in events if isinstance(event, ToolUse) and event.name == "task"]
@@ -320,7 +386,11 @@ def test_errors_of_exec_have_their_kinds(number: str, kind: str) -> None:
 
 def test_an_answer_that_is_asked_for_again_counts_once() -> None:
     events = of("119")
-    assert [event.code for event in events if isinstance(event, Notice)] == ["text_repeated"] * 2
+    assert [event.code for event in events if isinstance(event, Notice)] == [
+        "text_repeated",
+        "text_repeated",
+        "usage_of_thread",
+    ]
     assert [(event.attempt, event.max_attempts) for event in events if isinstance(event, Retry)] == [(1, 5), (2, 5)]
     [completed] = [event for event in events if isinstance(event, TurnCompleted)]
     assert (completed.status, completed.result) == ("success", "Recovered.")
@@ -443,6 +513,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
                     "header": "Color",
                     "question": "Which color?",
                     "options": [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}],
+                    "isOther": True,
+                    "isSecret": False,
                 }
             ]
         },

@@ -30,6 +30,7 @@ from podium.unified.events import (
     UsageReport,
     decode,
     encode,
+    session_changed,
 )
 from podium.unified.grammar import Grammar
 
@@ -153,7 +154,12 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             Init(),
             TurnStarted(),
             TOOL,
-            ToolResult(tool_use_id="t", name="shell", status="error", output="still running when the turn ended"),
+            ToolResult(
+                tool_use_id="t",
+                name="shell",
+                status="error",
+                output="the turn ended (success) before a result was told",
+            ),
             TurnCompleted(status="success"),
             Done(status="success", tool_uses=1),
         ],
@@ -169,6 +175,25 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             Text(text="woke"),
             TurnCompleted(status="interrupted", result="woke"),
             Done(status="interrupted", result="woke"),
+        ],
+    ),
+    (
+        "an init said again is news only when it names another session",
+        [
+            Init(native_session_id="a"),
+            TurnStarted(),
+            Init(native_session_id="a"),
+            Init(native_session_id="b"),
+            Init(),
+            Init(native_session_id="b"),
+            TurnCompleted(status="success"),
+        ],
+        [
+            Init(native_session_id="a"),
+            TurnStarted(),
+            session_changed("b"),
+            TurnCompleted(status="success"),
+            Done(status="success"),
         ],
     ),
     (
@@ -195,9 +220,14 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             Init(),
             TurnStarted(),
             TOOL,
-            ToolResult(tool_use_id="t", name="shell", status="error", output="ended with the turn (interrupted)"),
+            ToolResult(
+                tool_use_id="t",
+                name="shell",
+                status="error",
+                output="the turn ended (interrupted) before a result was told",
+            ),
             TurnCompleted(status="interrupted"),
-            Notice(level="info", code="late_tool_result", message="t: gone"),
+            Notice(level="info", code="late_tool_result", message="t (error): gone"),
             Done(status="interrupted", tool_uses=1),
         ],
     ),
@@ -281,4 +311,4 @@ def test_usage_is_per_turn_and_per_session() -> None:
     last = out[-1]
     assert isinstance(last, UsageReport)
     assert (last.input_tokens, last.session.input_tokens) == (2, 7)
-    assert last.session.cost_usd == pytest.approx(0.3)
+    assert last.session.cost_usd == 0.3

@@ -27,6 +27,7 @@ from podium.unified.events import (
     TurnCompleted,
     TurnStarted,
     UsageReport,
+    session_in,
 )
 
 from .views import SessionView, State
@@ -94,6 +95,8 @@ def project(view: SessionView, event: Event) -> SessionView:
             return replace(view, activity="asleep")
         case Notice(code="woken"):
             return replace(view, native_id=event.message.removeprefix(_WOKEN) or view.native_id)
+        case Notice(code="session_changed"):
+            return replace(view, native_id=session_in(event))
         case TurnCompleted():
             failed = event.status not in ("success", "interrupted") and not view.error
             return replace(

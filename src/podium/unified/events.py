@@ -52,7 +52,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         cost = (
             None
             if self.cost_usd is None and other.cost_usd is None
-            else (self.cost_usd or 0.0) + (other.cost_usd or 0.0)
+            else round((self.cost_usd or 0.0) + (other.cost_usd or 0.0), 10)  # no 0.30000000000000004 of a dollar
         )
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
@@ -234,6 +234,19 @@ class Unrecognized(Header, frozen=True, kw_only=True, tag="unrecognized"):
 
     raw: str
     why: str
+
+
+_GOES_ON = "the agent goes on as session "
+
+
+def session_changed(native_session_id: str) -> Notice:
+    """The agent has left its session for another one (it was cleared, or forked): the next ``resume`` wants this id."""
+    return Notice(level="info", code="session_changed", message=_GOES_ON + native_session_id)
+
+
+def session_in(notice: Notice) -> str:
+    """The id that :func:`session_changed` told."""
+    return notice.message.removeprefix(_GOES_ON)
 
 
 Event: TypeAlias = (

@@ -36,6 +36,7 @@ from .events import (
     Unrecognized,
     Usage,
     UsageReport,
+    session_changed,
 )
 
 
@@ -54,6 +55,7 @@ class Grammar:
     def __init__(self, *, cwd: str = "", resumed: bool = False) -> None:
         self._fallback_init = Init(cwd=cwd, resumed=resumed)
         self._held: list[tuple[Event, int]] = []
+        self._native_session = ""
         self._begun = False
         self._done = False
         self._in_turn = False
@@ -142,6 +144,7 @@ class Grammar:
 
     def _begin(self, init: Init, now: int) -> list[Event]:
         self._begun = True
+        self._native_session = init.native_session_id
         self._since = now
         out: list[Event] = [init]
         held, self._held = self._held, []
@@ -152,7 +155,7 @@ class Grammar:
     def _ordered(self, event: Event, now: int) -> list[Event]:
         match event:
             case Init():
-                return []  # one agent repeats it every turn
+                return self._repeated(event)
             case TurnStarted():
                 return [*self._close_turn(now), *self._open_turn(event, now)]
             case TurnCompleted():
@@ -182,6 +185,12 @@ class Grammar:
                 return [event]
             case Done():
                 return []  # only ``end`` says it
+
+    def _repeated(self, init: Init) -> list[Event]:
+        """One agent says it every turn; it is news only when the agent has left its session for another one."""
+        named, known = init.native_session_id, self._native_session
+        self._native_session = named or known
+        return [session_changed(named)] if named and named != known else []
 
     def _in(self, now: int, events: list[Event]) -> list[Event]:
         """``events`` inside a turn, opened if there is none."""
@@ -245,7 +254,7 @@ class Grammar:
     def _close_tools(self, status: Status, now: int) -> list[Event]:
         tools, self._tools = self._tools, {}
         self._closed_tools.update(tools)
-        note = "still running when the turn ended" if status == "success" else f"ended with the turn ({status})"
+        note = f"the turn ended ({status}) before a result was told"  # whether the call ended too, nobody knows
         return [
             ToolResult(
                 tool_use_id=tool_use_id,
@@ -272,7 +281,8 @@ class Grammar:
         if event.tool_use_id not in self._tools:
             if event.tool_use_id in self._closed_tools or event.tool_use_id in self._closed_before:
                 # It was closed with its turn, or the agent says it twice.
-                return [Notice(level="info", code="late_tool_result", message=f"{event.tool_use_id}: {event.output}")]
+                words = f"{event.tool_use_id} ({event.status}): {event.output}"
+                return [Notice(level="info", code="late_tool_result", message=words)]
             made_up = ToolUse(
                 tool_use_id=event.tool_use_id, name=event.name, parent_tool_use_id=event.parent_tool_use_id
             )

@@ -65,6 +65,8 @@ class ExecProtocol:
             case Unrecognized(why=why):
                 return [Unrecognized(message, why)]
             case ThreadStarted(thread_id):
+                if self.thread_id not in (None, thread_id):
+                    self._before = NOTHING  # a recording may hold another thread, too
                 self.thread_id = thread_id
             case TurnCompleted(usage):
                 self.ended = True

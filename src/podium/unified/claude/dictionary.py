@@ -70,6 +70,7 @@ class ClaudeDictionary:
         self._told_denied: set[str] = set()
         self._agents: dict[str, str] = {}  # a sub-agent's task → the call that started it
         self._servers: dict[str, str] = {}
+        self._introduced = False
         self._in_turn = False
         self._fault: Fault | None = None
         self._ending: Ending | None = None
@@ -173,6 +174,7 @@ class ClaudeDictionary:
         return thread.step(step)
 
     def _init(self, native: SystemInit) -> list[Event]:
+        self._introduced = True
         self._wants_structure = "StructuredOutput" in native.tools
         out: list[Event] = [
             Init(
@@ -294,7 +296,7 @@ class ClaudeDictionary:
         # In a recording it is not to be seen what was answered; else the session knows.
         asked = block.tool_use_id in self._asked and not self.prompted
         self._asked.discard(block.tool_use_id)
-        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=asked)
+        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=asked, overheard=not self.prompted)
         if outcome.status == "denied":
             self._told_denied.add(block.tool_use_id)
         out: list[Event] = []
@@ -359,7 +361,15 @@ class ClaudeDictionary:
             for denial in native.permission_denials
             if not self.prompted and denial.tool_use_id not in self._told_denied
         ]
-        return [*self._main.rest(), *untold, *self._spending.result(native)]
+        return [*self._introduction(native, self._ending), *self._main.rest(), *untold, *self._spending.result(native)]
+
+    def _introduction(self, native: Result, ending: Ending) -> list[Event]:
+        """A turn may fail before Claude Code has introduced itself. For a session it cannot find, it makes an id up."""
+        lost = any(isinstance(event, Error) and event.kind == "session_not_found" for event in ending.said)
+        if self._introduced or lost or not native.session_id:
+            return []
+        self._introduced = True
+        return [Init(native_session_id=native.session_id, resumed=self.resumed)]
 
     def _settled(self, native: TurnSettled) -> list[Event]:
         out = [event for thread in (self._main, *self._threads.values()) for event in thread.rest()]

@@ -24,6 +24,9 @@ _DENIED = re.compile(
 """
 
 
+_INTERRUPTED = "The user doesn't want to "
+_WORDED = frozenset({"Bash", "Write", "Edit", "MultiEdit", "NotebookEdit"})
+"""Tools whose own failures are known by their wrapping: what fails without it was never begun."""
 _SILENT = "(Bash completed with no output)"
 
 
@@ -42,18 +45,23 @@ class Outcome(msgspec.Struct, frozen=True):
     duration_ms: float | None = None
 
 
-def outcome_of(tool: str, result: NativeResult, account: Any, *, denied: bool, asked: bool = False) -> Outcome:
+def outcome_of(
+    tool: str, result: NativeResult, account: Any, *, denied: bool, asked: bool = False, overheard: bool = False
+) -> Outcome:
     """``account``: what the tool itself says of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent.
 
     ``denied``: we know that it was refused. ``asked``: somebody was asked whose answer we do not know (a recording),
-    so a failure that no running tool words is the refusal.
+    so a failure that no running tool words is the refusal. ``overheard``: a recording, in which somebody else may have
+    been asked unseen (a permission tool of an MCP server).
     """
     output = result.content if isinstance(result.content, str) else result.text
     failed = bool(result.is_error)
     wrapped = _WRAPPED.match(output) if failed else None
     if wrapped is not None:
         output = wrapped[1]
-    if failed and (denied or _DENIED.match(output) or (asked and wrapped is None and not EXIT_CODE.match(output))):
+    unworded = wrapped is None and not EXIT_CODE.match(output)
+    unseen = overheard and tool in _WORDED and not output.startswith(_INTERRUPTED)
+    if failed and (denied or _DENIED.match(output) or (unworded and (asked or unseen))):
         return Outcome("denied", output)
     if tool == "Bash":
         return _command(output, account, failed=failed)

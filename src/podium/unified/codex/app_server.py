@@ -40,7 +40,10 @@ NO_ANSWER = "the model ended its turn without a word"
 
 
 class AppServerDictionary:
-    """``prompted``: somebody else says when a turn starts; else (a recording) Codex does."""
+    """``prompted``: somebody else says when a turn starts, and the thread stays the same.
+
+    Else (a recording) Codex says so, and its client may go on in another thread.
+    """
 
     def __init__(self, *, prompted: bool = False, wants_structure: bool = False) -> None:
         self.prompted = prompted
@@ -48,8 +51,9 @@ class AppServerDictionary:
         self._main = ""
         self._version = ""
         self._streams: dict[str, ThreadStream] = {}
-        self._parents: dict[str, str] = {}  # a sub-agent's thread → the call that started it
-        self._last_spawn = ""
+        self._parents: dict[str, str | None] = {}  # a sub-agent's thread → the call that started it, where it is told
+        self._last_spawn: str | None = None
+        self._own: set[str] = set()  # the threads the client itself has opened
         self._in_turn = False
         self._error: Error | None = None
         self._below = Usage()  # what sub-agents have used in this turn
@@ -206,6 +210,8 @@ class AppServerDictionary:
     # ------------------------------------------------------------------------------------------- threads and turns
 
     def _replied(self, native: threads.Replied) -> list[Event]:
+        if isinstance(native.result, threads.ThreadResponse) and not native.result.thread.parent_thread_id:
+            self._own.add(native.result.thread.id)
         match native.result:
             case threads.InitializeResponse(user_agent):
                 found = _VERSION.search(user_agent)
@@ -234,18 +240,28 @@ class AppServerDictionary:
         )
 
     def _refusal(self, native: threads.Refused) -> list[Event]:
-        if native.method != "turn/start":
+        elsewhere = self._in_turn and not self.prompted  # a turn that runs is not ended by what another one is told
+        if native.method != "turn/start" or elsewhere:
             words = f"{native.method or 'a request'}: {native.message}"
             return [Notice(level="warning", code="request_refused", message=words)]
         details = threads.TurnErrorDetails(native.message)
         return [error_of(details), *self._end("error")]
 
     def _turn_started(self, native: said.TurnStartedNotification) -> list[Event]:
-        self._main = self._main or native.thread_id
+        moved = self._moves(native)
+        self._main = native.thread_id if moved else self._main or native.thread_id
         if native.thread_id != self._main:
             return []
         self._in_turn = True
-        return [] if self.prompted else [TurnStarted()]
+        renamed = [Init(native_session_id=self._main)] if moved else []
+        return [*renamed, *([] if self.prompted else [TurnStarted()])]
+
+    def _moves(self, native: said.TurnStartedNotification) -> bool:
+        """Whether the client goes on in another thread of its own: a fork, mostly; a sub-agent's turn has a root."""
+        if self.prompted or self._in_turn or native.thread_id in ("", self._main) or not self._main:
+            return False
+        rooted = native.turn.root_turn_id in ("", None, native.turn.id) and native.thread_id not in self._parents
+        return rooted or native.thread_id in self._own
 
     def _turn_completed(self, native: said.TurnCompletedNotification) -> list[Event]:
         turn = native.turn
@@ -347,10 +363,10 @@ class AppServerDictionary:
             self._parents[item.agent_thread_id] = item.id
 
     def _parent(self, thread_id: str) -> str | None:
-        if thread_id in ("", self._main) or not self._main:
+        if thread_id in ("", self._main) or thread_id in self._own or not self._main:
             return None
         if thread_id not in self._parents:  # it speaks before the call that started it is over
-            self._parents[thread_id] = self._last_spawn or thread_id
+            self._parents[thread_id] = self._last_spawn
         return self._parents[thread_id]
 
     def _under(self, thread_id: str, events: Iterable[Event]) -> list[Event]:

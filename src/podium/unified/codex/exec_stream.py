@@ -34,6 +34,10 @@ from .tools import agent_use, mcp_use, mcp_words, other_use, record, search_use,
 NO_ANSWER = "the model ended its turn without a word"
 REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
 CUMULATIVE = "Codex counts the tokens of the whole thread ({} in all); this turn's are the difference"
+OF_THREAD = (
+    "Codex tells the tokens of the whole thread, and a recording does not say whether it had earlier turns: if the "
+    "thread was resumed, these are counted here too"
+)
 UNKNOWN_USAGE = "Codex only told the tokens of the whole thread, and what it had used before is not known"
 
 
@@ -48,6 +52,8 @@ class ExecDictionary:
         self.resumed = resumed
         self.wants_structure = wants_structure
         self._process = 0
+        self._thread = ""
+        self._counted = ""  # the thread whose total was told in this recording
         self._in_turn = False
         self._open: dict[str, ToolUse] = {}
         self._shown: dict[str, int] = {}
@@ -79,6 +85,7 @@ class ExecDictionary:
         match native:
             case native_events.ThreadStarted():
                 self._process += 1
+                self._thread = native.thread_id
                 self._in_turn = True
                 return [Init(native_session_id=native.thread_id, resumed=self.resumed)]
             case native_events.TurnStarted():
@@ -190,6 +197,9 @@ class ExecDictionary:
         usage = Usage()
         if native.turn_usage is not None:
             usage = usage_of(native.turn_usage)
+            if not self.prompted and self._counted != self._thread:
+                self._counted = self._thread
+                out.append(Notice(level="info", code="usage_of_thread", message=OF_THREAD))
             if native.usage is not None and native.usage != native.turn_usage:
                 words = CUMULATIVE.format(native.usage.total_tokens)
                 out.append(Notice(level="info", code="cumulative_usage", message=words))

@@ -247,4 +247,4 @@ def _milliseconds(timestamp: str) -> float | None:
 
 def _between(begin: str, end: str) -> float | None:
     since, until = _milliseconds(begin), _milliseconds(end)
-    return None if since is None or until is None else max(0.0, round(until - since))
+    return None if since is None or until is None else float(max(0, round(until - since)))
