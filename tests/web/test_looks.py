@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from podium.server.page import files
+from podium.testing.browser import FLAGS, find_browser
 
 OPEN = ".question:not(.over)"
 EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}
@@ -145,6 +147,21 @@ def test_the_page_is_light() -> None:
     bodies = {path: file.read_bytes() for path, file in files().items()}
     assert sum(map(len, bodies.values())) < 150_000
     assert sum(len(gzip.compress(body)) for body in bodies.values()) < 60_000
+
+
+def test_a_phone_can_install_it(browser: Any, stage: Any, tmp_path: Path) -> None:
+    """In a browser with a profile of its own: a private window can install nothing."""
+    places = {name: str(tmp_path) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME")}
+    own = browser.browser_type.launch_persistent_context(
+        tmp_path / "profile", executable_path=find_browser(), args=list(FLAGS), env={**os.environ, **places}
+    )
+    with own:
+        page = own.new_page()
+        page.goto(stage.url)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        asked = own.new_cdp_session(page)
+        assert asked.send("Page.getInstallabilityErrors") == {"installabilityErrors": []}
+        assert asked.send("Page.getAppManifest")["errors"] == []
 
 
 def test_the_service_worker_keeps_every_file() -> None:

@@ -1,4 +1,4 @@
-"""The pictures of the page in the docs: ``make pictures`` takes them anew, and people look at them."""
+"""The pictures of the page in the docs, and its icons: ``make pictures`` takes them anew, and people look at them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import os
 import re
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podium.server.page import files
 from podium.service.settings import AgentSettings
 from podium.service.store import Append
 from podium.service.views import Record, SessionView, Spent
 from podium.testing import AGENTS, ScriptedModel, find_cli
 from podium.unified.events import Usage
 
+WEB = Path(__file__).parents[2] / "src" / "podium" / "web"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 OPEN = ".question:not(.over)"
 DAY = 86_400_000
@@ -34,6 +37,22 @@ SHOTS = {
     "page-desk-compare": ("compare", "desk", "light"),
     "page-desk-overview": ("overview", "desk", "dark"),
 }
+ICONS = {
+    # name: (pixels, how large the mark is on its ground; None: the icon as it is, with round corners)
+    "any-192": (192, None),
+    "any-512": (512, None),
+    "maskable-512": (512, 0.85),  # whatever shape a phone cuts out, the mark is inside
+    "touch-180": (180, 0.95),
+}
+PIXELS = """async ([svg, size]) => {
+  const image = new Image(size, size);
+  image.src = `data:image/svg+xml;base64,${btoa(svg)}`;
+  await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: size, height: size });
+  const pen = canvas.getContext("2d");
+  pen.drawImage(image, 0, 0, size, size);
+  return [...new Uint32Array(pen.getImageData(0, 0, size, size).data.buffer)];
+}"""
 FRAMES: dict[str, Any] = {
     "phone": {"device_scale_factor": 1.75},
     "desk": {"viewport": {"width": 1240, "height": 780}},
@@ -150,6 +169,33 @@ def scene(stage: Any) -> dict[str, tuple[str, str]]:
     }
 
 
+def icon(svg: str, scale: float | None) -> str:
+    if scale is None:
+        return svg
+    ground = svg.replace(' rx="14"', "")
+    return re.sub(
+        "(<path.*)</svg>", rf'<g transform="translate(32 32) scale({scale}) translate(-32 -32)">\1</g></svg>', ground
+    )
+
+
+def indexed(pixels: list[int], size: int) -> bytes:
+    """A PNG of 256 colours: the most frequent ones, and for every other the nearest of them."""
+    counted = Counter(one.to_bytes(4, "little") for one in pixels)
+    parts = [one for one, _ in counted.most_common(256)]
+
+    def nearest(wanted: bytes) -> int:
+        return min(range(len(parts)), key=lambda at: sum(abs(a - b) for a, b in zip(parts[at], wanted, strict=True)))
+
+    place = {int.from_bytes(one, "little"): nearest(one) for one in counted}
+    rows = (bytes(place[one] for one in pixels[at : at + size]) for at in range(0, size * size, size))
+    return png(
+        (b"IHDR", size.to_bytes(4) * 2 + bytes((8, 3, 0, 0, 0))),
+        (b"PLTE", b"".join(one[:3] for one in parts)),
+        (b"tRNS", bytes(one[3] for one in parts)),
+        (b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows), 9)),
+    )
+
+
 def packed(picture: bytes) -> bytes:
     """The same picture in fewer bytes: browsers pack in haste."""
     chunks, at = [], 8
@@ -159,8 +205,12 @@ def packed(picture: bytes) -> bytes:
         at += size + 12
     pixels = zlib.compress(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), 9)
     kept = [(kind, body) for kind, body in chunks if kind in (b"IHDR", b"PLTE", b"tRNS")]
-    out = picture[:8]
-    for kind, body in (*kept, (b"IDAT", pixels), (b"IEND", b"")):
+    return png(*kept, (b"IDAT", pixels))
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, body in (*chunks, (b"IEND", b"")):
         out += len(body).to_bytes(4) + kind + body + zlib.crc32(kind + body).to_bytes(4)
     return out
 
@@ -183,6 +233,27 @@ def test_take_the_pictures(visit: Any, stage: Any) -> None:
         page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
         (IMAGES / f"{name}.png").write_bytes(packed(page.screenshot()))
         page.context.close()
+
+
+@pytest.mark.skipif("PODIUM_BLESS" not in os.environ, reason="icons are drawn by `make pictures`")
+def test_draw_the_icons(visit: Any) -> None:
+    page = visit()
+    svg = files()["/static/icon.svg"].read_text()
+    for name, (size, scale) in ICONS.items():
+        pixels = page.evaluate(PIXELS, [icon(svg, scale), size])
+        (WEB / "icons" / f"{name}.png").write_bytes(indexed(pixels, size))
+
+
+def test_the_icons_have_the_size_they_claim() -> None:
+    claimed = {
+        one["src"]: one["sizes"]
+        for one in json.loads(files()["/static/manifest.webmanifest"].read_text())["icons"]
+        if one["type"] == "image/png"
+    }
+    drawn = {path: file.read_bytes()[16:24] for path, file in files().items() if path.endswith(".png")}
+    sizes = {path: f"{int.from_bytes(head[:4])}x{int.from_bytes(head[4:])}" for path, head in drawn.items()}
+    assert sizes == {**claimed, "/static/icons/touch-180.png": "180x180"}
+    assert {path.rpartition("/")[2].removesuffix(".png") for path in sizes} == set(ICONS)
 
 
 def test_the_pictures_are_there_and_small() -> None:

@@ -16,6 +16,7 @@ _MEDIA = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
+    "png": "image/png",
     "webmanifest": "application/manifest+json",
 }
 
