@@ -271,7 +271,7 @@ ENDINGS = {
     "86": [("error", "connection_failed")],
     "87": [("error", "rate_limited")],
     "91": [("error", "protocol_error")],
-    "92": [("error", "unknown")],
+    "92": [("error", "protocol_error")],
     "116": [("error", "session_not_found")],
     "150": [("error", "authentication_failed")],
     "60": [("interrupted", None)],
@@ -298,6 +298,27 @@ def test_endings_are_judged_by_what_happened(name: str, endings: list[tuple[str,
                 assert event.result in (error.message, "Hello from the fake model.")
             error = None
     assert found == endings
+
+
+SILENCES = {"84": [(1, "no_answer")], "34": [(2, "cumulative_usage"), (6, "hook_stopped")], "90": []}
+
+
+@pytest.mark.parametrize("name", SILENCES)
+def test_a_turn_without_an_answer_says_why(name: str) -> None:
+    turn, found = 0, list[tuple[int, str]]()
+    for event in replay(name):
+        turn += isinstance(event, TurnStarted)
+        if isinstance(event, Notice):
+            found.append((turn, event.code))
+    assert found == SILENCES[name]
+
+
+TARGETS = {"11": "First", "13": "tiny.add", "90": "", "160": "Which colour?"}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_calls_say_what_they_are_about(name: str) -> None:
+    assert next(event.target for event in replay(name) if isinstance(event, ToolUse)) == TARGETS[name]
 
 
 def test_a_success_that_is_an_error_is_corrected_aloud() -> None:

@@ -200,10 +200,7 @@ MEANINGS: dict[str, list[Event]] = {
     "109": [
         shell_use("call_fake00000928", "echo x", cwd="/repo"),
         ToolResult(
-            tool_use_id="call_fake00000928",
-            name="shell",
-            status="error",
-            output="the turn ended (interrupted) before a result was told",
+            tool_use_id="call_fake00000928", name="shell", status="denied", output="the turn ended (interrupted)"
         ),
     ],
     "126": [

@@ -209,6 +209,25 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
         ],
     ),
     (
+        "a call that nobody had allowed when its turn ended did not run",
+        [
+            Init(),
+            TOOL,
+            PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell"),
+            TurnCompleted(status="interrupted"),
+        ],
+        [
+            Init(),
+            TurnStarted(),
+            TOOL,
+            PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell"),
+            PermissionResolved(request_id="r", decision="deny", by="interrupt", message="the turn ended (interrupted)"),
+            ToolResult(tool_use_id="t", name="shell", status="denied", output="the turn ended (interrupted)"),
+            TurnCompleted(status="interrupted"),
+            Done(status="interrupted", tool_uses=1),
+        ],
+    ),
+    (
         "a late result is kept as a notice",
         [
             Init(),

@@ -244,10 +244,12 @@ class Grammar:
 
     def _close_questions(self, status: Status) -> list[Event]:
         questions, self._questions = self._questions, {}
+        message = f"the turn ended ({status})"
+        for question in questions.values():
+            if (tool := self._tools.get(question.tool_use_id)) is not None:
+                tool.denied = message  # a call that nobody allowed did not run
         return [
-            PermissionResolved(
-                request_id=request_id, decision="deny", by="interrupt", message=f"the turn ended ({status})"
-            )
+            PermissionResolved(request_id=request_id, decision="deny", by="interrupt", message=message)
             for request_id in questions
         ]
 

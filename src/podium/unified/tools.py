@@ -29,7 +29,7 @@ _TARGETS: dict[Operation, tuple[str, ...]] = {
     "read": ("file_path", "filePath", "absolute_path", "path", "dir_path", "pattern", "query"),
     "write": ("file_path", "filePath", "absolute_path", "path", "notebook_path"),
     "network": ("url", "query", "prompt"),
-    "other": ("description", "prompt", "name", "title"),
+    "other": ("subject", "description", "prompt", "name", "title"),
 }
 
 
@@ -38,7 +38,9 @@ def operation_of(name: ToolName) -> Operation:
 
 
 def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
-    """The path, command, URL or pattern a call is about; empty when its input does not say."""
+    """The path, command, URL, pattern or question a call is about; empty when its input does not say."""
+    if name == "question" and (words := _asked(arguments.get("questions"))):
+        return words
     for key in _TARGETS[OPERATIONS[name]]:
         value = arguments.get(key)
         if isinstance(value, str) and value:
@@ -46,3 +48,13 @@ def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
         if isinstance(value, list) and value:
             return " ".join(str(word) for word in cast("list[object]", value))
     return ""
+
+
+def _asked(questions: object) -> str:
+    """The questions themselves, in the shape the agents share."""
+    if not isinstance(questions, list):
+        return ""
+    texts = [
+        cast("dict[str, Any]", one).get("question") for one in cast("list[object]", questions) if isinstance(one, dict)
+    ]
+    return "\n".join(text for text in texts if isinstance(text, str) and text)

@@ -6,7 +6,7 @@ import msgspec
 
 from ...agents.claude.events import Result
 from ..events import Error, ErrorKind, Event, Notice, Status
-from ..faults import kind_of
+from ..faults import kind_of, no_answer
 
 STATUSES: dict[str, Status] = {
     "success": "success",
@@ -26,6 +26,7 @@ KINDS: dict[str, ErrorKind] = {
 """Claude Code's classes of API errors that say enough by themselves."""
 
 INTERNAL = "[ede_diagnostic]"
+STOPPED = "a hook ended the turn before the model had answered"
 UNKNOWN_COMMAND = "Unknown command: /"
 
 
@@ -64,11 +65,14 @@ def ending_of(result: Result, fault: Fault | None, *, wants_structure: bool) -> 
     text = result.result or ""
     if result.num_turns == 0 and text.startswith(UNKNOWN_COMMAND):
         return Ending("error", text, (_called_success(text), Error(kind="unknown", message=text, fatal=True)))
+    if result.terminal_reason == "hook_stopped":
+        return Ending("success", text, (Notice(level="warning", code="hook_stopped", message=STOPPED),))
     if wants_structure and result.structured_output is None:
         message = "the model gave no answer in the form that output_schema asks for"
         said = (_called_success(message), Error(kind="protocol_error", message=message, fatal=True))
         return Ending("error", text, said)
-    return Ending("success", text)
+    silent = not text and result.structured_output is None and result.num_turns  # a command of the CLI's own has none
+    return Ending("success", text, (no_answer(),) if silent else ())
 
 
 def _failed(result: Result, fault: Fault | None, *, corrected: bool) -> Ending:
@@ -90,5 +94,7 @@ def _words(result: Result, fault: Fault | None) -> str:
 def _kind(result: Result, fault: Fault | None, message: str) -> ErrorKind:
     if result.terminal_reason == "prompt_too_long":
         return "context_overflow"
+    if result.subtype == "error_max_structured_output_retries":
+        return "protocol_error"
     plain = KINDS.get(fault.cause) if fault is not None else None
     return plain or kind_of(message, result.api_error_status)

@@ -61,10 +61,12 @@ def name_of(native: str) -> ToolName:
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
-    """What a call is about; for a tool of an MCP server, which one it is."""
+    """What a call is about; for a tool of an MCP server, which one it is; of an answer in JSON, nothing."""
     match native.split("__", 2):
         case ["mcp", server, tool]:
             return f"{server}.{tool}"
+        case ["StructuredOutput"]:
+            return ""
         case _:
             return tools.target_of(name, arguments)
 

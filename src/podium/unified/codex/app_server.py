@@ -28,6 +28,7 @@ from ..events import (
     TurnStarted,
     Usage,
 )
+from ..faults import no_answer
 from .endings import broken_off, error_of, report_of, retry_of, structured, usage_of
 from .questions import call_of, has_item, request_of
 from .thread_stream import ThreadStream, unrecognized
@@ -36,7 +37,6 @@ _VERSION = re.compile(r"/(\d+\.\d+\.\d+\S*)")
 _STEPS = {"completed": "completed", "inProgress": "in_progress", "in_progress": "in_progress"}
 _OPENED = ("thread/start", "thread/resume", "thread/fork", "")
 REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
-NO_ANSWER = "the model ended its turn without a word"
 
 
 class AppServerDictionary:
@@ -278,7 +278,7 @@ class AppServerDictionary:
             out.append(error_of(turn.error or threads.TurnErrorDetails(f"the turn ended as {turn.status!r}")))
         answer = stream.answer
         if status == "success" and answer is None:
-            out.append(Notice(level="warning", code="no_answer", message=NO_ANSWER))
+            out.append(no_answer())
         value = structured(answer) if self.wants_structure and answer and status == "success" else None
         usage = self._counted(used)
         return [*stream.broken_off(), *out, *self._end(status, usage, turn.duration_ms, value)]

@@ -27,11 +27,11 @@ from ..events import (
     Unrecognized,
     Usage,
 )
+from ..faults import no_answer
 from .endings import broken_off, failed, report_of, retry_of, structured, usage_of
 from .patches import told_changes, told_use
 from .tools import agent_use, mcp_use, mcp_words, other_use, record, search_use, shell_use, status_of, words_of
 
-NO_ANSWER = "the model ended its turn without a word"
 REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
 CUMULATIVE = "Codex counts the tokens of the whole thread ({} in all); this turn's are the difference"
 OF_THREAD = (
@@ -208,7 +208,7 @@ class ExecDictionary:
             out.append(Notice(level="warning", code="usage_unknown", message=UNKNOWN_USAGE))
         answer = self._last_text
         if answer is None:
-            out.append(Notice(level="warning", code="no_answer", message=NO_ANSWER))
+            out.append(no_answer())
         self._rest()
         value = structured(answer) if self.wants_structure and answer else None
         return [*out, TurnCompleted(status="success", usage=usage, structured=value)]
