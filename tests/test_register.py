@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from podium.errors import NotAllowed, SessionNotFound
+from podium.permissions.policy import Policy
 from podium.register import NAME, Entry, Register, resumed
 from podium.unified.options import Options
 
@@ -56,6 +57,27 @@ def test_nothing_gets_wider(had: dict[str, Any], asked: dict[str, Any]) -> None:
     with pytest.raises(NotAllowed, match="it cannot be resumed with"):
         resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
     assert resumed(Options(resume="ours"), frozenset({"resume"}), "claude", entry).tier == had["tier"]
+
+
+RULES = Policy(default="deny")
+RULED: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    ({}, {"policy": RULES}, None),
+    ({}, {"policy": RULES, "tier": "supervised", "approval": None}, None),
+    ({"approval": "autoEdit"}, {"policy": RULES}, "autoEdit"),
+    ({"approval": "ask"}, {"policy": RULES}, "ask"),
+    ({}, {}, "ask"),
+    ({"approval": "autoEdit"}, {"tier": "supervised", "approval": "autoEdit"}, "ask"),
+    ({"tier": "dry-run"}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("had", "given", "approval"), RULED)
+def test_rules_over_a_tier_change_nothing_of_it_and_without_them_all_is_asked(
+    had: dict[str, Any], given: dict[str, Any], approval: str | None
+) -> None:
+    entry = Entry(session_id="ours", native_id="theirs", agent="claude", ruled=True, **had)
+    options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", entry)
+    assert (options.tier, options.approval) == (had.get("tier", "supervised"), approval)
 
 
 def test_another_agents_session() -> None:

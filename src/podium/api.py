@@ -54,9 +54,11 @@ def conversation(
 ) -> Session:
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     found = catalog.agent(agent)
-    chosen = _options(options, found.name)
+    asked = _asked(options, found.name)
+    chosen = _ruled(asked)
+    driver = catalog.driver(found, chosen)
     named: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
-    return Session(agent=found.name, options=chosen, driver=catalog.driver(found, chosen), attended=attended, **named)
+    return Session(agent=found.name, options=chosen, asked=asked, driver=driver, attended=attended, **named)
 
 
 async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any) -> AsyncGenerator[Event]:
@@ -113,7 +115,7 @@ def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str
     return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _options(given: Mapping[str, Any], agent: str) -> Options:
+def _asked(given: Mapping[str, Any], agent: str) -> Options:
     unknown = set(given) - set(Options.__struct_fields__)
     if unknown:
         raise TypeError(
@@ -122,7 +124,6 @@ def _options(given: Mapping[str, Any], agent: str) -> Options:
     options = Options(**given)
     if options.resume is not None:
         options = resumed(options, frozenset(given), agent, Register().find(options.resume))
-    options = _ruled(options)
     return replace(
         options,
         cwd=str(Path(options.cwd).resolve()),

@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr, replace
 from .drivers.driver import Driver, NativeSession
 from .errors import LocalProtocolError, SessionEnded
 from .permissions.questions import Questions
-from .register import Entry, Register
+from .register import Register, entry_of
 from .transports.relay import Relay
 from .unified.capabilities import as_json
 from .unified.decisions import Decision, Deny
@@ -69,6 +69,7 @@ class Live:
         driver: Driver,
         now: Callable[[], int],
         *,
+        asked: Options,
         attended: bool,
     ) -> None:
         self.session_id = session_id
@@ -91,6 +92,7 @@ class Live:
         self.capabilities = driver.capabilities
         self._agent = agent
         self._options = options
+        self._asked = asked
         self._driver = driver
         self._dictionary = driver.dictionary()
         self._now = now
@@ -313,19 +315,16 @@ class Live:
         if self.native_id in ("", self._registered):
             return
         self._registered = self.native_id
-        options = self._options
-        entry = Entry(
-            session_id=self.session_id,
-            native_id=self.native_id,
-            agent=self._agent,
-            driver=self._driver.name,
-            cwd=options.cwd,
-            tier=options.tier,
-            approval=options.approval,
-            sandbox=options.sandbox,
-            started_ms=self._now(),
+        Register().add(
+            entry_of(
+                self._asked,
+                session_id=self.session_id,
+                native_id=self.native_id,
+                agent=self._agent,
+                driver=self._driver.name,
+                started_ms=self._now(),
+            )
         )
-        Register().add(entry)
 
     def _judge(self, call: ToolUse | PermissionRequest) -> Verdict:
         name = call.name if isinstance(call, ToolUse) else call.tool_name

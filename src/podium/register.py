@@ -29,7 +29,25 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tier: Tier = "supervised"
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    ruled: bool = False
+    """A policy was over its tier and modes."""
     started_ms: int = 0
+
+
+def entry_of(asked: Options, *, session_id: str, native_id: str, agent: str, driver: str, started_ms: int = 0) -> Entry:
+    """``asked``: the options as the caller gave them."""
+    return Entry(
+        session_id=session_id,
+        native_id=native_id,
+        agent=agent,
+        driver=driver,
+        cwd=asked.cwd,
+        tier=asked.tier,
+        approval=asked.approval,
+        sandbox=asked.sandbox,
+        ruled=asked.policy is not None,
+        started_ms=started_ms,
+    )
 
 
 def home(env: Mapping[str, str] = os.environ) -> Path:
@@ -96,6 +114,8 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Entry | 
         raise NotAllowed(
             f"session {options.resume!r} ran with {had}; it cannot be resumed with {asked}. Open a new session for that"
         )
+    if entry.ruled and options.policy is None and going_on.tier != "dry-run":
+        return msgspec.structs.replace(going_on, approval="ask")  # what its rules would have denied is unknown
     return going_on
 
 

@@ -19,7 +19,10 @@ from .unified.options import Options
 
 
 class Session:
-    """Made by ``podium.open``. Use as ``async with``; a session that is dropped is ended, with everything under it."""
+    """Made by ``podium.open``. Use as ``async with``; a session that is dropped is ended, with everything under it.
+
+    ``asked`` are the options as the caller gave them, before a policy made the agent ask about everything.
+    """
 
     def __init__(
         self,
@@ -27,12 +30,13 @@ class Session:
         agent: str,
         options: Options,
         driver: Driver,
+        asked: Options | None = None,
         attended: bool = False,
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.agent = agent
-        self._live = Live(agent, new_id(), options, driver, now, attended=attended)
+        self._live = Live(agent, new_id(), options, driver, now, asked=asked or options, attended=attended)
         weakref.finalize(self, Live.abandon, self._live).atexit = False
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from podium.server.origins import HEADERS, host_of, own_names
+from podium.server.origins import HEADERS, host_of, own_names, own_page
 from podium.service.settings import Settings
 
 
@@ -24,7 +24,7 @@ from podium.service.settings import Settings
         ("127.0.0.1:1", "127.0.0.1"),
         ("", ""),
         ("[::1", ""),
-        ("user@localhost", "localhost"),
+        ("user@localhost", ""),
         ("evil.example/localhost", "evil.example"),
         ("evil.example#localhost", "evil.example"),
     ],
@@ -49,6 +49,7 @@ HOSTS = {
     "localhost.evil.example:{port}": 421,
     "169.254.169.254": 421,
     "0.0.0.0:{port}": 421,
+    "evil.example@localhost:{port}": 421,
 }
 
 
@@ -81,6 +82,26 @@ def test_configured_names_are_answered_to(serve: Any) -> None:
             return [(await client.get("/api/me", headers={"Host": name})).status_code for name in names]
 
     assert asyncio.run(main()) == [200, 200, 421]
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "scheme", "ours"),
+    [
+        ("http://box", "box", "http", True),
+        ("http://box", "box:80", "http", True),
+        ("https://box", "box", "wss", True),
+        ("https://box:443", "box", "https", True),
+        ("https://box", "box", "http", True),  # a proxy speaks TLS for us
+        ("http://box", "box", "https", False),
+        ("http://box:8443", "box:8443", "wss", False),
+        ("http://box", "box:443", "http", False),
+        ("https://box", "box:80", "http", False),
+    ],
+)
+def test_the_port_that_is_not_said_is_that_of_the_pages_own_scheme(
+    origin: str, host: str, scheme: str, *, ours: bool
+) -> None:
+    assert own_page(origin, host, scheme) is ours
 
 
 ORIGINS = [

@@ -31,8 +31,8 @@ def test_the_same_request_is_carried_out_once(serve: Any, script: Script) -> Non
             assert replays == ["false", "true", "true", "true", "true"]
             # The same request, written otherwise.
             told = b'{ "keepOpen":true , "prompt": ' + _quoted(body["prompt"]) + b"}"
-            headers = KEY | {"content-type": "application/json"}
-            again = await client.post("/api/sessions", content=told, headers=headers)
+            typed = KEY | {"content-type": "application/json"}
+            again = await client.post("/api/sessions", content=told, headers=typed)
             assert again.content == answers[0].content
             for path, other in [
                 ("/api/sessions", body | {"title": "another"}),
@@ -40,8 +40,9 @@ def test_the_same_request_is_carried_out_once(serve: Any, script: Script) -> Non
             ]:
                 refused = await client.post(path, json=other, headers=KEY)
                 assert (refused.status_code, refused.json()["type"]) == (422, "urn:podium:problem:key-reused")
-            for bad in ("", "a b", "x" * 256):
-                refused = await client.post("/api/sessions", json=body, headers={"Idempotency-Key": bad})
+            for bad in (("",), ("a b",), ("x" * 256,), ("one", "two")):
+                headers = [*server.headers.items(), *(("Idempotency-Key", key) for key in bad)]
+                refused = await client.post("/api/sessions", json=body, headers=headers)
                 assert (refused.status_code, refused.json()["field"]) == (400, "idempotency-key")
             assert (await client.get("/api/sessions")).json()["total"] == 1
             first = answers[0].content

@@ -209,6 +209,8 @@ WRONG = {
     "?heartbeat=nan": 400,
     "?wait=61": 400,
     "?nonsense=1": 400,
+    "?after=1&after=2": 400,
+    "?aftr=1": 400,
 }
 
 
@@ -224,6 +226,7 @@ def test_a_wrong_query_is_told_what_is_wrong(serve: Any) -> None:
                 answers = [await client.get(f"/api/sessions/s/{door}{query}") for door in ("stream", "poll")]
                 assert all(answer.json()["detail"] for answer in answers)
                 codes[query] = [code, *(answer.status_code for answer in answers)]
+            assert "did you mean 'after'" in reason
             async with socket(server, session_id="nobody") as connection:
                 codes["unknown"] = [(await heard(connection))[1]]
             for door in ("stream", "poll"):

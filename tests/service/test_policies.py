@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from podium.service.service import Service
 from podium.service.settings import AgentSettings, Settings
 from podium.service.views import SessionView, Wanted
 from podium.unified.decisions import Allow
-from podium.unified.events import PermissionRequest, PermissionResolved, decode
+from podium.unified.events import Done, PermissionRequest, PermissionResolved, TurnCompleted, decode
 
 ASKED = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "make all"})
 RULE = "rules:\n  - action: {action}\n    command: make *\n"
@@ -126,3 +126,40 @@ def test_tools_of_the_configuration_and_of_the_request_need_no_question(tmp_path
             return await resolved(service, await service.create(wanted))
 
     assert asyncio.run(main()) == [("allow", "policy")]
+
+
+@pytest.mark.parametrize(
+    ("accept_later", "decided"),
+    [
+        (("shell",), [("allow", "policy"), ("allow", "policy"), ("allow", "policy")]),
+        ((), [("allow", "policy"), ("allow", "client"), ("allow", "client")]),
+    ],
+)
+def test_a_session_under_rules_is_woken_under_rules_and_without_them_asks_about_everything(
+    tmp_path: Path, accept_later: tuple[str, ...], decided: list[tuple[str, str]]
+) -> None:
+    write = json.dumps(
+        {"script": [[{"write_file": {"path": "made", "content": "x"}}, {"shell": "true"}], [{"say": "ok"}]]}
+    )
+
+    async def main() -> list[tuple[str, str]]:
+        async with service_with(tmp_path, accept=("shell",)) as service:
+            view = await service.create(Wanted(prompt=prompt("echo one"), agent="understudy", keep_open=True))
+            await turn_over(service, view, 1)
+        async with service_with(tmp_path, accept=accept_later) as service:
+            await service.send(view.id, write)
+            followed = asyncio.create_task(resolved(service, view))
+            await turn_over(service, view, 2)
+            await service.cancel(view.id)
+            return await followed
+
+    assert asyncio.run(main()) == decided
+
+
+async def turn_over(service: Service, view: SessionView, turn: int) -> None:
+    async with aclosing(service.follow(view.id, 0)) as batches:
+        async for batch in batches:
+            for event in map(decode, (record.body for record in batch)):
+                assert not isinstance(event, Done), event
+                if isinstance(event, TurnCompleted) and event.turn == turn:
+                    return

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,6 @@ from podium.errors import BadRequest
 from podium.service.service import Service
 from podium.service.views import Record, SessionView, Verdict
 
-from .problems import InvalidField
 from .projecting import CANONICAL, Telling, Tellings
 
 PIECE = 64 * 1024
@@ -29,21 +28,10 @@ STALLED = 60.0
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Query = TypeVar("Query", bound=msgspec.Struct)
 
 
 class VerdictMessage(Verdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
     """A verdict as a message of its own."""
-
-
-def read_query(query: Mapping[str, str], shape: type[Query]) -> Query:
-    """The query's values, typed; raises ``BadRequest`` with the name of what is wrong."""
-    try:
-        return msgspec.convert(dict(query), shape, strict=False)
-    except msgspec.ValidationError as fault:
-        reason, _, where = str(fault).partition(" - at ")
-        name = where.strip("`$.")
-        raise InvalidField(f"{name}: {reason}" if name else reason, field=name) from None
 
 
 class Begun(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -38,10 +38,12 @@ Work: TypeAlias = Callable[[], Awaitable[Reply]]
 Recall: TypeAlias = Callable[[], Awaitable[Reply | None]]
 
 
-def checked_key(given: str) -> str:
-    if not _KEY.match(given):
+def checked_key(given: Sequence[str]) -> str:
+    if len(given) != 1:
+        raise InvalidField("Idempotency-Key is given more than once; give one", field=HEADER)
+    if not _KEY.match(given[0]):
         raise InvalidField("Idempotency-Key takes 1 to 255 visible ASCII characters", field=HEADER)
-    return given
+    return given[0]
 
 
 def fingerprint(*parts: bytes) -> str:

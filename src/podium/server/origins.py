@@ -56,11 +56,26 @@ def own_names(settings: Settings) -> frozenset[str]:
 
 def host_of(netloc: str) -> str:
     """The name in ``name:port`` or ``[address]:port``; empty when it is neither."""
+    if "@" in netloc:
+        return ""
     try:
         found = urlsplit(f"//{netloc.strip()}").hostname or ""
     except ValueError:
         return ""
     return found.removesuffix(".")
+
+
+def own_page(origin: str, host: str, scheme: str) -> bool:
+    """Whether a page of ``origin`` may speak to ``host`` over ``scheme``. ``null`` and other strange ones may not.
+
+    A page that came over HTTPS may speak to us over HTTP: a proxy is between. Never the other way round.
+    """
+    try:
+        split = urlsplit(origin)
+    except ValueError:
+        return False
+    schemes = {"https": ("https",), "wss": ("https",)}.get(scheme, ("http", "https"))
+    return split.scheme in schemes and _bare(split.netloc, split.scheme) == _bare(host, split.scheme)
 
 
 class Origins:
@@ -89,7 +104,7 @@ class Origins:
         if scope["type"] == "http" and scope["method"] in SAFE:
             return
         for name, value in scope["headers"]:
-            if name == b"origin" and _netloc(value.decode("latin-1")) != _bare(hosts[0]):
+            if name == b"origin" and not own_page(value.decode("latin-1"), hosts[0], scope["scheme"]):
                 raise NotAllowed("this request comes from the page of another site; open Podium's own page")
 
     def _ours(self, name: str, scope: Scope) -> bool:
@@ -102,17 +117,8 @@ def _address(scope: Scope) -> str:
     return "" if server is None else str(server[0]).partition("%")[0].removeprefix("::ffff:")
 
 
-def _netloc(origin: str) -> str:
-    """``https://host:port`` as a ``Host`` would say it; ``null`` and other strange ones are nobody's."""
-    try:
-        split = urlsplit(origin)
-    except ValueError:
-        return ""
-    return _bare(split.netloc) if split.scheme in ("http", "https") else ""
-
-
-def _bare(netloc: str) -> str:
-    return netloc.strip().lower().removesuffix(":80").removesuffix(":443")
+def _bare(netloc: str, scheme: str) -> str:
+    return netloc.strip().lower().removesuffix(":443" if scheme == "https" else ":80")
 
 
 def _unspecified(name: str) -> bool:

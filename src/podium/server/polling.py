@@ -20,8 +20,9 @@ from podium.service.views import Verdict
 
 from .auth import caller_of, demand
 from .connections import line_of
-from .following import Begun, Place, begin, first_of, read_query
+from .following import Begun, Place, begin, first_of
 from .projecting import CANONICAL, Telling, Tellings, known_dialect
+from .reading import read_query
 
 LIMIT = 512
 
@@ -47,7 +48,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def poll(request: Request) -> Response:
         demand(caller_of(request), "watch")
-        asked = read_query(request.query_params, Asked)
+        asked: Asked = read_query(request.scope["query_string"], Asked)
         known_dialect(asked.dialect)
         begun = await begin(service, request.path_params["id"], asked.after)
         told = _Told(service, begun, await tellings.at(begun.view.id, asked.dialect, begun.after), asked.limit)

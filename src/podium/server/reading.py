@@ -17,6 +17,7 @@ from .problems import InvalidField, Refused
 MOST_NAMES = 64
 DEEPEST = 64
 _WHOLE = re.compile(r"-?[0-9]{1,16}\Z", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?\Z", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _COMPLAINT = re.compile(r"(.*?)(?: - at `(.*)`)?\Z", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
@@ -113,6 +114,10 @@ def _value(name: str, text: str, wanted: inspect.Type) -> Any:
         if not _WHOLE.match(text):
             raise InvalidField(f"{name}: expected a whole number, got {text[:40]!r}", field=name)
         return int(text)
+    if any(isinstance(kind, inspect.FloatType) for kind in kinds):
+        if not _NUMBER.match(text):
+            raise InvalidField(f"{name}: expected a number, got {text[:40]!r}", field=name)
+        return float(text)
     if any(isinstance(kind, inspect.BoolType) for kind in kinds):
         if text not in _BOOLEANS:
             raise InvalidField(f"{name}: expected true or false, got {text[:40]!r}", field=name)

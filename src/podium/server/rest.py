@@ -102,9 +102,10 @@ class Path:
         return _response(reply)
 
     async def _carry_out(self, request: Request, operation: Operation, call: Call[Any, Any], plain: Any) -> Reply:
-        given = request.headers.get(HEADER)
-        if given is None or operation.method != "POST" or not operation.keyed:
+        given = request.headers.getlist(HEADER)
+        if not given or operation.method != "POST" or not operation.keyed:
             return await _verb(operation, call)
+        key = f"{call.caller.device_id}:{checked_key(given)}"
 
         async def work() -> Reply:
             try:
@@ -119,7 +120,7 @@ class Path:
         path = request.url.path.encode()
         query: bytes = request.scope["query_string"]
         return await self._once.carry_out(
-            f"{call.caller.device_id}:{checked_key(given)}",
+            key,
             fingerprint(b"POST", path, query, _sorted(plain)),
             work,
             None if operation.recall is None else recall,

@@ -34,11 +34,11 @@ from .following import (
     begin,
     first_of,
     joined,
-    read_query,
     telling_from,
 )
 from .problems import InvalidField
 from .projecting import CANONICAL, Telling, Tellings, known_dialect
+from .reading import read_query
 
 HEARTBEAT = 15.0
 COMEBACK = 1000
@@ -71,7 +71,7 @@ class SessionStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         demand(caller_of(scope), "watch")
         request = Request(scope)
-        asked = read_query(request.query_params, Asked)
+        asked: Asked = read_query(scope["query_string"], Asked)
         known_dialect(asked.dialect)
         comes_back = request.headers.get("last-event-id")
         after, heard = (asked.after, 0) if comes_back is None else _place(comes_back)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from starlette.datastructures import QueryParams
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
@@ -34,11 +33,11 @@ from .following import (
     begin,
     joined,
     numbered,
-    read_query,
     telling_from,
 )
 from .problems import kind_of, problem
 from .projecting import CANONICAL, Telling, Tellings, known_dialect
+from .reading import read_query
 
 ENDED = 1000
 TALKS_TOO_MUCH = 1008
@@ -77,7 +76,7 @@ class SessionSocket:
             await send({"type": "websocket.accept"})
             try:
                 demand(caller_of(scope), "watch")
-                asked = read_query(QueryParams(scope["query_string"]), Asked)
+                asked: Asked = read_query(scope["query_string"], Asked)
                 known_dialect(asked.dialect)
                 begun = await begin(self._service, scope["path_params"]["id"], asked.after)
                 telling = await telling_from(self._tellings, begun, asked.dialect)
