@@ -433,6 +433,8 @@ def test_questions_refusals_and_edits_over_acp() -> None:
         ("edit_file", "denied"),
         ("edit_file", "success"),
     ]
+    [use, *_] = [event for event in events if isinstance(event, ToolUse)]
+    assert (use.target, use.description) == ("echo out; echo err >&2", "echo test")
     [change, *_] = [event for event in events if isinstance(event, FileChange)]
     assert change == FileChange(
         path="/repo/hello.txt",
@@ -470,7 +472,7 @@ def test_details_complete_a_call_over_acp() -> None:
             input={"command": "exit 3", "description": "Try"},
             operation="execute",
             target="exit 3",
-            description="exit 3",
+            description="Try",
         ),
         ToolResult(tool_use_id="run_shell_command__1", name="shell", status="error", exit_code=3),
         Notice(

@@ -605,6 +605,9 @@ def test_questions_to_the_person() -> None:
     asked: QuestionAsked = _event(QuestionAsked, {"id": "q", "questions": [which]})
     request = ServeDictionary().request(asked)
     assert (request.tool_name, request.target, request.choices) == ("question", "Which?", ["A", "B"])
+    [use] = serve(tool("question", "c", "running", input={"questions": [which]}))
+    assert isinstance(use, ToolUse)
+    assert use.target == "Which?"
     assert answers_in(asked, {"answers": [["B"]]}) == [["B"]]
     assert answers_in(asked, {"answers": ["B"]}) == [["B"]]
     assert answers_in(asked, {"answers": {"Which?": "A"}}) == [["A"]]
@@ -772,6 +775,7 @@ PLAIN = "--- a/r/a\n+++ b/r/a\n@@ -1 +1 @@\n-x\n+y\n"
         ),
         ("write", {"content": "y\n"}, {"filepath": "/r/a", "exists": True}, PATCH, [("/r/a", "modified", PLAIN)]),
         ("write", {"content": "y\n"}, {"filepath": "/r/a", "exists": True}, "", [("/r/a", "modified", "")]),
+        ("write", {"content": "y\n"}, {"filepath": "/r/a", "exists": True}, PATCH[: PATCH.index("@@")], []),
         (
             "apply_patch",
             {},

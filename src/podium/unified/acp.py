@@ -18,6 +18,7 @@ from ..agents.acp import (
 from ..agents.acp.content import Content, Diff, TerminalContent
 from ..transports.launch import Exited, Stalled
 from ..wire import shapes
+from .acp_endings import reason_of, report_of, said, usage_of
 from .diffs import change_of
 from .events import (
     Error,
@@ -35,11 +36,10 @@ from .events import (
     TurnCompleted,
     Unrecognized,
     Usage,
-    UsageReport,
 )
 from .faults import kind_of, no_answer
 from .pieces import Pieces
-from .tools import operation_of, target_of
+from .tools import described, operation_of, target_of
 
 KINDS: dict[str, ToolName] = {
     "read": "read_file",
@@ -232,7 +232,7 @@ class AcpDictionary:
         call = self._calls.pop(update.tool_call_id)
         failed = update.status == "failed"
         code = self._manner.exit_code(update.raw_output)
-        text = call.text or ("" if code is not None else _said(update.raw_output))
+        text = call.text or ("" if code is not None else said(update.raw_output))
         if not failed:
             changes = [change_of(d.path, d.old_text, _left(d), tool_use_id=call.id) for d in call.diffs.values()]
             out += [msgspec.structs.replace(change, parent_tool_use_id=call.parent) for change in changes]
@@ -264,7 +264,7 @@ class AcpDictionary:
                 input=arguments,
                 operation=operation_of(name),
                 target=target_of(name, arguments) or call.path or call.title,
-                description=call.title,
+                description=described(arguments) or call.title,
                 parent_tool_use_id=call.parent,
             )
         ]
@@ -282,7 +282,7 @@ class AcpDictionary:
             operation=operation_of(name),
             target=target_of(name, arguments) or call.path or call.title,
             input=arguments,
-            description=call.title,
+            description=described(arguments) or call.title,
             choices=[option.kind for option in asked.options],
             parent_tool_use_id=call.parent,
         )
@@ -325,12 +325,12 @@ class AcpDictionary:
         status = STATUSES.get(native.stop_reason, "error")
         silent = status == "success" and not self._answered
         out = self._end()
-        usage = _usage(native)
+        usage = usage_of(native)
         if self._cost is not None:
             spent, self._cost_before = self._cost - self._cost_before, self._cost
             usage = msgspec.structs.replace(usage, cost_usd=spent)
         if usage != Usage():
-            out.append(_report(usage))
+            out.append(report_of(usage))
         if status == "error":
             reason = REASONS.get(native.stop_reason, f"the turn ended with {native.stop_reason!r}")
             out.append(Error(kind="unknown", message=reason, fatal=True))
@@ -340,11 +340,15 @@ class AcpDictionary:
 
     def _failed(self, native: events.RequestFailed) -> list[Event]:
         if native.method not in ("session/prompt", ""):
-            message = f"{native.method}: {_reason(native)}"
+            message = f"{native.method}: {reason_of(native)}"
             return [Notice(level="warning", code="request_failed", message=message)]
         status = native.code if 400 <= native.code < 600 else None
-        kind = kind_of(native.message, status)
-        return [*self._end(), Error(kind=kind, message=native.message, fatal=True), TurnCompleted(status="error")]
+        message = reason_of(native)
+        return [
+            *self._end(),
+            Error(kind=kind_of(message, status), message=message, fatal=True),
+            TurnCompleted(status="error"),
+        ]
 
     def _broken(self, method: str, message: str) -> list[Event]:
         if method != "session/prompt":
@@ -379,53 +383,3 @@ def _is_new(call: _Call) -> bool:
 def _left(diff: Diff) -> str | None:
     """The protocol has no word for a deleted file but what agents put beside its empty text."""
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
-
-
-def _said(raw_output: Any) -> str:
-    match raw_output:
-        case None:
-            return ""
-        case str():
-            return raw_output
-        case {"output": str(text)} | {"error": str(text)}:
-            return text
-        case _:
-            return msgspec.json.encode(raw_output).decode()
-
-
-def _usage(native: responses.PromptResponse) -> Usage:
-    if native.usage is not None:
-        usage = native.usage
-        cached, thought = usage.cached_read_tokens or 0, usage.thought_tokens or 0
-        return Usage(
-            input_tokens=usage.input_tokens + cached,
-            output_tokens=usage.output_tokens,
-            cached_tokens=cached,
-            reasoning_tokens=thought,
-            total_tokens=usage.total_tokens or usage.input_tokens + cached + usage.output_tokens + thought,
-        )
-    match native.meta:
-        case {"quota": {"token_count": {"input_tokens": int(sent), "output_tokens": int(said)}}}:
-            return Usage(input_tokens=sent, output_tokens=said, total_tokens=sent + said)
-        case _:
-            return Usage()
-
-
-def _report(usage: Usage) -> UsageReport:
-    return UsageReport(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-        cost_usd=usage.cost_usd,
-    )
-
-
-def _reason(failed: events.RequestFailed) -> str:
-    """The words of an error, and what it says more exactly beside them."""
-    match failed.details:
-        case {"details": str(details)} if details not in failed.message:
-            return f"{failed.message}: {details}" if failed.message else details
-        case _:
-            return failed.message

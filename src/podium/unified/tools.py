@@ -37,6 +37,12 @@ def operation_of(name: ToolName) -> Operation:
     return OPERATIONS[name]
 
 
+def described(arguments: Mapping[str, Any]) -> str:
+    """What the model itself says a call is for, where its tool asks for that."""
+    said: object = arguments.get("description")
+    return said if isinstance(said, str) else ""
+
+
 def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
     """The path, command, URL, pattern or question a call is about; empty when its input does not say."""
     if name == "question" and (words := _asked(arguments.get("questions"))):

@@ -234,7 +234,7 @@ class GeminiAcpDictionary:
     def _plainly(self, native: RequestFailed, event: Event) -> Event:
         if not isinstance(event, Error):
             return event
-        return error_of(native.message, fatal=event.fatal, status=native.code if 400 <= native.code < 600 else None)
+        return error_of(event.message, fatal=event.fatal, status=native.code if 400 <= native.code < 600 else None)
 
 
 def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:

@@ -44,6 +44,7 @@ from ..events import (
     UsageReport,
 )
 from ..faults import kind_of
+from ..tools import described
 from .calls import REJECTED, as_written, judged
 from .changes import changes_of, plan_of
 from .tools import TOOLS, name_of, target_of
@@ -88,7 +89,9 @@ class OpenCodeAcpDictionary:
         name = name_of(call.tool)
         given = {**call.input, **({"diff": call.diff} if call.diff else {})} or made.input
         target = target_of(name, call.tool, given) or asked.tool_call.title or made.target
-        return replace(made, tool_name=name, native_name=call.tool, input=given, target=target)
+        return replace(
+            made, tool_name=name, native_name=call.tool, input=given, target=target, description=described(given)
+        )
 
     def interrupt(self) -> None:
         """The caller refused a call and with it the turn, which ends as if nothing had happened."""
@@ -147,9 +150,7 @@ class OpenCodeAcpDictionary:
         match event:
             case ToolUse():
                 name = name_of(known.tool)
-                described: object = known.input.get("description")
                 target = target_of(name, known.tool, known.input) or event.target
-                description = described if isinstance(described, str) else ""
                 return [
                     replace(
                         event,
@@ -157,7 +158,7 @@ class OpenCodeAcpDictionary:
                         native_name=known.tool,
                         input=known.input,
                         target=target,
-                        description=description,
+                        description=described(known.input),
                     )
                 ]
             case ToolResult():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...agents.opencode.guard import MARK, without_mark
 from ...agents.opencode.parts import ToolPart
 from ..events import Event, ToolProgress, ToolResult, ToolStatus, ToolUse
-from ..tools import operation_of
+from ..tools import described, operation_of
 from .changes import changes_of, plan_of
 from .tools import INVALID, NAMES, name_of, target_of
 
@@ -145,7 +145,6 @@ def _use(part: ToolPart, tool_use_id: str) -> ToolUse:
     meant, error = _called(part)
     name = name_of(meant, error)
     given: dict[str, Any] = {} if error else part.state.input
-    described: object = given.get("description")
     return ToolUse(
         tool_use_id=tool_use_id,
         name=name,
@@ -153,7 +152,7 @@ def _use(part: ToolPart, tool_use_id: str) -> ToolUse:
         input=given,
         operation=operation_of(name),
         target=target_of(name, meant, given),
-        description=described if isinstance(described, str) else "",
+        description=described(given),
     )
 
 

@@ -33,6 +33,8 @@ def changes_of(
     """The files a finished call has changed. ``asked`` is the diff of the question about it, where one was asked."""
     match tool, metadata:
         case "write", {"filepath": str(path), "exists": bool(existed)}:
+            if existed and asked and "@@" not in asked:
+                return []  # it has the same words as before
             return [_written(path, given.get("content"), tool_use_id, asked, existed=existed)]
         case _, {"files": list()}:
             files = cast("list[object]", metadata["files"])

@@ -10,7 +10,7 @@ import msgspec
 from ...agents.opencode.events import PermissionAsked, QuestionAsked
 from ...agents.opencode.parts import ToolPart
 from ..events import PermissionRequest
-from ..tools import operation_of
+from ..tools import described, operation_of
 from .calls import as_written
 from .tools import name_of, target_of
 
@@ -27,7 +27,6 @@ def permission_request(
     diff = diff_in(asked)
     if diff:
         given["diff"] = diff
-    described: object = given.get("description")
     return PermissionRequest(
         request_id=asked.id,
         tool_use_id=tool_use_id,
@@ -36,7 +35,7 @@ def permission_request(
         operation=operation_of(name),
         target=target_of(name, native, given) or ", ".join(asked.patterns),
         input=given,
-        description=_why(asked) or (described if isinstance(described, str) else ""),
+        description=_why(asked) or described(given),
         choices=[*CHOICES],
         parent_tool_use_id=parent,
     )
@@ -45,13 +44,14 @@ def permission_request(
 def question_request(asked: QuestionAsked, tool_use_id: str, parent: str | None) -> PermissionRequest:
     """A question to the person. Allowed with ``updated_input={"answers": …}``, it is answered."""
     first = asked.questions[0] if asked.questions else None
+    given: dict[str, Any] = {"questions": msgspec.to_builtins(asked.questions)}
     return PermissionRequest(
         request_id=asked.id,
         tool_use_id=tool_use_id,
         tool_name="question",
         native_name="question",
-        target=first.question if first is not None else "",
-        input={"questions": msgspec.to_builtins(asked.questions)},
+        target=target_of("question", "question", given),
+        input=given,
         description=first.header if first is not None else "",
         choices=[choice.label for choice in first.options] if first is not None else [],
         parent_tool_use_id=parent,
