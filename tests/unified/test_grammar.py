@@ -123,6 +123,9 @@ def test_encoding_is_reversible(event: Event) -> None:
 
 
 TOOL = ToolUse(tool_use_id="t", name="shell", input={"command": "ls"})
+STALLED = Notice(level="warning", code="stalled", message="no sign of life for 5 s")
+ASKED = PermissionRequest(request_id="r", tool_name="shell")
+ANSWERED = PermissionResolved(request_id="r", decision="allow", by="client")
 
 TABLE: list[tuple[str, list[Event], list[Event]]] = [
     (
@@ -286,6 +289,31 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             TurnStarted(),
             TurnCompleted(status="error", result="second"),
             Done(status="error", result="second"),
+        ],
+    ),
+    (
+        "silence is news only of an agent that should be at work",
+        [
+            Init(),
+            STALLED,
+            TurnStarted(),
+            STALLED,
+            ASKED,
+            STALLED,
+            ANSWERED,
+            STALLED,
+            TurnCompleted(status="success"),
+            STALLED,
+        ],
+        [
+            Init(),
+            TurnStarted(),
+            STALLED,
+            ASKED,
+            ANSWERED,
+            STALLED,
+            TurnCompleted(status="success"),
+            Done(status="success"),
         ],
     ),
 ]

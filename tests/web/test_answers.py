@@ -54,6 +54,14 @@ def test_a_rule_is_shown_before_it_is_made(visit: Any, stage: Any) -> None:
     expect(page.get_by_label("Policy")).to_contain_text("ls -la")
 
 
+def test_who_reads_one_session_on_a_phone_sees_that_another_waits(visit: Any, stage: Any) -> None:
+    read = stage.start([{"say": "Ready."}])
+    page = visit(f"#/s/{read}", "phone")
+    expect(page.get_by_role("link", name="All sessions", exact=True)).to_be_visible()
+    stage.start([{"shell": "echo asked"}], [{"say": "ok"}])
+    expect(page.get_by_role("link", name="All sessions, 1 waiting").locator(".badge")).to_have_text("1")
+
+
 @BOTH
 def test_two_questions_at_once_and_a_double_tap(visit: Any, stage: Any, size: str) -> None:
     one = stage.start([{"shell": "echo one"}], [{"say": "ok"}], title="The first")
@@ -136,6 +144,12 @@ def test_with_the_keyboard_only(visit: Any, stage: Any) -> None:
     expect(page.get_by_label("Search sessions")).to_be_focused()
     page.keyboard.type("ynj older")
     assert resolved(stage, new) == [("deny", "client", "")]
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("older")
+    expect(page.locator(".session")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Older")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("m")
     expect(page.get_by_label("Message to the agent")).to_be_focused()

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import expect
 
 from podium.server.page import files
+from podium.service.views import Spent
 from podium.testing.browser import FLAGS, find_browser
+from podium.unified.events import Usage
 
 OPEN = ".question:not(.over)"
 EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}
 SEEN = [
     [
         {"think": "Cents get lost."},
-        {"say": "I **will**:\n\n```python\nround(1)  # so\n```\n\n| a | b |\n|---|---|\n| 1 | [x](http://x.test) |\n"},
+        {"say": "I **will**:\n\n```python\nround(1)  # so\n```\n\n| a | b |\n|:-:|--:|\n| 1 | [x](http://x.test) |\n"},
         {"plan": [{"text": "Read", "status": "completed"}, {"text": "Round", "status": "in_progress"}]},
         EDIT,
     ],
@@ -127,6 +132,18 @@ def test_dark_and_light_and_a_choice_that_stays(visit: Any, kept: None, scene: o
     page.reload()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     assert page.evaluate(ground) == dark
+
+
+def test_a_day_is_one_of_whoever_looks(visit: Any, kept: None, scene: object, stage: Any) -> None:
+    """Tokens and cost by day: somebody east of the server is in the next one already."""
+    now = datetime.now(ZoneInfo("Pacific/Kiritimati"))
+    used = Usage(input_tokens=7_000_000, total_tokens=7_000_000, cost_usd=1.25)
+    at = int(now.timestamp() * 1000)
+    spent = Spent(session_id="s", turn=1, at=at, agent="understudy", project="p", usage=used)
+    stage.run(stage.service.journal.write(spent))
+    page = visit("#/overview", timezone_id="Pacific/Kiritimati")
+    for what, shown in (("tokens", r"7,\d{3},\d{3}"), ("cost", r"\$1\.25")):
+        expect(page.get_by_role("img", name=re.compile(f"^{what} per day.*{now:%Y-%m-%d}: {shown}$"))).to_be_visible()
 
 
 def test_nothing_moves_for_who_does_not_want_it(visit: Any, kept: None, scene: dict[str, str]) -> None:

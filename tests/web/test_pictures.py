@@ -37,6 +37,7 @@ SHOTS = {
     "page-desk-compare": ("compare", "desk", "light"),
     "page-desk-overview": ("overview", "desk", "dark"),
 }
+SHADES = 16
 ICONS = {
     # name: (pixels, how large the mark is on its ground; None: the icon as it is, with round corners)
     "any-192": (192, None),
@@ -179,9 +180,9 @@ def icon(svg: str, scale: float | None) -> str:
 
 
 def indexed(pixels: list[int], size: int) -> bytes:
-    """A PNG of 256 colours: the most frequent ones, and for every other the nearest of them."""
+    """A PNG of few colours: the most frequent ones, and for every other the nearest of them."""
     counted = Counter(one.to_bytes(4, "little") for one in pixels)
-    parts = [one for one, _ in counted.most_common(256)]
+    parts = [one for one, _ in counted.most_common(SHADES)]
 
     def nearest(wanted: bytes) -> int:
         return min(range(len(parts)), key=lambda at: sum(abs(a - b) for a, b in zip(parts[at], wanted, strict=True)))
@@ -226,9 +227,6 @@ def test_take_the_pictures(visit: Any, stage: Any) -> None:
             page.get_by_label("Prompt").fill("The totals lose cents. Find out why and repair it.")
             page.get_by_label("Project folder").fill("~/code/shop")
             page.evaluate("document.activeElement.blur()")
-        if view == "compare":
-            for summary in page.locator(".column summary").all():
-                summary.click()
         page.locator(".settling, .skeleton, .prose.raw").first.wait_for(state="detached")
         page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
         (IMAGES / f"{name}.png").write_bytes(packed(page.screenshot()))

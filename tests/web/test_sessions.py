@@ -100,7 +100,8 @@ def test_compare_in_worktrees_and_keep_one(visit: Any, stage: Any, size: str) ->
     chosen = columns.filter(has_text="math.fsum")
     expect(chosen.locator("dl")).to_contain_text("+1 −1")
     expect(chosen.locator("dl")).to_contain_text("done")
-    chosen.get_by_text("Changes", exact=True).last.click()
+    if size == "phone":  # there is room for it on a desk
+        chosen.locator("summary").click()
     expect(chosen.locator(".diff .added")).to_contain_text("math.fsum(items)")
     chosen.get_by_role("button", name="Keep this one").click()
     page.get_by_role("dialog").get_by_role("button", name="Keep this one").click()

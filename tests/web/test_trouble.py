@@ -139,6 +139,25 @@ def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -
     assert len(prompts) == 3
 
 
+def test_what_could_not_be_loaded_comes_with_the_connection(visit: Any, stage: Any) -> None:
+    visit.forgiven = ("ERR_INTERNET_DISCONNECTED",)
+    session = stage.start([{"say": "Ready."}])
+    page = visit("", "phone")
+    expect(page.locator(".session").first).to_be_visible()
+    for where, there in {
+        "#/new": page.get_by_label("Prompt"),
+        "#/overview": page.get_by_role("button", name="Pair a device"),
+        f"#/s/{session}": page.locator(".said", has_text="Ready."),
+    }.items():
+        page.context.set_offline(True)
+        expect(page.locator("#banner")).to_contain_text("Offline")
+        page.evaluate("where => { location.hash = where }", where)
+        expect(page.locator(".unloaded").first).to_contain_text("the server cannot be reached")
+        page.context.set_offline(False)
+        expect(there).to_be_visible()
+        expect(page.locator(".unloaded")).to_have_count(0)
+
+
 def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
     visit.forgiven = ("ERR_INTERNET_DISCONNECTED", "Failed to fetch")
     page = visit("", service_workers="allow")

@@ -181,6 +181,8 @@ class Grammar:
             case Error():
                 self._errors.append(event)
                 return [event]
+            case Notice(code="stalled") if self._questions or not self._in_turn:
+                return []  # it rests, or waits for an answer: of those nobody expects a sign of life
             case Notice() | Unrecognized():
                 return [event]
             case Done():

@@ -17,6 +17,7 @@ const side = document.getElementById("side");
 const nav = document.getElementById("nav");
 const banner = document.getElementById("banner");
 let badge;
+let online = false;
 
 const VIEWS = [
   [/^#\/s\/([^/]+)$/, (id) => view("session-view", { session: decodeURIComponent(id) })],
@@ -81,6 +82,8 @@ function linkChanged() {
   const words = store.online ? "" : `Offline. Reconnecting…${unsent ? ` ${unsent} message${unsent > 1 ? "s" : ""} will be sent then.` : ""}`;
   if (banner.textContent !== words) banner.textContent = words;
   banner.hidden = !words;
+  if (store.online && !online && main.querySelector(".unloaded")) route();
+  online = store.online;
 }
 
 // The desk's keys: j k through the sessions, y n a for the question on screen, m to write, / to search. Never while

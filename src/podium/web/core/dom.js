@@ -28,7 +28,7 @@ const SHAPES = {
   add: "M12 5v14M5 12h14",
   chart: "M5 20V11M12 20V4M19 20v-6",
   back: "M15 5l-7 7 7 7",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
+  more: "M5 11a1 1 0 100 2 1 1 0 100-2M12 11a1 1 0 100 2 1 1 0 100-2M19 11a1 1 0 100 2 1 1 0 100-2",
   stop: "M7 7h10v10H7z",
   send: "M4 12l16-7-6 15-3-6z",
   check: "M5 12l5 5L20 7",
@@ -67,8 +67,17 @@ export function button(label, onclick, { kind = "", glyph = "", title = "", ...r
   return h("button", attributes, glyph && icon(glyph), label && h("span", {}, label));
 }
 
+export function bar(title, ...rest) {
+  return h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), title && h("h1", {}, title), rest);
+}
+
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions);
+}
+
+// What could not be loaded; it is tried again when the connection comes back.
+export function failed(title, fault, ...actions) {
+  return h("div", { class: "empty unloaded" }, h("h2", {}, title), h("p", {}, fault.message), actions);
 }
 
 // Say something to screen readers without moving the focus.

@@ -18,9 +18,10 @@ class Link {
     // A phone that slept, or changed its network, may hold a socket that is dead without knowing it.
     this.renew = () => {
       if (this.closed) return;
-      if (this.socket) {
-        this.socket.onclose = this.socket.onmessage = null;
-        this.socket.close();
+      const socket = this.socket;
+      if (socket) {
+        socket.onclose = socket.onmessage = null;
+        hangUp(socket);
         this.socket = null;
       }
       this.retry();
@@ -56,8 +57,14 @@ class Link {
     clearTimeout(this.timer);
     removeEventListener("online", this.renew);
     document.removeEventListener("visibilitychange", this.woke);
-    this.socket?.close();
+    if (this.socket) hangUp(this.socket);
   }
+}
+
+// One that is not open yet is closed when it is: browsers complain of it otherwise.
+function hangUp(socket) {
+  if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
+  else socket.close();
 }
 
 // One session's events from ``after`` on: each once, in order, whatever the connection does.

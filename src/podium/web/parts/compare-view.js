@@ -1,10 +1,10 @@
 // One prompt on several agents, side by side: what became of it, what it changed, what it cost. Keep one.
 
-import { button, empty, h, icon, replace, sure, toast } from "../core/dom.js";
+import { bar, button, empty, failed, h, replace, sure, toast } from "../core/dom.js";
 import { get, query } from "../core/api.js";
 import { store } from "../core/store.js";
 import { duration, firstLine, money, number, plain } from "../core/text.js";
-import { diffCounts } from "./items.js";
+import { diffCounts, isWide } from "./items.js";
 import { diffView } from "./diff-view.js";
 
 const FATES = { kept: ["low", "kept"], removed: ["", "removed"] };
@@ -14,8 +14,9 @@ class CompareView extends HTMLElement {
     this.leave = new AbortController();
     this.diffs = new Map();
     this.made = new Map();
+    this.unfolded = new Map();
     this.page = h("div", { class: "page compare" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" }));
-    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Compare")), this.page);
+    replace(this, bar("Compare"), this.page);
     store.listen("sessions questions", () => this.draw(), { signal: this.leave.signal });
   }
 
@@ -31,7 +32,7 @@ class CompareView extends HTMLElement {
         this.loaded = true;
         this.draw();
       },
-      (fault) => replace(this.page, empty("The results cannot be shown", fault.message, button("Try again", () => (this.group = name)))),
+      (fault) => replace(this.page, failed("The results cannot be shown", fault, button("Try again", () => (this.group = name)))),
     );
   }
 
@@ -92,7 +93,7 @@ class CompareView extends HTMLElement {
       h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
       one.worktree === "kept" && h("p", { class: "quiet" }, "Take it over with ", h("code", {}, `git merge ${plain(one.branch)}`)),
-      diff && h("details", {}, h("summary", {}, "Changes"), diffView(diff)),
+      diff && h("details", { open: this.unfolded.get(one.id) ?? isWide(), ontoggle: (event) => this.unfolded.set(one.id, event.target.open) }, h("summary", {}, "Changes"), diffView(diff)),
       h("div", { class: "row-actions" }, h("a", { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` }, one.openQuestions ? "Answer" : "Open"), over && stands && !this.allOver && h("span", { class: "quiet" }, "can be kept when the others are over"), this.allOver && stands && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
     );
   }

@@ -1,6 +1,6 @@
 // Everything that waits for an answer, across sessions.
 
-import { button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { bar, button, empty, h, replace, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine } from "../core/text.js";
 import { questionCard } from "./question-card.js";
@@ -10,7 +10,7 @@ class InboxView extends HTMLElement {
     this.leave = new AbortController();
     this.cards = new Map();
     this.list = h("div", { class: "page inbox" });
-    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Waiting for you"), notifying()), this.list);
+    replace(this, bar("Waiting for you", notifying()), this.list);
     store.listen("questions", () => this.draw(), { signal: this.leave.signal });
     this.draw();
   }

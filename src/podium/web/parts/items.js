@@ -95,7 +95,7 @@ function changeView(change, key) {
   const counts = diffCounts(change.diff ?? "");
   const summary = h("span", { class: "tool-line" }, icon("file"), h("b", {}, { created: "Created", modified: "Changed", deleted: "Deleted", moved: "Moved" }[change.change] ?? change.change), h("code", { class: "target" }, plain(change.path)), h("span", { class: "spacer" }), h("span", { class: "plus" }, counts.added ? `+${counts.added}` : ""), h("span", { class: "minus" }, counts.removed ? `−${counts.removed}` : ""));
   if (!change.diff) return h("div", { class: "change" }, summary);
-  return h("div", { class: "change" }, fold(key, summary, () => diffView(change.diff, { wide: isWide() }), { open: change.diff.length < 4000, kind: "diff-fold" }));
+  return h("div", { class: "change" }, fold(key, summary, () => diffView(change.diff, { wide: isWide() && counts.removed > 0 }), { open: change.diff.length < 4000, kind: "diff-fold" }));
 }
 
 export function diffCounts(diff) {

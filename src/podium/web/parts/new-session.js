@@ -1,6 +1,6 @@
 // Start a session, or the same prompt on several agents at once, each in a git worktree of its own.
 
-import { h, icon, replace, toast } from "../core/dom.js";
+import { bar, failed, h, icon, replace, toast } from "../core/dom.js";
 import { get, newKey, post } from "../core/api.js";
 import { store } from "../core/store.js";
 import { plain, tail } from "../core/text.js";
@@ -17,13 +17,13 @@ const TRY = "Show me what you can do";
 class NewSession extends HTMLElement {
   async connectedCallback() {
     const before = JSON.parse(localStorage.getItem(LAST) ?? "{}");
-    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "New session")), h("div", { class: "page" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" })));
+    replace(this, bar("New session"), h("div", { class: "page" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" })));
     let agents;
     let places;
     try {
       [agents, places] = await Promise.all([store.loadAgents(), get("/api/projects")]);
     } catch (fault) {
-      return replace(this.lastElementChild, h("p", { class: "note error" }, fault.message));
+      return replace(this.lastElementChild, failed("Nothing can be started now", fault));
     }
     const projects = [...places.projects, ...places.roots.map((path) => ({ id: tail(path), path }))];
     this.prompt = h("textarea", { rows: 5, required: true, placeholder: "What should be done?", "aria-label": "Prompt", id: "prompt" });

@@ -1,16 +1,17 @@
 // What was used, which agents are well, who may come in, what was decided.
 
-import { button, h, icon, replace, toast } from "../core/dom.js";
+import { bar, button, h, icon, replace, toast } from "../core/dom.js";
 import { call, get, post, query } from "../core/api.js";
 import { store } from "../core/store.js";
 import { ago, firstLine, money, number, plain, tail } from "../core/text.js";
 
 const DAYS = 14;
+const EAST = -new Date().getTimezoneOffset(); // a day is one of whoever looks
 
 class OverviewView extends HTMLElement {
   connectedCallback() {
     this.page = h("div", { class: "page overview" });
-    replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), h("h1", {}, "Overview"), button("", switchTheme, { glyph: "moon", kind: "plain", title: "Dark or light" })), this.page);
+    replace(this, bar("Overview", button("", switchTheme, { glyph: "moon", kind: "plain", title: "Dark or light" })), this.page);
     for (const [title, fill] of [["Use", usage], ["Agents", agents], ["Devices", devices], ["Policy", policy], ["Decisions", audit]]) {
       const body = h("div", { class: "card-body" }, h("div", { class: "skeleton" }));
       this.page.append(h("section", { class: "card", "aria-label": title }, h("h2", {}, title), body));
@@ -22,45 +23,47 @@ class OverviewView extends HTMLElement {
     try {
       await fill(body, () => this.fill(body, fill));
     } catch (fault) {
-      replace(body, h("p", { class: "quiet" }, fault.message));
+      replace(body, h("p", { class: "quiet unloaded" }, fault.message));
     }
   }
 }
 
 async function usage(body) {
   const since = Date.now() - DAYS * 86400000;
-  const [days, agents, projects] = await Promise.all(["day", "agent", "project"].map((by) => get(`/api/usage${query({ by, since })}`)));
+  const [days, agents, projects] = await Promise.all(["day", "agent", "project"].map((by) => get(`/api/usage${query({ by, since, offsetMinutes: EAST })}`)));
   if (!days.rows.length) return replace(body, h("p", { class: "quiet" }, "Nothing has been used yet."));
   const total = days.total;
   return replace(
     body,
     h("p", { class: "figure" }, h("b", {}, number(total.usage.totalTokens)), " tokens", total.usage.costUsd ? [" · ", h("b", {}, money(total.usage.costUsd))] : null, h("span", { class: "quiet" }, ` in ${DAYS} days`)),
-    chart(days.rows),
+    chart(days.rows, "tokens", (used) => used.totalTokens, number),
+    total.usage.costUsd > 0 && chart(days.rows, "cost", (used) => used.costUsd ?? 0, (cost) => money(cost) || "$0"),
     h("div", { class: "bars-pair" }, bars("By agent", agents.rows, (name) => name), bars("By project", projects.rows, tail)),
   );
 }
 
-function chart(rows) {
-  const by = new Map(rows.map((row) => [row.key, row.usage.totalTokens]));
-  const days = [...Array(DAYS)].map((_, at) => new Date(Date.now() - (DAYS - 1 - at) * 86400000).toISOString().slice(0, 10));
-  const most = Math.max(...days.map((day) => by.get(day) ?? 0), 1);
+function chart(rows, what, read, tell) {
+  const by = new Map(rows.map((row) => [row.key, read(row.usage)]));
+  const days = [...Array(DAYS)].map((_, at) => new Date(Date.now() + EAST * 60000 - (DAYS - 1 - at) * 86400000).toISOString().slice(0, 10));
+  const most = Math.max(...by.values()) || 1;
+  const told = (day) => `${day}: ${tell(by.get(day) ?? 0)}`;
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", `0 0 ${DAYS * 20} 80`);
   svg.setAttribute("class", "chart");
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Tokens per day: ${days.map((day) => `${day} ${number(by.get(day) ?? 0)}`).join(", ")}`);
+  svg.setAttribute("aria-label", `${what} per day: ${days.map(told).join(", ")}`);
   days.forEach((day, at) => {
     const height = Math.round(((by.get(day) ?? 0) / most) * 74);
     const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
     for (const [name, value] of Object.entries({ x: at * 20 + 3, y: 78 - Math.max(height, 2), width: 14, height: Math.max(height, 2), rx: 1 })) bar.setAttribute(name, value);
     if (!height) bar.setAttribute("class", "none");
     const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
-    title.textContent = `${day}: ${number(by.get(day) ?? 0)} tokens`;
+    title.textContent = `${told(day)} ${what}`;
     bar.append(title);
     svg.append(bar);
   });
-  return h("figure", { class: "chart-box" }, svg, h("figcaption", { class: "quiet" }, h("span", {}, days[0].slice(5)), h("span", {}, "tokens per day"), h("span", {}, "today")));
+  return h("figure", { class: "chart-box" }, svg, h("figcaption", { class: "quiet" }, h("span", {}, days[0].slice(5)), h("span", {}, `${what} per day`), h("span", {}, "today")));
 }
 
 function bars(title, rows, name) {
@@ -88,13 +91,14 @@ async function devices(body, again) {
       const made = await post("/api/pairing", { scope: scope.value });
       const image = h("img", { alt: "QR code to pair a device", class: "qr", src: `data:image/svg+xml;base64,${btoa(made.qr)}` });
       replace(place, h("div", { class: "pairing" }, image, h("p", {}, "Scan it with the phone, or enter the code "), h("p", { class: "code-big" }, made.code), h("p", { class: "quiet" }, "It can be used once, within five minutes.")));
+      place.scrollIntoView({ block: "nearest" });
     } catch (fault) {
       toast(fault.message, "error");
     }
   };
   return replace(
     body,
-    h("ul", { class: "rows" }, found.map((one) => h("li", {}, icon("device"), h("b", {}, plain(one.name)), h("span", { class: "quiet" }, `${one.scopes.join(", ")} · ${one.seenAt ? `seen ${ago(one.seenAt)}` : "never seen"}`), one.current ? h("span", { class: "chip" }, "this one") : button("Revoke", async () => (await call("DELETE", `/api/devices/${one.id}`), again()), { kind: "plain" })))),
+    h("ul", { class: "rows" }, found.map((one) => h("li", {}, icon("device"), h("b", {}, plain(one.name)), h("span", { class: "quiet" }, `${one.scopes.join(", ")} · ${one.seenAt ? `seen ${ago(one.seenAt)}${Date.now() - one.seenAt < 60000 ? "" : " ago"}` : "never seen"}`), one.current ? h("span", { class: "chip" }, "this one") : button("Revoke", async () => (await call("DELETE", `/api/devices/${one.id}`), again()), { kind: "plain" })))),
     h("div", { class: "row-actions" }, scope, button("Pair a device", pair, { glyph: "add" })),
     place,
   );

@@ -45,7 +45,8 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
 }
 
 function same(request) {
-  return [request.target, request.input?.command].includes(request.description);
+  const { description, target, input } = request;
+  return [target, input?.command].includes(description) || (target && /^\w+ $/.test(description.replace(target, ""))); // "Edit a.py"
 }
 
 // What has been answered takes one line; the call itself stands beside it.

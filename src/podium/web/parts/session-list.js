@@ -13,7 +13,7 @@ class SessionList extends HTMLElement {
     const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", id: "search" });
     this.agent = h("select", { "aria-label": "Agent" });
     this.project = h("select", { "aria-label": "Project" });
-    this.state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "State"), h("option", { value: "waiting" }, "Waits for you"), Object.entries(STATES).map(([value, label]) => h("option", { value }, label)), h("option", { value: "archived" }, "Archived"));
+    this.state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "State"), h("option", { value: "waiting" }, "Waiting"), Object.entries(STATES).map(([value, label]) => h("option", { value }, label)), h("option", { value: "archived" }, "Archived"));
     this.search = search;
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
     this.further = button("Show older ones", () => store.more().catch((fault) => toast(fault.message, "error")), { kind: "plain wide", hidden: true });
@@ -22,6 +22,7 @@ class SessionList extends HTMLElement {
       const words = search.value.trim();
       if (words && store.hasMore) this.looking = setTimeout(() => store.more(words).catch(() => {}), 250);
     });
+    search.addEventListener("keydown", (event) => event.key === "Enter" && this.list.querySelector("a")?.click());
     for (const field of [search, this.agent, this.project, this.state]) field.addEventListener("input", () => this.draw());
     replace(this, h("div", { class: "filters" }, h("label", { class: "field-search" }, icon("search"), search), h("div", { class: "choices" }, this.agent, this.project, this.state)), this.list, this.further);
     this.rows = new Map();

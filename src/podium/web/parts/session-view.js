@@ -1,11 +1,11 @@
 // One session: its stream, what can be done with it, and the place to say more.
 
-import { announce, button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { announce, bar, button, failed, h, icon, replace, toast } from "../core/dom.js";
 import { get } from "../core/api.js";
 import { store } from "../core/store.js";
 import { firstLine, money, number, plain, tail } from "../core/text.js";
 import "../core/virtual.js";
-import { itemElement } from "./items.js";
+import { isWide, itemElement } from "./items.js";
 import { diffView } from "./diff-view.js";
 
 class SessionView extends HTMLElement {
@@ -43,7 +43,7 @@ class SessionView extends HTMLElement {
       this.opened = await store.open(id);
       this.draw();
     } catch (fault) {
-      replace(this, h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "Back" }, icon("back"))), empty("This session cannot be shown", fault.message, h("a", { class: "button", href: "#/" }, "All sessions")));
+      replace(this, bar(), failed("This session cannot be shown", fault, h("a", { class: "button", href: "#/" }, "All sessions")));
     }
   }
 
@@ -68,13 +68,14 @@ class SessionView extends HTMLElement {
   }
 
   drawHead(view) {
-    const key = JSON.stringify([view.title, view.activity, view.state, view.cwd, view.archived, view.branch, view.openQuestions]);
+    const elsewhere = [...store.questions.values()].filter((one) => one.sessionId !== view.id).length;
+    const key = JSON.stringify([view.title, view.activity, view.state, view.cwd, view.archived, view.branch, view.openQuestions, elsewhere]);
     if (this.headKey === key) return;
     this.headKey = key;
     const running = view.activity !== "ended";
     replace(
       this.head,
-      h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
+      h("a", { class: "button plain back", href: "#/", "aria-label": elsewhere ? `All sessions, ${elsewhere} waiting` : "All sessions" }, icon("back"), elsewhere > 0 && h("span", { class: "badge" }, elsewhere)),
       h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${view.group && view.branch ? "" : `${tail(view.cwd)}${view.branch ? " · " : ""}`}${plain(view.branch)}`)),
       ["working", "waiting", "starting"].includes(view.activity) && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
       button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
@@ -198,7 +199,7 @@ class SessionView extends HTMLElement {
     if (!found.diff) dialog.append(h("p", { class: "quiet" }, "Nothing has changed."));
     for (const part of (found.diff ?? "").split(/^(?=diff --git )/m).filter(Boolean)) {
       const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1] ?? part.match(/^--- (?:a\/)?(.+)$/m)?.[1] ?? "";
-      dialog.append(h("h3", {}, plain(name)), diffView(part, { wide: matchMedia("(min-width: 1100px)").matches }));
+      dialog.append(h("h3", {}, plain(name)), diffView(part, { wide: isWide() }));
     }
     dialog.append(button("Close", () => dialog.close(), { kind: "plain" }));
     dialog.addEventListener("close", () => dialog.remove());
