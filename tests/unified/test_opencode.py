@@ -636,6 +636,7 @@ def test_acp_recording() -> None:
         tool_use_id="call_90_0", name="shell", status="success", output="hello-from-bash\n", exit_code=0
     )
     assert results["call_92_0"].status == "denied"
+    assert uses["call_102_0"].target == ""  # the plan itself says what it is about
     assert [event for event in made if isinstance(event, FileChange)][:2] == [
         FileChange(
             path="/repo/acp.txt",
@@ -674,14 +675,14 @@ def test_acp_refusals_that_end_the_turn() -> None:
     assert refused[:5] == ["success", "success", "interrupted", "interrupted", "success"]
 
 
-def acp(*updates: dict[str, Any], goes_on: bool) -> list[Event]:
-    """A turn of these updates that OpenCode calls a finished one."""
+def acp(*updates: dict[str, Any], goes_on: bool = False, stop: str = "end_turn") -> list[Event]:
+    """A turn of these updates."""
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
     dictionary.goes_on = goes_on
     protocol.overhear(b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}')
     params = [{"sessionId": "s", "update": update} for update in updates]
     lines = [{"jsonrpc": "2.0", "method": "session/update", "params": one} for one in params]
-    answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": stop}}
     natives = [native for line in [*lines, answer] for native in protocol.receive(json.dumps(line).encode())]
     return [event for native in natives for event in dictionary.translate(native)]
 
@@ -711,6 +712,14 @@ def test_acp_turns_that_end_with_a_refusal(updates: list[dict[str, Any]], goes_o
     made = acp(*updates, goes_on=goes_on)
     last = max((index for index, event in enumerate(made) if isinstance(event, ToolResult | TextDelta)), default=-1)
     assert made[last + 1 :] == ending
+
+
+def test_acp_turns_in_which_the_model_refuses() -> None:
+    reason = "the model refused to answer"
+    assert acp(ASKED, REFUSED, stop="refusal")[-2:] == [
+        Error(kind="unknown", message=reason, fatal=True),
+        TurnCompleted(status="error"),
+    ]
 
 
 def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be_at_most() -> None:

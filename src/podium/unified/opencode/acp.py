@@ -150,7 +150,8 @@ class OpenCodeAcpDictionary:
         match event:
             case ToolUse():
                 name = name_of(known.tool)
-                target = target_of(name, known.tool, known.input) or event.target
+                shown = "" if event.target == known.tool else event.target  # its title is only the tool's name
+                target = target_of(name, known.tool, known.input) or shown
                 return [
                     replace(
                         event,
@@ -212,7 +213,8 @@ class OpenCodeAcpDictionary:
         spent = None if self._spent is None else round(self._spent - self._spent_before, 10) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0
-        interrupted = self._interrupted or (self._rejected and not self.goes_on)
+        gave_up = native.stop_reason == "end_turn" and self._rejected and not self.goes_on
+        interrupted = self._interrupted or gave_up
         self._end()
         out: list[Event] = []
         for event in self._protocol.translate(native):
