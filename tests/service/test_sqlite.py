@@ -95,7 +95,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     async def read(store: SqliteStore) -> None:
         first, second = (
             view(last_seq=200, activity="ended", state="done"),
-            view("s2", created_at=9, title="Zwei", group="g"),
+            view(
+                "s2", created_at=9, title="Zwei", group="g", last_seq=1, updated_at=1001
+            ),  # it follows its last record
         )
         table: list[tuple[Awaitable[object], object]] = [
             (store.records("s1", 0, 1000), records(1, 200)),
@@ -391,6 +393,30 @@ def test_a_number_that_does_not_follow_is_refused_with_all_that_came_with_it(
         assert [await store.questions(), await store.session("s1")] == [[], None]
         await store.write(Append("s1", records(3, 4)), Append("s1", records(5, 6)))
         assert await store.records("s1", 0, 10) == records(1, 6)
+
+    on(tmp_path / "log.db", main)
+
+
+def test_records_that_gather_in_one_transaction_find_their_place(tmp_path: Path) -> None:
+    async def main(store: SqliteStore) -> None:
+        names = [f"s{number}" for number in range(10)]
+        await store.write(*map(view, names))
+        for first, last in ((1, 3), (4, 15)):
+            singly = [store.write(Append(name, records(seq, seq))) for seq in range(first, last) for name in names]
+            rest = [Append(name, records(last, last)) for name in names]
+            outcomes = await asyncio.gather(
+                *singly,
+                store.write(*rest, Forget("s1"), Append("s1", records(1, last))),
+                store.write(Append("s2", records(last + 1, last + 3)), Trim("s2", last + 3)),
+                store.write(Append("s0", records(99, 99))),
+                return_exceptions=True,
+            )
+            assert [str(one) for one in outcomes if one is not None] == [
+                f"record 99 of session s0 does not follow: number {last + 1} is next; nothing was kept"
+            ]
+            expected = {name: records(1, last) for name in names} | {"s2": records(last + 3, last + 3)}
+            assert {name: await store.records(name, 0, 99) for name in names} == expected
+            await store.write(Forget("s2"), Append("s2", records(1, last)))
 
     on(tmp_path / "log.db", main)
 

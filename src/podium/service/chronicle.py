@@ -24,6 +24,7 @@ from podium.unified.events import (
     stamp,
 )
 
+from .ahead import Ahead
 from .asking import Asking, needs_the_agent, resolution, words_of
 from .journal import Journal
 from .projection import PLAIN, asleep, project
@@ -62,10 +63,19 @@ class Chronicle:
         self._broken = broken
         self._counts = counts
         self._writing = asyncio.Lock()
+        self._ahead = Ahead(journal, broken)
 
     async def store(self, events: list[Event]) -> None:
+        """Returns when they are kept; pieces of text, which change nothing but the number, may be on their way."""
         async with self._writing:
-            await self._append(events)
+            if PLAIN.issuperset(map(type, events)):
+                await self._append_ahead(events)
+            else:
+                await self._append(events)
+
+    async def quiet(self) -> None:
+        """Wait until nothing of it is on its way to the log."""
+        await self._ahead.quiet()
 
     async def say(self, event: Event) -> None:
         """An event of the service's own."""
@@ -90,6 +100,7 @@ class Chronicle:
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question``, once."""
         async with self._writing:
+            await self._ahead.stored()
             if not await self._journal.answer(question):
                 return False
             self.asking.noted(question)
@@ -187,6 +198,18 @@ class Chronicle:
 
     # -- everything goes through here
 
+    async def _append_ahead(self, events: list[Event]) -> None:
+        """Number pieces of text and hand them over. The row needs no writing: it follows its last record."""
+        view = self.view
+        if view.ended or not events:
+            return
+        for seq, event in enumerate(events, view.last_seq + 1):
+            force_setattr(event, "seq", seq)
+        records = [Record.of(event) for event in events]
+        self.view = replace(view, last_seq=records[-1].seq, updated_at=records[-1].at)
+        self._counts["events"] += len(records)
+        await self._ahead.write(Append(view.id, records))
+
     async def _append(self, events: list[Event], *more: Change) -> None:
         """Number and store ``events``, with the rows that follow from them."""
         view = self.view
@@ -212,6 +235,7 @@ class Chronicle:
             self.turn_over.set()
 
     async def _put(self, view: SessionView, *changes: Change) -> None:
+        await self._ahead.stored()
         try:
             await self._journal.write(*changes, view)
         except StoreError as fault:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from podium.errors import StoreError
 
@@ -54,6 +54,17 @@ class Journal:
             task.add_done_callback(self._asking.discard)
             raise
         self._tell(changes)
+
+    def hand_over(self, changes: tuple[Change, ...], over: Callable[[BaseException | None], None]) -> None:
+        """``write`` for somebody who does not wait; ``over`` is called when it is stored and told, or was refused."""
+
+        def settled(stored: asyncio.Future[None]) -> None:
+            fault = asyncio.CancelledError() if stored.cancelled() else stored.exception()
+            if fault is None:
+                self._tell(changes)
+            over(fault)
+
+        asyncio.ensure_future(self.store.write(*changes)).add_done_callback(settled)
 
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question`` if the stored one is open, and tell. False: somebody was faster."""

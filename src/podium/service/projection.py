@@ -39,7 +39,8 @@ _STATES: dict[Status, State] = {
     "max_turns": "failed",
     "max_budget": "failed",
 }
-PLAIN = (TextDelta, ThinkingDelta, ToolProgress)
+PLAIN: frozenset[type[Event]] = frozenset((TextDelta, ThinkingDelta, ToolProgress))
+"""Pieces of something: they change nothing but the number."""
 _WOKEN = "woken: "
 
 

@@ -293,6 +293,7 @@ class Served:
         self._left(self.view.id)
         if life is not None:
             await life.kill()
+        await self.chronicle.quiet()
 
     # -- how it stands
 

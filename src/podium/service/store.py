@@ -6,7 +6,7 @@ order they were asked for. What is read is never newer than what was written so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -20,7 +20,10 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Records of one session, in order; the first ``seq`` follows the last one stored, or the write is refused."""
+    """Records of one session, in order; the first ``seq`` follows the last one stored, or the write is refused.
+
+    Its row, when read, is at least as far as its last record (``last_seq``, ``updated_at``), without being put again.
+    """
 
     session_id: str
     records: Sequence[Record]
@@ -113,8 +116,9 @@ class Store(Protocol):
 
     async def close(self) -> None: ...
 
-    async def write(self, *changes: Change) -> None:
-        """All or nothing, durable on return. ``StoreBroken`` when it cannot be kept: then nothing is."""
+    def write(self, *changes: Change) -> Awaitable[None]:
+        """All or nothing, durable when awaited. ``StoreBroken`` when it cannot be kept: then nothing is."""
+        ...
 
     async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
         """Those with ``seq > after``, in order; at least one when there is one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,11 @@ from .schema import Durable, prepare, unusable
 from .writer import Writer
 
 Value = TypeVar("Value")
+_SESSIONS = """
+SELECT sessions.body, seq, at FROM sessions LEFT JOIN records
+ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
+"""
+"""Each row with the number and the time of its last record."""
 
 
 class SqliteStore:
@@ -29,7 +35,7 @@ class SqliteStore:
         self._path = path
         self._claim: Claim | None = None
         self._put = Rows()
-        self._writer = Writer(path, durable, rolled_back=self._put.doubt)
+        self._writer = Writer(path, durable, finish=self._put.finish, rolled_back=self._put.doubt)
         self._readers = Readers(path)
 
     async def open(self) -> None:
@@ -51,8 +57,8 @@ class SqliteStore:
             self._claim.release()
             self._claim = None
 
-    async def write(self, *changes: Change) -> None:
-        await self._writer.do(lambda db: self._put.apply(db, changes))
+    def write(self, *changes: Change) -> Awaitable[None]:
+        return self._writer.do(lambda db: self._put.apply(db, changes))
 
     async def answer(self, question: Question) -> bool:
         def put(db: sqlite3.Connection) -> bool:
@@ -81,12 +87,13 @@ class SqliteStore:
         return await self._readers.do(read)
 
     async def session(self, session_id: str) -> SessionView | None:
-        return _first(await self._rows("SELECT body FROM sessions WHERE id=?", (session_id,), SessionView))
+        return _first(await self._views("WHERE id=?", (session_id,)))
 
     async def sessions(self, query: Query) -> list[SessionView]:
         test, values = where(query)
-        sql = f"SELECT body FROM sessions {test} ORDER BY created DESC, id LIMIT ? OFFSET ?"
-        return await self._rows(sql, (*values, query.limit, query.offset), SessionView)
+        return await self._views(
+            f"{test} ORDER BY created DESC, id LIMIT ? OFFSET ?", (*values, query.limit, query.offset)
+        )
 
     async def count(self, query: Query) -> int:
         test, values = where(query)
@@ -133,6 +140,13 @@ class SqliteStore:
         sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
         return await self._numbered(sql, (limit, offset), ConfigChange)
 
+    async def _views(self, which: str, values: tuple[Any, ...]) -> list[SessionView]:
+        decode = msgspec.json.Decoder(SessionView).decode
+        sql = f"{_SESSIONS} {which}"
+        return await self._readers.do(
+            lambda db: [_moved_on(decode(body), seq, at) for body, seq, at in db.execute(sql, values)]
+        )
+
     async def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Value]) -> list[Value]:
         decode = msgspec.json.Decoder(kind).decode
         return await self._readers.do(lambda db: [decode(row[0]) for row in db.execute(sql, values)])
@@ -147,6 +161,12 @@ class SqliteStore:
     def _take(self) -> Claim:
         prepare(self._path)
         return Claim(self._path)
+
+
+def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
+    if seq is None or seq <= view.last_seq:
+        return view
+    return replace(view, last_seq=seq, updated_at=max(view.updated_at, at))
 
 
 def _of(session_id: str | None) -> str:

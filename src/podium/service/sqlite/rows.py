@@ -17,6 +17,7 @@ from ..views import Device, Done, Message, Question, Record, SessionView, Spent
 TOGETHER = (64, 8, 1)
 """Rows per statement. sqlite3 gives up the interpreter for each statement it runs, and a busy loop is slow to give it
 back: one statement per row would make a batch under load a hundred times slower."""
+WIDTH = 5
 REMEMBERED = 10_000
 _INSERT = {size: f"INSERT INTO records VALUES{','.join(['(?,?,?,?,?)'] * size)}" for size in TOGETHER}
 _SESSION = """
@@ -29,14 +30,28 @@ _view = msgspec.json.Decoder(SessionView).decode
 
 
 class Rows:
-    """Puts changes into the tables. It remembers how far each session has come, as long as all is committed."""
+    """Puts changes into the tables. It remembers how far each session has come, as long as all is committed.
+
+    Records gather, those of several sessions too, until they fill a statement; ``finish`` puts those that are left.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
+        self._values: list[Any] = []
 
     def doubt(self) -> None:
         """What was put has been rolled back."""
         self._last.clear()
+        self._values.clear()
+
+    def finish(self, db: sqlite3.Connection) -> None:
+        values, start = self._values, 0
+        for size in TOGETHER:
+            width = WIDTH * size
+            while len(values) - start >= width:
+                db.execute(_INSERT[size], values[start : start + width])
+                start += width
+        values.clear()
 
     def apply(self, db: sqlite3.Connection, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -69,8 +84,10 @@ class Rows:
                 case Sweep(before):
                     db.execute("DELETE FROM done WHERE at<?", (before,))
                 case Trim(session_id, seq):
+                    self.finish(db)
                     _trim(db, session_id, min(seq, self._last_seq(db, session_id)))
                 case Forget(session_id):
+                    self.finish(db)
                     self._last.pop(session_id, None)
                     for table in ("records", "questions", "messages", "spent"):
                         db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
@@ -81,13 +98,14 @@ class Rows:
     def _last_seq(self, db: sqlite3.Connection, session_id: str) -> int:
         known = self._last.get(session_id)
         if known is None:
+            self.finish(db)  # the records of this one may be among them, and forgotten
             found = db.execute("SELECT max(seq) FROM records WHERE session=?", (session_id,)).fetchone()
             known = int(found[0] or 0)
         return known
 
     def _append(self, db: sqlite3.Connection, session_id: str, records: Sequence[Record]) -> None:
         seq = self._last_seq(db, session_id)
-        values: list[Any] = []
+        values = self._values
         for record in records:
             seq += 1
             if record.seq != seq:
@@ -96,12 +114,8 @@ class Rows:
                     "nothing was kept"
                 )
             values += (session_id, seq, record.at, record.type, record.body)
-        start = 0
-        for size in TOGETHER:
-            width = 5 * size
-            while len(values) - start >= width:
-                db.execute(_INSERT[size], values[start : start + width])
-                start += width
+        if len(values) >= WIDTH * TOGETHER[0]:
+            self.finish(db)
         if len(self._last) >= REMEMBERED:
             self._last.clear()
         self._last[session_id] = seq

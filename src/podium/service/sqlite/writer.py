@@ -31,9 +31,19 @@ CHECKPOINT_NOW = 64 * 1024 * 1024
 
 
 class Writer:
-    def __init__(self, path: Path, durable: Durable, *, rolled_back: Callable[[], None]) -> None:
+    """``finish`` is the last work of each transaction; ``rolled_back`` is told when one came to nothing."""
+
+    def __init__(
+        self,
+        path: Path,
+        durable: Durable,
+        *,
+        finish: Callable[[sqlite3.Connection], None],
+        rolled_back: Callable[[], None],
+    ) -> None:
         self._path = path
         self._wal = path.with_name(path.name + "-wal")
+        self._finish = finish
         self._durable: Durable = durable
         self._rolled_back = rolled_back
         self._gathered: list[_Job] = []
@@ -62,16 +72,17 @@ class Writer:
             self._queue.put(None)
             await asyncio.to_thread(thread.join)
 
-    async def do(self, work: Work) -> Any:
+    def do(self, work: Work) -> asyncio.Future[Any]:
         """Carry ``work`` out in a transaction, in the order it was asked for."""
-        if self._thread is None:
-            raise StoreBroken(f"the log {self._path} is closed; start the server to use it")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
+        if self._thread is None:
+            future.set_exception(StoreBroken(f"the log {self._path} is closed; start the server to use it"))
+            return future
         if not self._gathered:
             loop.call_soon(self._hand_over)
         self._gathered.append((work, future))
-        return await future
+        return future
 
     def _hand_over(self) -> None:
         """Once per turn of the loop: what is asked for in one turn is committed together."""
@@ -120,6 +131,7 @@ class Writer:
             self._check_place()
             db.execute("BEGIN IMMEDIATE")
             outcomes: list[_Outcome] = [(future, work(db), None) for work, future in jobs]
+            self._finish(db)
             db.execute("COMMIT")
         except BaseException as fault:
             with contextlib.suppress(sqlite3.Error):  # a full disk has rolled back already
