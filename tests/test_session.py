@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -273,6 +274,34 @@ def test_an_agent_that_does_not_begin(options: dict[str, Any], tmp_path: Path, w
     assert isinstance(events[-1], podium.TurnCompleted)
     assert events[-1].status == "interrupted"
     assert descendants(os.getpid()) == []
+
+
+def test_an_agent_that_waits_for_an_answer_is_not_called_stalled(options: dict[str, Any]) -> None:
+    async def late(_: podium.PermissionRequest) -> podium.Allow:
+        never = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(never.wait(), 0.6)  # a dozen times as long as its silence may last
+        return podium.Allow()
+
+    async def main() -> list[Event]:
+        async with (
+            asyncio.timeout(BOUND),
+            podium.open("understudy", approval="ask", can_use_tool=late, stall_after=0.05, **options) as session,
+        ):
+            heard: list[Event] = []
+            async for event in session.send(script([{"shell": "sleep 600"}])):
+                heard.append(event)
+                if stalled(event) and any(isinstance(one, podium.PermissionResolved) for one in heard):
+                    await session.interrupt()
+            return heard
+
+    def stalled(event: Event) -> bool:
+        return isinstance(event, podium.Notice) and event.code == "stalled"
+
+    heard = asyncio.run(main())
+    asked, answered = (kinds(heard).index(kind) for kind in ("permission_request", "permission_resolved"))
+    assert not any(map(stalled, heard[asked:answered]))
+    assert any(map(stalled, heard[answered:]))
 
 
 def test_an_agent_that_dies_mid_turn(options: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from podium.errors import LaunchError, NotInstalled, ProcessExited, UnsupportedVersion
 from podium.transports.executables import find_executable, read_version, require_version
 from podium.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
-from podium.transports.process import ChildProcess
+from podium.transports.process import ChildProcess, Silence
 from podium.transports.tap import overhear
 from podium.wire.shapes import Unrecognized
 
@@ -187,6 +187,17 @@ def test_a_stall_is_reported_but_work_is_not() -> None:
     assert isinstance(sleeping[1], Stalled)
     working = "import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass\nprint('end')"
     assert asyncio.run(main(working)) == [b"end"]
+
+
+def test_silence_is_told_less_and_less_often_and_ends_with_a_sign_of_life() -> None:
+    silence = Silence()
+    # After each half of 10 seconds: the processor time used so far, and what is told.
+    looks = [(7, 0), (7, 10), (7, 0), (7, 20), (7, 0), (7, 0), (7, 0), (7, 40), (8, 0), (8, 0), (8, 10), (9, 0)]
+    told = [silence.lasted if silence.is_news(10, ticks) else 0 for ticks, _ in looks]
+    assert told == [seconds for _, seconds in looks]
+    assert silence.is_news(10, 9) is False
+    silence.end()  # it was told something
+    assert [silence.is_news(10, 9) for _ in range(3)] == [False, True, False]
 
 
 def test_sending_to_a_child_that_has_ended() -> None:

@@ -31,6 +31,30 @@ LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
 
 
+class Silence:
+    """How long a child has shown no sign of life. Said less and less often: it may be meant to wait for hours."""
+
+    __slots__ = ("_next", "_ticks", "lasted")
+
+    def __init__(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self.lasted, self._ticks, self._next = 0.0, -1, 0.0
+
+    def is_news(self, quiet: float, ticks: int) -> bool:
+        """Asked after each half of ``quiet``: the processor time of one half is held against the other's."""
+        if self._ticks not in (-1, ticks):
+            self.end()
+        else:
+            self.lasted += quiet / 2
+        known, self._ticks = self._ticks == ticks, ticks
+        if not known or self.lasted < max(quiet, self._next):
+            return False
+        self._next = self.lasted * 2
+        return True
+
+
 class ChildProcess:
     """Made by :meth:`start`. Use as ``async with await ChildProcess.start(launch) as process``."""
 
@@ -53,6 +77,7 @@ class ChildProcess:
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
         self._inbox = b""
+        self._silence = Silence()
         self.pid = 0
         self.left_running = 0
         self.scratch = scratch
@@ -133,22 +158,19 @@ class ChildProcess:
     async def batches(self, *, quiet: float | None = None) -> AsyncIterator[list[bytes | Unrecognized | Stalled]]:
         """The child's output, one list of whole lines per chunk read, until it ends.
 
-        With ``quiet``, a ``Stalled`` comes each time that many seconds pass without a byte of output and without a
-        tick of processor time anywhere in the child's tree.
+        With ``quiet``, a ``Stalled`` comes when that many seconds have passed without a byte of output, without a tick
+        of processor time anywhere in the child's tree and without a word to it; again after twice as long, and so on.
         """
         lines = LineBuffer(self._max_line)
-        ticks, silent = -1, 0.0
         while True:
             chunk = self._stdout.take()
             if chunk is None:
-                # Two looks per period, so that the processor time of one half can be held against the other's.
                 if await self._stdout.ready(None if quiet is None else quiet / 2) or quiet is None:
                     continue
-                silent, before, ticks = silent + quiet / 2, ticks, processor_ticks(self._guard_pid)
-                if ticks == before and silent >= quiet:
-                    yield [Stalled(silent)]
+                if self._silence.is_news(quiet, processor_ticks(self._guard_pid)):
+                    yield [Stalled(self._silence.lasted)]
                 continue
-            ticks, silent = -1, 0.0
+            self._silence.end()
             batch = lines.feed(chunk) if chunk else lines.finish()
             if batch:
                 self._tell_listener("out", batch)
@@ -159,6 +181,7 @@ class ChildProcess:
     async def send(self, message: bytes) -> None:
         """Write one message and its line end."""
         self._tell_listener("in", [message])
+        self._silence.end()
         try:
             await self._stdin.write(message + b"\n")
         except BrokenPipeError:
