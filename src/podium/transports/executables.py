@@ -38,7 +38,7 @@ def find_executable(
     path = os.pathsep.join([environ.get("PATH", os.defpath), *folders])
     found = shutil.which(name, path=path)
     if found is None:
-        looked = ", ".join(folder for folder in path.split(os.pathsep) if folder)
+        looked = ", ".join(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder))
         raise NotInstalled(f"{name} was not found; looked in {looked}{_advice(name, install)}")
     return str(Path(found).absolute())
 
