@@ -95,7 +95,7 @@ def test_pairing_from_code_to_device(server: Any) -> None:
     assert invitation["scope"] == "answer"
     assert ElementTree.fromstring(invitation["qr"]).tag.endswith("svg")
     with httpx.Client(base_url=server.url) as phone:
-        answer = phone.post("/api/pair", json={"code": invitation["code"].lower(), "name": "  "})
+        answer = phone.post("/api/pair", json={"code": invitation["code"].lower(), "name": "Chrome on Linux"})
         assert answer.status_code == 201
         paired = answer.json()
         assert {**paired, "deviceId": "", "token": ""} == {

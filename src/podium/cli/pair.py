@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
         help="watch: only look · answer: and decide permission questions · run: and start and steer sessions "
         "(default) · admin: and let others in",
     )
-    parser.add_argument("--name", default="", help="what the device is called, unless it says so itself")
+    parser.add_argument("--name", default="", help="what the device is called (else what it says itself)")
     parser.add_argument("--json", action="store_true", help="one JSON object: code, url, scope, expiresAt, qr (SVG)")
     given = parser.parse_args(argv)
     from ..errors import PodiumError

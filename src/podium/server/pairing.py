@@ -123,7 +123,7 @@ class _Desk:
     async def pair(self, request: Request) -> Response:
         newcomer: Newcomer = as_type(await _body(request), Newcomer)
         code = self._codes.use(newcomer.code, request.client.host if request.client else "")
-        name = newcomer.name.strip() or code.name or "a device"
+        name = code.name or newcomer.name.strip() or "a device"
         device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope)
         paired = Paired(device.id, device.name, device.scopes, None if newcomer.cookie else token)
         _log.info("a device was let in", extra={"device": device.id, "called": device.name, "scope": code.scope})
