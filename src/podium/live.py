@@ -287,8 +287,6 @@ class Live:
                 force_setattr(event, "risk", self._judge(event).risk)
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
-            case Notice(code="stalled") if self.questions.open:
-                return []  # it waits for an answer, and so it should
             case Error(fatal=True) if self._cut_short is not None:
                 return []  # it is our doing: how a program dies of it is no news
             case TurnCompleted():
