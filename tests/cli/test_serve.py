@@ -102,8 +102,9 @@ def test_from_the_first_start_to_the_last_device(podium: Any, start: Callable[..
     code, logged = server.stop()
     assert code == 0
     token = (podium.home / ".local" / "state" / "podium" / "token").read_text().strip()
-    lines = [line for line in logged.splitlines() if line.startswith("{")]
-    assert next(json.loads(line)["message"] for line in lines if "POST" in line) == "POST /api/pairing"
+    said = [json.loads(line)["message"] for line in logged.splitlines()]
+    assert next(message for message in said if "POST" in message) == "POST /api/pairing"
+    assert said[-1].startswith("stopping")
     assert not any(secret in logged for secret in (token, paired["token"], invited["code"]))
     gone = podium.run("pair")
     assert (gone.returncode, "podium serve" in gone.stderr) == (2, True)

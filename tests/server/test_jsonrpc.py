@@ -401,13 +401,10 @@ def test_a_workspace_is_shown_and_watched(play: Play, script: Script) -> None:
         first = await client.call("agent/run", prompt=script([{"say": "ready"}]))
         session_id = first["sessionId"]
         await client.call("session/subscribe", sessionId=session_id, watch=["files", "git"])
+        (server.workspace / "seen").touch()  # nothing is missed after the answer
+        await client.hear("file_changed", lambda p: p["files"] == [{"path": "seen", "change": "created"}])
+        await client.hear("git_changed", lambda p: [one["path"] for one in p["status"]["files"]] == ["seen"])
         await client.hear("agent_complete")
-        # Watching begins a little after the answer: touch something until it is seen.
-        number = 0
-        while not any(one["method"] == "git_changed" for one in client.heard):
-            number += 1
-            (server.workspace / f"seen-{number}").touch()
-            await asyncio.sleep(0.05)
         await client.call("session/send", sessionId=session_id, prompt=prompt)
         changed = await client.hear("file_changed", lambda p: any(one["path"] == "a.txt" for one in p["files"]))
         assert {"path": "a.txt", "change": "created"} in changed["files"]

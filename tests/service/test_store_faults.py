@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from podium.errors import StoreBroken
+from podium.server.status import readiness
 from podium.service.service import Service
 from podium.service.sqlite import SqliteStore
 from podium.service.store import Change, Query
@@ -54,8 +55,10 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             assert str(service.fault) == "the disk is full; make room"
             assert (await service.get(stalled.id)).state == "running"
             assert len(await kit.all_of(service, stalled.id)) >= 2
+            assert (await readiness(service, stopping=False)).log == "broken"
 
             store.room = True
+            assert (await readiness(service, stopping=False)).status == "ready"  # whoever asks finds it mended
             view, watch = await kit.begun(service, kit.play([{"say": "on"}]))
             await watch.rest()
             assert service.fault is None

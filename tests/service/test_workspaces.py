@@ -7,8 +7,11 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -361,69 +364,97 @@ class Watched:
 
     def __init__(self, stream: AsyncGenerator[Touched]) -> None:
         self._stream = stream
-        self._next: asyncio.Task[Touched] | None = None
         self.files: set[tuple[str, str]] = set()
         self.git = False
 
-    async def look(self, seconds: float) -> bool:
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._stream))
-        done, _ = await asyncio.wait([self._next], timeout=seconds)
-        if not done:
-            return False
-        touched, self._next = self._next.result(), None
+    async def look(self) -> None:
+        touched = await anext(self._stream)
         self.files |= {(one.path, one.change) for one in touched.files}
         self.git |= touched.git
-        return True
 
-    async def end(self, stop: asyncio.Event) -> None:
-        """Returns when the stream has ended by itself."""
-        stop.set()
-        with contextlib.suppress(StopAsyncIteration):
-            while True:
-                await (self._next or anext(self._stream))
-                self._next = None
+
+@asynccontextmanager
+async def watching(*places: Workspaces) -> AsyncIterator[list[Watched]]:
+    """Followers that miss nothing from here on."""
+    async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
+        found: list[Watched] = []
+        for place in places:
+            stream = await stack.enter_async_context(contextlib.aclosing(place.watch("s")))
+            assert await anext(stream) == Touched()
+            found.append(Watched(stream))
+        yield found
 
 
 def test_what_is_touched_is_told(repository: Path) -> None:
     async def main() -> Watched:
-        stop = asyncio.Event()
-        watched = Watched(workspaces(repository).watch("s", stop=stop))
         (repository / "node_modules").mkdir()
-        async with asyncio.timeout(BOUND):
-            while not watched.files:  # until it has begun to watch
-                (repository / "begin.txt").write_text("x")
-                await watched.look(0.2)
+        async with watching(workspaces(repository)) as (watched,):
             (repository / "node_modules" / "x").write_text("x")
             (repository / "new.txt").write_text("new\n")
             (repository / "gone.txt").unlink()
             await asyncio.to_thread(git, repository, "add", "new.txt")
             while not ({("new.txt", "created"), ("gone.txt", "deleted")} <= watched.files and watched.git):
-                await watched.look(BOUND)
-            await watched.end(stop)
+                await watched.look()
         return watched
 
     watched = asyncio.run(main())
-    assert {path for path, _ in watched.files} == {"begin.txt", "new.txt", "gone.txt"}
+    assert {path for path, _ in watched.files} == {"new.txt", "gone.txt"}
 
 
 def test_a_worktree_tells_of_its_commits_too(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "other")
 
     async def main() -> Watched:
-        stop = asyncio.Event()
-        watched = Watched(workspaces(tmp_path / "tree").watch("s", stop=stop))
-        async with asyncio.timeout(BOUND):
-            while not watched.files:
-                (tmp_path / "tree" / "begin.txt").write_text("x")
-                await watched.look(0.2)
-            await asyncio.to_thread(git, tmp_path / "tree", "add", "begin.txt")
-            while not watched.git:
-                await watched.look(BOUND)
-            await watched.end(stop)
+        async with watching(workspaces(tmp_path / "tree")) as (watched,):
+            (tmp_path / "tree" / "new.txt").write_text("x")
+            await asyncio.to_thread(git, tmp_path / "tree", "add", "new.txt")
+            while not (watched.git and watched.files):
+                await watched.look()
         return watched
 
-    assert {path for path, _ in asyncio.run(main()).files} == {"begin.txt"}
+    assert {path for path, _ in asyncio.run(main()).files} == {"new.txt"}
+
+
+def test_one_watch_serves_all_who_follow_a_folder_and_ends_with_the_last(tmp_path: Path) -> None:
+    def watches() -> list[threading.Thread]:
+        return [one for one in threading.enumerate() if one.name == f"watch {tmp_path}"]
+
+    async def main() -> None:
+        place = workspaces(tmp_path)
+        async with watching(place, place, place) as (first, second, slow):
+            assert len(watches()) == 1
+            for name, followers in (("a", (first, second)), ("b", (first, second)), ("c", (first, second, slow))):
+                (tmp_path / name).write_text("x")
+                for watched in followers:
+                    while (name, "created") not in watched.files:
+                        await watched.look()
+            assert slow.files == first.files == {("a", "created"), ("b", "created"), ("c", "created")}
+        async with asyncio.timeout(BOUND):
+            for thread in watches():
+                await asyncio.to_thread(thread.join)
+        async with watching(place) as (again,):
+            (tmp_path / "d").write_text("x")
+            while ("d", "created") not in again.files:
+                await again.look()
+
+    asyncio.run(main())
+
+
+def test_a_folder_that_goes_away_ends_the_watch(tmp_path: Path) -> None:
+    async def main() -> None:
+        (tmp_path / "work").mkdir()
+        async with watching(workspaces(tmp_path / "work")) as (watched,):
+            (tmp_path / "work" / "x").write_text("x")
+            while not watched.files:
+                await watched.look()
+            shutil.rmtree(tmp_path / "work")
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    await watched.look()
+        with pytest.raises(BadRequest, match="is no folder any more"):
+            await anext(workspaces(tmp_path / "work").watch("s"))
+
+    asyncio.run(main())
 
 
 def test_touched_has_wire_names() -> None:

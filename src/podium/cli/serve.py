@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import logging
 import os
 import signal
 import socket
@@ -150,7 +151,7 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
     def leave() -> None:
         if stop.is_set():
             os._exit(EXIT_INTERRUPTED)  # asked twice: the guards end what the agents run
-        print("stopping; once more to stop at once", file=sys.stderr)
+        logging.getLogger("podium.server").info("stopping; once more to stop at once")
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):

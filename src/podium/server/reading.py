@@ -77,6 +77,8 @@ def _invalid(error: msgspec.ValidationError, shape: Any, kind: str) -> InvalidFi
         return InvalidField(_unknown(kind, unknown[1], known), field=f"{where}.{unknown[1]}")
     complaint = f"{complaint[:1].lower()}{complaint[1:]}"
     place = where.removeprefix("$.")
+    if complaint.startswith("invalid enum value") and (choices := _choices(_fields(shape).get(place))):
+        complaint += f"; choose one of {', '.join(choices)}"
     return InvalidField(
         complaint if where == "$" else f"{place}: {complaint}", field=place if kind != "field" else where
     )
@@ -95,6 +97,11 @@ def _fields(shape: Any) -> dict[str, inspect.Type]:
         return {}
     described = cast("inspect.StructType", inspect.type_info(shape))
     return {field.encode_name: field.type for field in described.fields}
+
+
+def _choices(wanted: inspect.Type | None) -> list[str]:
+    kinds = wanted.types if isinstance(wanted, inspect.UnionType) else (wanted,)
+    return [str(value) for kind in kinds if isinstance(kind, inspect.LiteralType) for value in kind.values]
 
 
 def _pairs(raw: bytes) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from podium import __version__
-from podium.errors import StoreError
+from podium.errors import StoreError, TooMany
 from podium.service.service import Service
 from podium.service.store import Remember
 
@@ -80,11 +80,15 @@ def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRo
 
 async def readiness(service: Service, *, stopping: bool) -> Ready:
     log: Health = "ok" if service.fault is None else "broken"
-    if log == "ok" and not stopping:
+    if not stopping:
         try:
+            await service.accepting()
+            log = "ok"
             await service.store.write(Remember("ready", str(int(time.time())).encode()))
         except StoreError:
             log = "broken"
+        except TooMany:
+            stopping = True
     policy: Health = "broken" if service.policy is not None and service.policy.problem else "ok"
     good = log == "ok" and policy == "ok" and not stopping
     return Ready(status="ready" if good else "not ready", log=log, policy=policy, stopping=stopping)

@@ -169,7 +169,7 @@ class Service:
     @to_the_end
     async def send(self, session_id: str, prompt: str, *, who: str = "") -> Message:
         """A follow-up. It waits its turn; it wakes a session that sleeps. (No agent is steered in mid-turn.)"""
-        await self._accepting()
+        await self.accepting()
         self._check_prompt(prompt)
         await self.get(session_id)
         served = self._served.get(session_id)
@@ -269,7 +269,7 @@ class Service:
         edited = isinstance(decision, Allow) and decision.updated_input is not None
         if edited and asked.request.tool_name != "question" and not self.opening.capabilities(served.view).edit_input:
             raise BadRequest(f"{asked.agent} cannot run a tool with another input than it asked for; allow or deny")
-        await self._accepting()
+        await self.accepting()
         question = answered(asked, decision, by="client", who=who, now=self._now())
         if not await served.decide(question):
             raise late
@@ -294,7 +294,7 @@ class Service:
     async def _begin(
         self, wanted: Wanted, *, who: str, parent: SessionView | None = None, fork: bool = False
     ) -> SessionView:
-        await self._accepting()
+        await self.accepting()
         self._check_prompt(wanted.prompt)
         agent = agent_named(wanted.agent or self.settings.default_agent or await self.default_agent())
         how = self.opening.how(agent)
@@ -331,7 +331,7 @@ class Service:
             view = replace(view, branch=branch, base=base)
             if wanted.worktree:
                 view = await branches.branch_off(view, self.home)
-            await self._accepting()  # that may have taken long
+            await self.accepting()  # that may have taken long
             session = self.opening.session(view, resume=resume, fork=fork)
             message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
             await self._write_first(view, message)
@@ -410,7 +410,8 @@ class Service:
     async def _kill_all(self) -> None:
         await asyncio.gather(*(served.kill() for served in list(self._served.values())), return_exceptions=True)
 
-    async def _accepting(self) -> None:
+    async def accepting(self) -> None:
+        """Raises when no work is taken. A log that broke is tried again."""
         if self._stopping:
             raise TooMany("the server is stopping; try again when it is back")
         async with self._mending:  # who comes meanwhile waits: what is new must not be taken for left over

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,11 @@ import msgspec
 from podium.errors import BadRequest
 from podium.whole_file import replace_file
 
-from . import reading, tracking, watching
+from . import reading, tracking
 from .reading import FileText, Listing
 from .tracking import Diff, GitStatus
 from .views import SessionView
-from .watching import Touched
+from .watching import Touched, Watches
 
 _DIFF = "diff.json"
 
@@ -38,6 +39,7 @@ class Workspaces:
         self._get = get
         self._kept = kept
         self._check = check
+        self._watches = Watches()
 
     async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
         """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
@@ -89,10 +91,11 @@ class Workspaces:
         folder = await self._folder(session_id)
         return await asyncio.to_thread(reading.read, folder, path, first_line=first_line, last_line=last_line)
 
-    async def watch(self, session_id: str, *, stop: asyncio.Event | None = None) -> AsyncGenerator[Touched]:
-        """What is touched in the workspace from now on, until ``stop`` is set."""
-        async for touched in watching.watch(await self._folder(session_id), stop=stop):
-            yield touched
+    async def watch(self, session_id: str) -> AsyncGenerator[Touched]:
+        """What is touched in the workspace. An empty one comes first: from then on nothing is missed."""
+        async with aclosing(self._watches.follow(await self._folder(session_id))) as touches:
+            async for touched in touches:
+                yield touched
 
     async def _folder(self, session_id: str) -> Path:
         view = await self._get(session_id)

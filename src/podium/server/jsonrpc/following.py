@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ import msgspec
 
 from podium.errors import SessionNotFound
 from podium.service.service import Service
+from podium.service.tracking import GitStatus
 
 from ..projecting import Tellings
 from .params import Dialect, Watched
@@ -52,11 +54,17 @@ def _with_more(said: bytes) -> bytes:
     return said.removesuffix(b"}}") + b',"more":true}}'
 
 
-async def watch(service: Service, tell: Tell, session_id: str, watched: tuple[Watched, ...]) -> None:
-    """What changes on disk in the session's workspace, and what git says of it then."""
-    known = await service.workspaces.git_status(session_id) if "git" in watched else None
+async def watch(
+    service: Service, tell: Tell, session_id: str, watched: tuple[Watched, ...], begun: asyncio.Future[None]
+) -> None:
+    """What changes on disk in the session's workspace, and what git says of it then. ``begun``: nothing is missed."""
+    known: GitStatus | None = None
     async with aclosing(service.workspaces.watch(session_id)) as touches:
         async for touched in touches:
+            if not begun.done():
+                known = await service.workspaces.git_status(session_id) if "git" in watched else None
+                begun.set_result(None)
+                continue
             if "files" in watched and touched.files:
                 params = {"session_id": session_id, "files": touched.files, "cut": touched.cut}
                 await tell(notification("file_changed", params))

@@ -65,10 +65,6 @@ async def overview(lookout: Lookout, tell: Tell, begun: asyncio.Future[None]) ->
             await _tell_questions(service, tell, questions, asked)
             sessions, questions = now, asked
             await asyncio.sleep(PAUSE)
-    except Exception as fault:
-        if not begun.done():
-            begun.set_exception(fault)
-        raise
     finally:
         bell.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeAlias
 
 from podium.errors import BadRequest, PodiumError, TooMany
@@ -69,22 +69,55 @@ class Call:
             raise InvalidField("this client has run nothing yet: name the sessionId", field="$.sessionId")
         return named or self.choice.session_id
 
-    def subscribe(self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...] = ()) -> None:
+    def subscribe(self, session_id: str, after: int, dialect: Dialect, *more: Work) -> None:
         """Follow a session; what is told of it comes after the answer. One already followed is followed anew."""
         service, tellings = self.service, self.peer.tellings
-        works: list[Work] = [lambda tell: follow(service, tellings, tell, session_id, after, dialect)]
-        if watched:
-            works.append(lambda tell: watch(service, tell, session_id, watched))
-        self.afterwards.append(self.peer.begin(session_id, *works))
+
+        async def story(tell: Tell) -> None:
+            await follow(service, tellings, tell, session_id, after, dialect)
+
+        self.afterwards.append(self.peer.begin(session_id, story, *more))
+
+    async def subscribe_and_watch(
+        self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...]
+    ) -> None:
+        """And its workspace: from the answer on, nothing that changes there is missed."""
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def touches(tell: Tell) -> None:
+            with _failing(begun):
+                await watch(self.service, tell, session_id, watched, begun)
+
+        self.subscribe(session_id, after, dialect, touches)
+        await self._begun(session_id, begun)
 
     async def subscribe_to_everything(self) -> None:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         lookout = self.peer.lookout
-        self.afterwards.append(self.peer.begin(EVERYTHING, lambda tell: overview(lookout, tell, begun)))
-        await asyncio.wait([begun, *self.peer.followings(EVERYTHING)], return_when=asyncio.FIRST_COMPLETED)
+
+        async def everything(tell: Tell) -> None:
+            with _failing(begun):
+                await overview(lookout, tell, begun)
+
+        self.afterwards.append(self.peer.begin(EVERYTHING, everything))
+        await self._begun(EVERYTHING, begun)
+
+    async def _begun(self, session_id: str, begun: asyncio.Future[None]) -> None:
+        """Wait until nothing of a subscription is missed; raise what is in its way."""
+        await asyncio.wait([begun, *self.peer.followings(session_id)], return_when=asyncio.FIRST_COMPLETED)
         if begun.done() and (fault := begun.exception()) is not None:
-            self.peer.end(EVERYTHING)
+            self.peer.end(session_id)
             raise fault
+
+
+@contextlib.contextmanager
+def _failing(begun: asyncio.Future[None]) -> Generator[None]:
+    try:
+        yield
+    except Exception as fault:
+        if not begun.done():
+            begun.set_exception(fault)
+        raise
 
 
 class Peer:

@@ -68,7 +68,10 @@ async def subscribe(call: Call, wish: Subscribe) -> Subscribed:
         return Subscribed(session_id="")
     begun = await begin(call.service, wish.session_id, wish.after)
     verdict = begun.verdict
-    call.subscribe(wish.session_id, begun.after, wish.dialect, wish.watch)
+    if wish.watch:
+        await call.subscribe_and_watch(wish.session_id, begun.after, wish.dialect, wish.watch)
+    else:
+        call.subscribe(wish.session_id, begun.after, wish.dialect)
     return Subscribed(
         session_id=wish.session_id,
         verdict=verdict.verdict,
