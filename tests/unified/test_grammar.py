@@ -29,6 +29,7 @@ from podium.unified.events import (
     Usage,
     UsageReport,
     decode,
+    dollars,
     encode,
     session_changed,
 )
@@ -342,6 +343,13 @@ def test_a_refused_call_is_denied_whatever_the_agent_says_of_it() -> None:
 def test_a_session_that_never_began_ends_in_error() -> None:
     error = Error(kind="connection_failed", message="gone", fatal=True)
     assert Grammar(cwd="/w").end("error", error) == [Init(cwd="/w"), error, Done(status="error")]
+
+
+def test_money_leaves_no_dust() -> None:
+    assert (Usage(cost_usd=0.1) + Usage(cost_usd=0.2)).cost_usd == 0.3
+    assert (Usage(cost_usd=0.1) + Usage()).cost_usd == 0.1
+    assert (Usage() + Usage()).cost_usd is None
+    assert dollars(0.3 - 0.1) == 0.2
 
 
 def test_usage_is_per_turn_and_per_session() -> None:

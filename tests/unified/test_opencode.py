@@ -68,6 +68,7 @@ from podium.unified.opencode.changes import changes_of, plan_of
 from podium.unified.opencode.failures import error_of
 from podium.unified.opencode.questions import answers_in
 from podium.unified.opencode.rights import rules, stance_of
+from podium.unified.opencode.spending import usage_of
 from podium.unified.opencode.tools import permissions_of
 from podium.unified.options import Options
 from podium.wire.jsonl import LineBuffer
@@ -910,3 +911,8 @@ def test_credentials(tmp_path: Path) -> None:
     assert not has_credentials(env)
     kept.write_text('{"anthropic": {"type": "api", "key": "x"}}')
     assert has_credentials(env)
+
+
+def test_money_leaves_no_dust() -> None:
+    assert usage_of(Tokens(), 0.1 + 0.2).cost_usd == 0.3
+    assert usage_of(Tokens(), 0.0).cost_usd is None

@@ -36,6 +36,7 @@ from .events import (
     TurnCompleted,
     Unrecognized,
     Usage,
+    dollars,
 )
 from .faults import kind_of, no_answer
 from .pieces import Pieces
@@ -327,7 +328,7 @@ class AcpDictionary:
         out = self._end()
         usage = usage_of(native)
         if self._cost is not None:
-            spent, self._cost_before = self._cost - self._cost_before, self._cost
+            spent, self._cost_before = dollars(self._cost - self._cost_before), self._cost
             usage = msgspec.structs.replace(usage, cost_usd=spent)
         if usage != Usage():
             out.append(report_of(usage))

@@ -37,6 +37,11 @@ def told(value: Value) -> Value:
     return msgspec.field(default_factory=lambda: value)
 
 
+def dollars(amount: float) -> float:
+    """A sum or difference of money, without what binary fractions leave behind (0.30000000000000004)."""
+    return round(amount, 10)
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Tokens and money. ``input_tokens`` includes the cached ones; ``total_tokens`` is input + output + reasoning
     where the agent counts reasoning apart, else input + output."""
@@ -52,7 +57,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         cost = (
             None
             if self.cost_usd is None and other.cost_usd is None
-            else round((self.cost_usd or 0.0) + (other.cost_usd or 0.0), 10)  # no 0.30000000000000004 of a dollar
+            else dollars((self.cost_usd or 0.0) + (other.cost_usd or 0.0))
         )
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,

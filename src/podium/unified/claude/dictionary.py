@@ -374,7 +374,7 @@ class ClaudeDictionary:
     def _settled(self, native: TurnSettled) -> list[Event]:
         out = [event for thread in (self._main, *self._threads.values()) for event in thread.rest()]
         if native.unfinished:
-            words = f"background tasks ended with Claude Code: {', '.join(native.unfinished)}"
+            words = f"background tasks were still running when Claude Code ended: {', '.join(native.unfinished)}"
             out.append(Notice(level="warning", code="unfinished_tasks", message=words))
         ending = self._ending if native.result is not None else None
         if ending is None:

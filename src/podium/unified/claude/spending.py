@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ...agents.claude import blocks
 from ...agents.claude.events import Result
-from ..events import Notice, Usage, UsageReport
+from ..events import Notice, Usage, UsageReport, dollars
 
 _NOTHING = Usage()
 
@@ -33,9 +33,8 @@ class Spending:
     def result(self, result: Result) -> list[UsageReport | Notice]:
         """One run of the model is over; the turn so far, and once per session how the figures were corrected."""
         tokens, share = self._tokens(result), self._cost(result)
-        turn = self._turn + replace(tokens, cost_usd=share)
-        cost = None if turn.cost_usd is None else round(turn.cost_usd, 10)
-        self._turn = replace(turn, cost_usd=cost)
+        self._turn = self._turn + replace(tokens, cost_usd=share)
+        cost = self._turn.cost_usd
         self._running = _NOTHING
         out: list[UsageReport | Notice] = [_report(self._turn)]
         total = _total_cost(result)
@@ -81,7 +80,7 @@ class Spending:
         if total is None:
             return None
         before, self._cost_of_process = self._cost_of_process, total
-        return total if total < before else round(total - before, 10)
+        return total if total < before else dollars(total - before)
 
 
 def _total_cost(result: Result) -> float | None:

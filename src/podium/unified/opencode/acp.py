@@ -42,6 +42,7 @@ from ..events import (
     ToolUse,
     TurnCompleted,
     UsageReport,
+    dollars,
 )
 from ..faults import kind_of
 from ..tools import described
@@ -210,7 +211,7 @@ class OpenCodeAcpDictionary:
     # ----------------------------------------------------------------------------------------------------- turns
 
     def _over(self, native: PromptResponse) -> list[Event]:
-        spent = None if self._spent is None else round(self._spent - self._spent_before, 10) or None
+        spent = None if self._spent is None else dollars(self._spent - self._spent_before) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0
         gave_up = native.stop_reason == "end_turn" and self._rejected and not self.goes_on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...agents.opencode.parts import StepFinishPart, Tokens
-from ..events import Usage, UsageReport
+from ..events import Usage, UsageReport, dollars
 
 
 def usage_of(tokens: Tokens, cost: float) -> Usage:
@@ -16,7 +16,7 @@ def usage_of(tokens: Tokens, cost: float) -> Usage:
         cached_tokens=cached,
         reasoning_tokens=thought,
         total_tokens=sent + said + thought,
-        cost_usd=cost or None,
+        cost_usd=dollars(cost) or None,
     )
 
 
