@@ -504,7 +504,7 @@ def test_an_edit_in_a_sub_agent_is_told_from_its_input() -> None:
     )
 
 
-def test_the_end_of_the_program_and_its_silence() -> None:
+def test_the_end_of_the_program_and_the_silence_after_it() -> None:
     events = play([INIT, delta("Half an ")], Stalled(30.0), Exited(137, "out of memory\n"))
     assert without_figures(events) == [
         TurnStarted(),
@@ -512,7 +512,6 @@ def test_the_end_of_the_program_and_its_silence() -> None:
         Text(text="Half an "),
         Error(kind="connection_failed", message=BROKEN, fatal=True),
         TurnCompleted(status="error", result=BROKEN),
-        Notice(level="warning", code="stalled", message="no sign of life for 30 s"),
         Notice(level="warning", code="exited", message="Claude Code ended with code 137: out of memory"),
         Done(status="error", result=BROKEN),
     ]
