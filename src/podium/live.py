@@ -23,7 +23,7 @@ from .permissions.questions import Questions
 from .register import Register, entry_of
 from .transports.relay import Relay
 from .unified.capabilities import as_json
-from .unified.decisions import Decision, Deny
+from .unified.decisions import Decision
 from .unified.events import (
     Error,
     Event,
@@ -96,7 +96,9 @@ class Live:
         self._driver = driver
         self._dictionary = driver.dictionary()
         self._now = now
-        self._grammar = Grammar(cwd=options.cwd, resumed=options.resume is not None)
+        self._grammar = Grammar(
+            Init(cwd=options.cwd, resumed=options.resume is not None, capabilities=as_json(driver.capabilities))
+        )
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._told: dict[str, FileChange] = {}
         self._judged: dict[tuple[str, str, str], Verdict] = {}
@@ -212,11 +214,7 @@ class Live:
         judged = self._judge(request)
         request = replace(request, risk=judged.risk, risk_reasons=list(judged.reasons))
         await self._heard(request.tool_use_id)
-        self.say(_call_of(request))  # said twice, it is passed over; some agents never announce a call they ask about
-        decision = await self.questions.ask(request)
-        if isinstance(decision, Deny):
-            self._grammar.denied(request.tool_use_id, decision.message)
-        return decision
+        return await self.questions.ask(request)
 
     async def _heard(self, tool_use_id: str) -> None:
         """Wait a moment for the call a question is about: questions overtake the stream they belong to."""
@@ -246,7 +244,7 @@ class Live:
             heard = False
             for event in translate(said):
                 kind = type(event)
-                if (kind is TextDelta or kind is ThinkingDelta) and grammar.in_turn and not tells_raw:
+                if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not tells_raw:
                     out.append(event)
                     continue
                 if kind is TurnCompleted and self._workspace is not None:
@@ -297,9 +295,6 @@ class Live:
                 self._cut("max_budget")
             case Init():
                 self.native_id = event.native_session_id or self.native_id
-                resumed = event.resumed or self._options.resume is not None
-                able = as_json(self._driver.capabilities)
-                event = replace(event, cwd=event.cwd or self._options.cwd, resumed=resumed, capabilities=able)
                 self._register()
             case _:
                 pass
@@ -423,20 +418,6 @@ def _always(path: str | None) -> Callable[[Rule], None] | None:
     from .permissions.write import remember_rule
 
     return lambda rule: remember_rule(Path(path), rule)
-
-
-def _call_of(request: PermissionRequest) -> ToolUse:
-    return ToolUse(
-        tool_use_id=request.tool_use_id or request.request_id,
-        name=request.tool_name,
-        native_name=request.native_name,
-        input=request.input,
-        operation=request.operation,
-        target=request.target,
-        risk=request.risk,
-        description=request.description,
-        parent_tool_use_id=request.parent_tool_use_id,
-    )
 
 
 def _as_json(raw: bytes) -> msgspec.Raw:

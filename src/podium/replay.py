@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from .drivers.driver import Driver
 from .permissions.risk import judge
 from .unified.capabilities import as_json
+from .unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
 from .unified.events import (
+    By,
     Error,
     Event,
     FileChange,
     Init,
     PermissionRequest,
-    PermissionResolved,
     ToolProgress,
     ToolResult,
     ToolUse,
+    TurnCompleted,
     TurnStarted,
     UsageReport,
     stamp,
 )
 from .unified.grammar import Grammar
+from .unified.recorded import Answered, Interrupted, Opened, Prompted, Said, Withdrawn
 from .wire import shapes
 
 Line = bytes | shapes.Unrecognized
+CUT_SHORT = "the agent ended in the middle of its turn"
 
 
 class Account(msgspec.Struct):
@@ -58,84 +62,202 @@ class _TwoWay(msgspec.Struct):
 def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Account | None = None) -> Iterator[Event]:
     """Unified events for the lines of a recording (raw output, or a two-way log), up to and including ``done``."""
     account = account or Account()
-    protocol, dictionary, grammar = driver.protocol(), driver.dictionary(), Grammar()
-    overhear: Callable[[bytes], None] | None = getattr(protocol, "overhear", None)
-    seq = itertools.count(1)
-    asked: dict[str, PermissionRequest] = {}
-    capabilities = as_json(driver.capabilities)
-    cwd = ["/"]
-    paid = False
-
-    def stamped(made: list[Event]) -> Iterator[Event]:
-        turn = grammar.turn - sum(isinstance(event, TurnStarted) for event in made)
-        for event in made:
-            turn += isinstance(event, TurnStarted)
-            if isinstance(event, Init):
-                cwd.append(event.cwd)
-                force_setattr(event, "capabilities", capabilities)
-            if isinstance(event, ToolUse | PermissionRequest):
-                name = event.name if isinstance(event, ToolUse) else event.tool_name
-                judged = judge(name, event.operation, event.input, cwd=cwd[-1] or "/")
-                force_setattr(event, "risk", judged.risk)
-                if isinstance(event, PermissionRequest):
-                    force_setattr(event, "risk_reasons", list(judged.reasons))
-            yield stamp(event, agent=agent, session_id="replay", seq=next(seq), timestamp=0, turn=turn)
-
+    tale = _Tale(agent, driver)
     for line in lines:
         account.lines += 1
         side, message = _side(line)
         if side == "in":
             account.said_to_agent += 1
-            if overhear is not None and isinstance(message, bytes):
-                overhear(message)
-            continue
-        if side != "out":
+            yield from tale.overhear(message)
+        elif side == "out":
+            natives = [message] if isinstance(message, shapes.Unrecognized) else list(tale.protocol.receive(message))
+            unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
+            before = tale.heard
+            events = [event for native in natives for event in tale.hear(native)]
+            meant = tale.heard > before
+            account.unrecognized += unknown
+            account.translated += meant and not unknown
+            account.absorbed += not meant and not unknown
+            yield from events
+        else:
             account.remarks += 1
-            continue
-        natives = [message] if isinstance(message, shapes.Unrecognized) else list(protocol.receive(message))
-        unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
-        made = [event for native in natives for event in _told(driver, dictionary, native, asked)]
-        account.unrecognized += unknown
-        account.translated += bool(made) and not unknown
-        account.absorbed += not made and not unknown
+    for native in tale.protocol.receive_eof():
+        yield from tale.hear(native)
+    yield from tale.end(_silence(account))
+
+
+def _silence(account: Account) -> Error | None:
+    """What is wrong with a recording in which the agent said nothing that we understand."""
+    if account.unrecognized and not account.translated:
+        return Error(kind="protocol_error", message="nothing in this recording could be understood", fatal=True)
+    if account.said_to_agent and not (account.translated or account.absorbed):
+        return Error(kind="connection_failed", message="the agent ended without a word", fatal=True)
+    return None
+
+
+class _Waiting(msgspec.Struct):
+    """A question that overtook the call it is about, and what was said of it since."""
+
+    tool_use_id: str
+    asked: Any
+    said: list[Answered | Withdrawn] = []
+
+
+class _Tale:
+    """The living session's part, played from a recording."""
+
+    def __init__(self, agent: str, driver: Driver) -> None:
+        self.protocol = driver.protocol()
+        self.heard = 0
+        """How many events the agent's words have given, before they were put in order."""
+        self._grammar = Grammar(Init(capabilities=as_json(driver.capabilities)))
+        self._agent = agent
+        self._driver = driver
+        self._dictionary: Any = driver.dictionary()
+        self._recorded = driver.recorded(self._dictionary)
+        self._two_way = False
+        self._prompted = False  # whether this turn began with its prompt, and the agent has not said so yet
+        self._open: dict[str, PermissionRequest] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._cwd = "/"
+        self._seq = itertools.count(1)
+
+    def overhear(self, message: Line) -> Iterator[Event]:
+        """A line that was said to the agent."""
+        self._two_way = True
+        listen: Callable[[bytes], Iterable[Any]] | None = getattr(self.protocol, "overhear", None)
+        if listen is None or isinstance(message, shapes.Unrecognized):
+            return
+        for command in listen(message):
+            for said in self._recorded.said(command):
+                yield from self._take(said)
+
+    def hear(self, native: Any) -> Iterator[Event]:
+        """What a native event says, with the questions a living session would have put to somebody."""
+        for said in self._recorded.heard(native):
+            yield from self._take(said)
+        for event in self._dictionary.translate(native):
+            self.heard += 1
+            yield from self._told(event)
+        if isinstance(native, self._driver.questions):
+            question: PermissionRequest | None = self._dictionary.request(native)
+            if question is not None:
+                self.heard += 1
+                yield from self._asked(question, native)
+
+    def end(self, silence: Error | None) -> Iterator[Event]:
+        """The recording is over. ``silence``: the agent has said nothing that could be understood."""
+        yield from self._ask_all()
+        if self._grammar.in_turn:
+            cut_short = silence or Error(kind="connection_failed", message=CUT_SHORT, fatal=True)
+            yield from self._stamped(self._grammar.end("error", cut_short))
+        elif silence is not None and not self._grammar.turn:
+            yield from self._stamped(self._grammar.end("error", silence))
+        else:
+            yield from self._stamped(self._grammar.end())
+
+    def _told(self, event: Event) -> Iterator[Event]:
+        match event:
+            case TurnStarted() if self._prompted:
+                self._prompted = False
+                return
+            case TurnCompleted():
+                self._prompted = False
+                yield from self._ask_all()
+            case ToolResult() | FileChange() | ToolProgress():
+                yield from self._ask_about(event.tool_use_id)
+                yield from self._settled(event)
+            case _ if self._begins(event):
+                yield from self._stamped(self._grammar.start_turn(""))
+            case _:
+                pass
+        yield from self._stamped(self._grammar.accept(event))
+        if isinstance(event, ToolUse):
+            yield from self._ask_about(event.tool_use_id)
+
+    def _stamped(self, made: list[Event]) -> Iterator[Event]:
+        turn = self._grammar.turn - sum(isinstance(event, TurnStarted) for event in made)
         for event in made:
-            if isinstance(event, UsageReport) and not grammar.turn and not paid:
-                # Nothing else was said in the turn that was paid for, and no caller began it.
-                paid = True
-                yield from stamped(grammar.accept(TurnStarted()))
-            yield from stamped(grammar.accept(event))
-    for native in protocol.receive_eof():
-        for event in dictionary.translate(native):
-            yield from stamped(grammar.accept(event))
-    cut_short = Error(kind="connection_failed", message="the agent ended in the middle of its turn", fatal=True)
-    if not grammar.turn and not account.translated and account.unrecognized:
-        cut_short = Error(kind="protocol_error", message="nothing in this recording could be understood", fatal=True)
-    elif account.said_to_agent and not (account.translated or account.absorbed):
-        cut_short = Error(kind="connection_failed", message="the agent ended without a word", fatal=True)
-    elif not grammar.in_turn:
-        yield from stamped(grammar.end())
-        return
-    yield from stamped(grammar.end("error", cut_short))
+            turn += isinstance(event, TurnStarted)
+            if isinstance(event, Init):
+                self._cwd = event.cwd or self._cwd
+            if isinstance(event, ToolUse | PermissionRequest):
+                name = event.name if isinstance(event, ToolUse) else event.tool_name
+                judged = judge(name, event.operation, event.input, cwd=self._cwd)
+                force_setattr(event, "risk", judged.risk)
+                if isinstance(event, PermissionRequest):
+                    force_setattr(event, "risk_reasons", list(judged.reasons))
+            yield stamp(event, agent=self._agent, session_id="replay", seq=next(self._seq), timestamp=0, turn=turn)
 
+    # --------------------------------------------------------------------------------------------------- questions
 
-def _told(driver: Driver, dictionary: Any, native: Any, asked: dict[str, PermissionRequest]) -> Iterator[Event]:
-    """What a native event says, with the questions a living session would have put to somebody.
+    def _asked(self, question: PermissionRequest, native: Any) -> Iterator[Event]:
+        """Questions overtake the stream they belong to; a living session waits for the call, which tells more."""
+        if question.tool_use_id and not self._grammar.knows_tool(question.tool_use_id):
+            self._waiting[question.request_id] = _Waiting(question.tool_use_id, native)
+        else:
+            yield from self._ask(question)
 
-    Who answered stands on our side of the recording, in as many forms as there are agents; what became of the call
-    tells the answer.
-    """
-    for event in dictionary.translate(native):
-        happened = isinstance(event, ToolResult | FileChange | ToolProgress)
-        if happened and (question := asked.pop(event.tool_use_id, None)) is not None:
-            refused = isinstance(event, ToolResult) and event.status == "denied"
-            decision: Literal["allow", "deny"] = "deny" if refused else "allow"
-            yield PermissionResolved(request_id=question.request_id, decision=decision, by="client")
-        yield event
-    if isinstance(native, driver.questions):
-        question = dictionary.request(native)
-        if question is not None:
-            asked[question.tool_use_id] = question
-            yield question
+    def _ask(self, question: PermissionRequest) -> Iterator[Event]:
+        self._open[question.request_id] = question
+        yield from self._stamped(self._grammar.accept(question))
+
+    def _ask_all(self) -> Iterator[Event]:
+        for tool_use_id in {waiting.tool_use_id: None for waiting in self._waiting.values()}:
+            yield from self._ask_about(tool_use_id)
+
+    def _ask_about(self, tool_use_id: str) -> Iterator[Event]:
+        """The questions that have waited for this call, now that it is told, or never will be."""
+        for request_id, waiting in list(self._waiting.items()):
+            if waiting.tool_use_id == tool_use_id:
+                del self._waiting[request_id]
+                yield from self._ask(self._dictionary.request(waiting.asked))
+                for said in waiting.said:
+                    yield from self._take(said)
+
+    def _take(self, said: Said) -> Iterator[Event]:
+        match said:
+            case Opened(cwd):
+                self._grammar.known = replace(self._grammar.known, cwd=cwd)
+                self._cwd = cwd
+            case Prompted(prompt):
+                self._prompted = self._prompted or not self._grammar.in_turn
+                yield from self._stamped(self._grammar.start_turn(prompt))
+            case Interrupted():
+                yield from self._ask_all()
+                for request_id in list(self._open):
+                    yield from self._resolve(request_id, INTERRUPTED, "interrupt")
+            case Answered(request_id) | Withdrawn(request_id) if request_id in self._waiting:
+                self._waiting[request_id].said.append(said)
+            case Answered(request_id, decision):
+                yield from self._resolve(request_id, decision, "client")
+            case Withdrawn(request_id):
+                if self._two_way:  # else it may well have been answered
+                    yield from self._resolve(request_id, WITHDRAWN, "interrupt")
+
+    def _resolve(self, request_id: str, decision: Decision, by: By) -> Iterator[Event]:
+        if self._open.pop(request_id, None) is not None:
+            yield from self._stamped(self._grammar.accept(resolved(request_id, decision, by)))
+
+    def _settled(self, event: Event) -> Iterator[Event]:
+        """The end of a question whose answer is not recorded: what becomes of the call tells it."""
+        if not isinstance(event, ToolResult | FileChange | ToolProgress):
+            return
+        asked = [one.request_id for one in self._open.values() if one.tool_use_id == event.tool_use_id]
+        failed = isinstance(event, ToolResult) and event.status != "success"
+        for request_id in asked:
+            if failed and self._two_way:
+                yield from self._resolve(request_id, WITHDRAWN, "interrupt")
+            else:
+                refused = isinstance(event, ToolResult) and event.status == "denied"
+                yield from self._resolve(request_id, Deny() if refused else Allow(), "client")
+
+    def _begins(self, event: Event) -> bool:
+        """Whether a turn must have begun that nobody has told of: who asked for it is not recorded."""
+        if self._two_way or self._grammar.in_turn:
+            return False
+        fatal = isinstance(event, Error) and event.fatal
+        return fatal or (isinstance(event, UsageReport) and not self._grammar.turn)
 
 
 def _side(line: Line) -> tuple[str, Line]:

@@ -199,9 +199,7 @@ MEANINGS: dict[str, list[Event]] = {
     ],
     "109": [
         shell_use("call_fake00000928", "echo x", cwd="/repo"),
-        ToolResult(
-            tool_use_id="call_fake00000928", name="shell", status="denied", output="the turn ended (interrupted)"
-        ),
+        ToolResult(tool_use_id="call_fake00000928", name="shell", status="denied", output="the turn was interrupted"),
     ],
     "126": [
         *(Retry(attempt=attempt, reason="Connection failed: error sending request") for attempt in (1, 2, 3)),

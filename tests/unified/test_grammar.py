@@ -125,7 +125,7 @@ def test_encoding_is_reversible(event: Event) -> None:
 
 TOOL = ToolUse(tool_use_id="t", name="shell", input={"command": "ls"})
 STALLED = Notice(level="warning", code="stalled", message="no sign of life for 5 s")
-ASKED = PermissionRequest(request_id="r", tool_name="shell")
+ASKED = PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell")
 ANSWERED = PermissionResolved(request_id="r", decision="allow", by="client")
 
 TABLE: list[tuple[str, list[Event], list[Event]]] = [
@@ -299,10 +299,12 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             STALLED,
             TurnStarted(),
             STALLED,
+            TOOL,
             ASKED,
             STALLED,
             ANSWERED,
             STALLED,
+            ToolResult(tool_use_id="t", name="shell", status="success"),
             TurnCompleted(status="success"),
             STALLED,
         ],
@@ -310,11 +312,13 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             Init(),
             TurnStarted(),
             STALLED,
+            TOOL,
             ASKED,
             ANSWERED,
             STALLED,
+            ToolResult(tool_use_id="t", name="shell", status="success"),
             TurnCompleted(status="success"),
-            Done(status="success"),
+            Done(status="success", tool_uses=1),
         ],
     ),
 ]
@@ -342,7 +346,7 @@ def test_a_refused_call_is_denied_whatever_the_agent_says_of_it() -> None:
 
 def test_a_session_that_never_began_ends_in_error() -> None:
     error = Error(kind="connection_failed", message="gone", fatal=True)
-    assert Grammar(cwd="/w").end("error", error) == [Init(cwd="/w"), error, Done(status="error")]
+    assert Grammar(Init(cwd="/w")).end("error", error) == [Init(cwd="/w"), error, Done(status="error")]
 
 
 def test_money_leaves_no_dust() -> None:

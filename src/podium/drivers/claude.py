@@ -28,6 +28,7 @@ from ..errors import LocalProtocolError, NotInstalled, PodiumError, SessionNotFo
 from ..unified import decisions
 from ..unified.capabilities import Capabilities
 from ..unified.claude import ClaudeDictionary, name_of, natives_of
+from ..unified.claude.recorded import ClaudeRecorded
 from ..unified.claude.rights import (
     ASKED_IN_A_DRY_RUN,
     NOT_IN_A_DRY_RUN,
@@ -275,7 +276,11 @@ AGENT = Agent(
     name=NAME,
     title=TITLE,
     install=INSTALL,
-    drivers={"stream": Driver("stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,))},
+    drivers={
+        "stream": Driver(
+            "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,), ClaudeRecorded
+        )
+    },
     choose=lambda options: "stream",
     history=history,
     inspect=inspect,

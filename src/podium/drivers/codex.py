@@ -31,6 +31,7 @@ from ..agents.codex.questions import McpServerElicitationRequest, ToolRequestUse
 from ..errors import LaunchError, NotInstalled, NotSignedIn
 from ..unified.capabilities import Capabilities
 from ..unified.codex import AppServerDictionary, ExecDictionary
+from ..unified.codex.recorded import AppServerRecorded
 from ..unified.codex.tools import record
 from ..unified.decisions import Allow, Ask
 from ..unified.options import Options
@@ -270,7 +271,13 @@ AGENT = Agent(
     install=INSTALL,
     drivers={
         "app-server": Driver(
-            "app-server", APP_SERVER, AppServerDictionary, AppServerProtocol, open_app_server, get_args(Question)
+            "app-server",
+            APP_SERVER,
+            AppServerDictionary,
+            AppServerProtocol,
+            open_app_server,
+            get_args(Question),
+            AppServerRecorded,
         ),
         "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec),
     },

@@ -12,6 +12,7 @@ from ..unified.capabilities import Capabilities
 from ..unified.decisions import Ask
 from ..unified.events import Event
 from ..unified.options import Options
+from ..unified.recorded import OneSided, Recorded
 
 
 class NativeSession(Protocol):
@@ -36,7 +37,7 @@ class Dictionary(Protocol):
 class Replayed(Protocol):
     """An agent's protocol as far as replaying a recording needs it.
 
-    One whose answers only make sense beside our requests also has ``overhear(message)``, for our side of the recording.
+    One that is spoken to also has ``overhear(message)``, which reads our side of a recording back into commands.
     """
 
     def receive(self, message: bytes) -> Iterable[Any]: ...
@@ -90,6 +91,8 @@ class Driver:
     open: Callable[[str, Options, Ask, Any], Awaitable[NativeSession]]
     questions: tuple[type, ...] = ()
     """The native events that ask for permission; the dictionary's ``request`` puts one into our words."""
+    recorded: Callable[[Any], Recorded] = OneSided
+    """Given the dictionary: what a recording tells of prompts and answers."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from ..agents.gemini.commands import literal_over_acp
 from ..agents.gemini.home import user_folder, user_settings
 from ..agents.gemini.settings import chosen_auth
 from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
+from ..unified.acp_recorded import AcpRecorded
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Allow, Ask, Deny
 from ..unified.gemini import GeminiAcpDictionary, StreamDictionary
@@ -282,12 +283,16 @@ def _in_env_file(folder: Path) -> bool:
         return False
 
 
+def _recorded(dictionary: GeminiAcpDictionary) -> AcpRecorded:
+    return AcpRecorded(dictionary.refuse, lasting=("proceed_always_and_save",))
+
+
 AGENT = Agent(
     name=NAME,
     title="Gemini CLI",
     install=INSTALL,
     drivers={
-        "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,)),
+        "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), _recorded),
         "stream-json": Driver("stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.

@@ -36,9 +36,11 @@ from ..agents.opencode.failures import INSTALL
 from ..agents.opencode.history import find_session
 from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
 from ..transports.launch import Exited
+from ..unified.acp_recorded import AcpRecorded
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Ask
 from ..unified.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
+from ..unified.opencode.recorded import ServeRecorded
 from ..unified.opencode.rights import rules, stance_of
 from ..unified.options import McpServer, Options
 from .driver import Agent, Driver, Presence, Stored
@@ -291,9 +293,19 @@ AGENT = Agent(
     title=TITLE,
     install=INSTALL,
     drivers={
-        "serve": Driver("serve", SERVE, ServeDictionary, ServeProtocol, open_serve, (PermissionAsked, QuestionAsked)),
+        "serve": Driver(
+            "serve",
+            SERVE,
+            ServeDictionary,
+            ServeProtocol,
+            open_serve,
+            (PermissionAsked, QuestionAsked),
+            ServeRecorded,
+        ),
         "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run),
-        "acp": Driver("acp", ACP, OpenCodeAcpDictionary, AcpProtocol, open_acp, (RequestPermission,)),
+        "acp": Driver(
+            "acp", ACP, OpenCodeAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), lambda _: AcpRecorded()
+        ),
     },
     choose=choose,
     history=history,

@@ -13,6 +13,7 @@ from ..agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
 from ..agents.acp.protocol import AcpProtocol
 from ..understudy import command
 from ..unified.acp import AcpDictionary, Manner
+from ..unified.acp_recorded import AcpRecorded
 from ..unified.decisions import Ask
 from ..unified.events import ToolName
 from ..unified.options import Options
@@ -115,7 +116,13 @@ AGENT = Agent(
     install="",
     drivers={
         "acp": Driver(
-            "acp", CAPABILITIES, lambda: AcpDictionary(MANNER), AcpProtocol, open_session, (RequestPermission,)
+            "acp",
+            CAPABILITIES,
+            lambda: AcpDictionary(MANNER),
+            AcpProtocol,
+            open_session,
+            (RequestPermission,),
+            lambda _: AcpRecorded(),
         )
     },
     choose=lambda options: "acp",

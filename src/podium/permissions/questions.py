@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import AlreadyAnswered
-from ..unified.decisions import Allow, CanUseTool, Decision, Deny
-from ..unified.events import Event, Notice, PermissionRequest, PermissionResolved, Remember
+from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, CanUseTool, Decision, Deny, resolved
+from ..unified.events import By, Event, Notice, PermissionRequest, PermissionResolved
 from .calling import decision_of
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import Entry
     from .policy import Policy, Ruling
     from .rules import Rule
-
-By = Literal["callback", "policy", "client", "timeout", "interrupt"]
 
 
 class Judge(Protocol):
@@ -108,7 +106,7 @@ class Questions:
             if answer.done() and not answer.cancelled():
                 settled = answer.result()  # it came at the last moment, and whoever gave it was told that it counts
         except asyncio.CancelledError:
-            self._resolve(request, _Settled(Deny("the session ended"), "interrupt"))
+            self._resolve(request, _Settled(WITHDRAWN, "interrupt"))
             raise
         finally:
             self._open.pop(request.request_id, None)
@@ -125,11 +123,11 @@ class Questions:
             )
         answer.set_result(_Settled(decision, "client"))
 
-    def resolve_all(self, by: By, message: str = "the turn was interrupted") -> None:
+    def resolve_all(self, by: By) -> None:
         """Close every open question with a refusal."""
         for answer in self._open.values():
             if not answer.done():
-                answer.set_result(_Settled(Deny(message), by))
+                answer.set_result(_Settled(INTERRUPTED, by))
 
     def _without_asking(self, request: PermissionRequest) -> _Settled | None:
         if self._judge is not None and (judged := self._judge(request)) is not None:
@@ -179,21 +177,21 @@ class Questions:
 
     def _resolve(self, request: PermissionRequest, settled: _Settled) -> Decision:
         decision = settled.decision
-        resolved = _resolved(request, settled)
+        event = resolved(request.request_id, decision, settled.by, settled.why)
         if self._audit is not None:
             from .audit import entry_of
 
-            entry = entry_of(request, resolved, rule=settled.rule, why=settled.why)
+            entry = entry_of(request, event, rule=settled.rule, why=settled.why)
             try:
                 self._audit(entry, self._now())
             except Exception as fault:  # what cannot be recorded must not happen
                 if isinstance(decision, Allow):
                     decision = Deny(f"the decision could not be recorded, so it does not count: {fault}")
-                    resolved = _resolved(request, _Settled(decision, settled.by))
+                    event = resolved(request.request_id, decision, settled.by)
         if isinstance(decision, Allow) and settled.by != "policy":
             self._remember(request, decision)
-        self._recorded(request, resolved)
-        self._say(resolved)
+        self._recorded(request, event)
+        self._say(event)
         return decision
 
     def _remember(self, request: PermissionRequest, decision: Allow) -> None:
@@ -213,15 +211,3 @@ class Questions:
             except Exception as fault:  # the answer counts for this session all the same
                 message = f"the answer could not be kept for later sessions: {fault}"
                 self._say(Notice(level="warning", code="policy_not_saved", message=message))
-
-
-def _resolved(request: PermissionRequest, settled: _Settled) -> PermissionResolved:
-    decision = settled.decision
-    remember: Remember = decision.remember if isinstance(decision, Allow) else "once"
-    return PermissionResolved(
-        request_id=request.request_id,
-        decision="allow" if isinstance(decision, Allow) else "deny",
-        remember=remember,
-        by=settled.by,
-        message=decision.message if isinstance(decision, Deny) else settled.why,
-    )

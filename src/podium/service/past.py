@@ -15,7 +15,7 @@ from podium.drivers.driver import Stored
 from podium.errors import BadRequest, NotSupported, SessionNotFound
 from podium.live import milliseconds
 from podium.past import events_of, stored_sessions
-from podium.unified.events import Event, TurnCompleted, TurnStarted, Usage, stamp
+from podium.unified.events import Event, Init, TurnCompleted, TurnStarted, Usage, stamp
 from podium.unified.grammar import Grammar
 
 from . import places
@@ -155,7 +155,7 @@ def _known(agent: str) -> str:
 
 def _whole(view: SessionView, told: Iterable[Event], began: int, updated: int) -> Iterator[Event]:
     """A story as a session: every turn and call closed, and ``done`` at the end. Only what is told has a time."""
-    grammar = Grammar(cwd=view.cwd)
+    grammar = Grammar(Init(cwd=view.cwd))
     seq, at = 0, began
     for event in [*told, None]:
         at = max(at, updated) if event is None else max(at, event.timestamp)

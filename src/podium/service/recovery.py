@@ -41,7 +41,7 @@ def closing(
     A session that was in the middle of something fails because of ``why``; one between turns ends as its last turn
     did. ``keep`` are the questions that stay open though their turn ends.
     """
-    grammar = Grammar(cwd=view.cwd)
+    grammar = Grammar(Init(cwd=view.cwd))
     if view.last_seq:
         grammar.accept(Init())
     for event in last_turn:

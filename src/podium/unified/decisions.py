@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from .events import PermissionRequest, Remember
+from .events import By, PermissionRequest, PermissionResolved, Remember
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="allow"):
@@ -29,6 +29,20 @@ class Deny(msgspec.Struct, frozen=True, tag="deny"):
 
 Decision: TypeAlias = Allow | Deny
 CanUseTool: TypeAlias = Callable[[PermissionRequest], Decision | Awaitable[Decision]]
+
+INTERRUPTED = Deny("the turn was interrupted")
+WITHDRAWN = Deny("the agent waits for no answer any more")
+
+
+def resolved(request_id: str, decision: Decision, by: By, why: str = "") -> PermissionResolved:
+    """The decision as an event; ``why`` an approval was given."""
+    return PermissionResolved(
+        request_id=request_id,
+        decision="allow" if isinstance(decision, Allow) else "deny",
+        remember=decision.remember if isinstance(decision, Allow) else "once",
+        by=by,
+        message=decision.message if isinstance(decision, Deny) else why,
+    )
 
 
 class Ask(Protocol):

@@ -16,6 +16,7 @@ ToolStatus = Literal["success", "error", "denied"]
 Operation = Literal["read", "write", "execute", "network", "other"]
 Risk = Literal["low", "medium", "high"]
 Remember = Literal["once", "session", "always"]
+By = Literal["callback", "policy", "client", "timeout", "interrupt"]
 ToolName = Literal[
     "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "web_search",
     "task", "plan", "mcp", "question", "other",
@@ -181,7 +182,7 @@ class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_reso
     request_id: str
     decision: Literal["allow", "deny"]
     remember: Remember = told("once")
-    by: Literal["callback", "policy", "client", "timeout", "interrupt"] = told("callback")
+    by: By = told("callback")
     message: str = ""
 
 

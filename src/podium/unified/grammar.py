@@ -1,7 +1,8 @@
 """The order of unified events, the same for every agent, whatever its program did.
 
 ``init`` comes first. A turn starts before anything happens in it and completes once. Every ``tool_use`` is closed by
-one ``tool_result``, every ``permission_request`` by one ``permission_resolved``. ``done`` comes once, last.
+one ``tool_result``, every ``permission_request`` by one ``permission_resolved``, and is about a call that was told.
+``done`` comes once, last.
 
 Dictionaries say what happened; the grammar puts in what the agent left out, and keeps out what it said twice. What
 happens outside a turn opens one (an agent woken by a background task speaks without having been asked).
@@ -49,12 +50,13 @@ class _OpenTool(msgspec.Struct):
 class Grammar:
     """Feed it what the dictionary says; it returns what the reader may see, in order.
 
+    ``known`` is what is known of the session before the agent says a word; its own ``init`` is completed with it.
     ``now`` is in milliseconds and only used for durations the agent does not tell.
     """
 
-    def __init__(self, *, cwd: str = "", resumed: bool = False) -> None:
-        self._fallback_init = Init(cwd=cwd, resumed=resumed)
-        self._held: list[tuple[Event, int]] = []
+    def __init__(self, known: Init | None = None) -> None:
+        self.known = known or Init()
+        self._held: list[Event] = []  # what was said before the agent's ``init``
         self._native_session = ""
         self._begun = False
         self._done = False
@@ -72,11 +74,17 @@ class Grammar:
         self._tool_uses = 0
         self._last: TurnCompleted | None = None
         self._errors: list[Error] = []  # of this turn, or since the last
+        self._prompts: list[str] = []  # said while a turn ran: the agent may take them up in it, or in the next
         self.turn = 0
 
     @property
     def in_turn(self) -> bool:
         return self._in_turn
+
+    @property
+    def flows(self) -> bool:
+        """Whether a piece of text would go out as it is."""
+        return self._in_turn and self._begun
 
     @property
     def is_done(self) -> bool:
@@ -93,12 +101,12 @@ class Grammar:
         """What may now be delivered because of ``event``."""
         if self._done:
             return []
-        if not self._begun:
-            if not isinstance(event, Init):
-                self._held.append((event, now))
-                return []
+        if self._begun:
+            return self._ordered(event, now)
+        if isinstance(event, Init):
             return self._begin(event, now)
-        return self._ordered(event, now)
+        self._held += self._ordered(event, now)
+        return []
 
     def end(self, status: Status | None = None, error: Error | None = None, now: int = 0) -> list[Event]:
         """The session is over: close what is open and say ``done``.
@@ -109,7 +117,7 @@ class Grammar:
             return []
         out: list[Event] = []
         if not self._begun:
-            out += self._begin(self._fallback_init, now)
+            out += self._begin(self.known, now)
         if error is not None:
             out += self._ordered(error, now)
         if self._in_turn:
@@ -139,18 +147,26 @@ class Grammar:
             self._denied_early[tool_use_id] = message
 
     def start_turn(self, prompt: str, now: int = 0) -> list[Event]:
-        """The caller has sent ``prompt``."""
+        """The caller has sent ``prompt``. While a turn runs, it waits for the next, unless that never comes."""
+        if self._in_turn:
+            self._prompts.append(prompt)
+            return []
+        self._prompts.clear()  # the agent rests: it has taken them up
         return self.accept(TurnStarted(prompt=prompt), now)
 
     def _begin(self, init: Init, now: int) -> list[Event]:
         self._begun = True
         self._native_session = init.native_session_id
         self._since = now
-        out: list[Event] = [init]
+        known = self.known
+        init = replace(
+            init,
+            cwd=init.cwd or known.cwd,
+            resumed=init.resumed or known.resumed,
+            capabilities=init.capabilities or known.capabilities,
+        )
         held, self._held = self._held, []
-        for event, at in held:
-            out += self._ordered(event, at)
-        return out
+        return [init, *held]
 
     def _ordered(self, event: Event, now: int) -> list[Event]:
         match event:
@@ -167,11 +183,11 @@ class Grammar:
             case ToolResult():
                 return self._tool_finished(event, now)
             case PermissionRequest():
-                return self._in(now, self._asked(event))
+                return self._in(now, self._asked(event, now))
             case PermissionResolved():
-                return [event] if self._questions.pop(event.request_id, None) else []
+                return self._answered(event)
             case UsageReport():
-                return self._used(event)
+                return [*self._taken_up(now), *self._used(event)]
             case Text():
                 out = self._in(now, [event])
                 self._turn_text = event.text if event.parent_tool_use_id is None else self._turn_text
@@ -179,8 +195,9 @@ class Grammar:
             case TextDelta() | ThinkingDelta() | Thinking() | FileChange() | Plan() | Retry():
                 return self._in(now, [event])
             case Error():
+                out = self._taken_up(now) if event.fatal else []
                 self._errors.append(event)
-                return [event]
+                return [*out, event]
             case Notice(code="stalled") if self._questions or not self._in_turn:
                 return []  # it rests, or waits for an answer: of those nobody expects a sign of life
             case Notice() | Unrecognized():
@@ -200,7 +217,13 @@ class Grammar:
             return events
         return [*self._open_turn(TurnStarted(), now), *events]
 
+    def _taken_up(self, now: int) -> list[Event]:
+        """The turn of a prompt that has waited, when the agent says anything that can only be about it."""
+        return self._open_turn(TurnStarted(), now) if self._prompts and not self._in_turn else []
+
     def _open_turn(self, event: TurnStarted, now: int) -> list[Event]:
+        if self._prompts and not event.prompt:
+            event = replace(event, prompt=self._prompts.pop(0))
         self.turn += 1
         self._in_turn = True
         self._turn_since = now
@@ -217,7 +240,7 @@ class Grammar:
         out: list[Event] = []
         if not self._in_turn:
             failed = event.status != "success" and self._fatal_error()
-            if self.turn and not failed:
+            if self.turn and not failed and not self._prompts:
                 return []  # said twice
             errors = self._errors  # a turn that was nothing but these
             out += self._open_turn(TurnStarted(), now)
@@ -245,15 +268,12 @@ class Grammar:
         return next((error.message for error in self._errors if error.fatal), "")
 
     def _close_questions(self, status: Status) -> list[Event]:
-        questions, self._questions = self._questions, {}
         message = f"the turn ended ({status})"
-        for question in questions.values():
-            if (tool := self._tools.get(question.tool_use_id)) is not None:
-                tool.denied = message  # a call that nobody allowed did not run
-        return [
+        closed = [
             PermissionResolved(request_id=request_id, decision="deny", by="interrupt", message=message)
-            for request_id in questions
+            for request_id in self._questions
         ]
+        return [event for refusal in closed for event in self._answered(refusal)]
 
     def _close_tools(self, status: Status, now: int) -> list[Event]:
         tools, self._tools = self._tools, {}
@@ -294,15 +314,23 @@ class Grammar:
         tool = self._tools.pop(event.tool_use_id)
         self._closed_tools.add(event.tool_use_id)
         if tool.denied is not None and event.status == "error":
-            event = replace(event, status="denied")
+            event = replace(event, status="denied", output=event.output or tool.denied)
         if event.duration_ms is None and now:
             event = replace(event, duration_ms=float(now - tool.since))
         return [*out, event]
 
-    def _asked(self, event: PermissionRequest) -> list[Event]:
+    def _asked(self, event: PermissionRequest, now: int) -> list[Event]:
         if event.request_id in self._questions:
             return []
         self._questions[event.request_id] = event
+        return [*self._tool_started(call_of(event), now), event]  # some agents do not tell a call they ask about
+
+    def _answered(self, event: PermissionResolved) -> list[Event]:
+        question = self._questions.pop(event.request_id, None)
+        if question is None:
+            return []
+        if event.decision == "deny":
+            self.denied(call_of(question).tool_use_id, event.message)
         return [event]
 
     def _used(self, event: UsageReport) -> list[Event]:
@@ -315,3 +343,18 @@ class Grammar:
             cost_usd=event.cost_usd,
         )
         return [replace(event, session=self._earlier + self._turn_usage)]
+
+
+def call_of(request: PermissionRequest) -> ToolUse:
+    """The call a question is about, as far as the question tells it."""
+    return ToolUse(
+        tool_use_id=request.tool_use_id or request.request_id,
+        name=request.tool_name,
+        native_name=request.native_name,
+        input=request.input,
+        operation=request.operation,
+        target=request.target,
+        risk=request.risk,
+        description=request.description,
+        parent_tool_use_id=request.parent_tool_use_id,
+    )

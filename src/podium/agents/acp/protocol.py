@@ -37,6 +37,7 @@ from .events import (
     Unanswered,
 )
 from .offers import lacking, offers
+from .overheard import answer_in, command_in
 from .profile import AcpProfile
 from .reading import method_by_shape, session_in, strict
 from .requests import (
@@ -135,15 +136,21 @@ class AcpProtocol:
     def outgoing(self) -> list[bytes]:
         return self._peer.outgoing()
 
-    def overhear(self, message: bytes) -> None:
-        """Learn from a message that *we* once sent, as a two-way recording holds it. Sends nothing."""
-        match parse(message):
-            case Request(id=number, method=method, params=params):
-                self._called(number, method, session_in(params))
-            case Response(id=number):
-                self._questions.pop(number, None)
+    def overhear(self, message: bytes) -> list[Command]:
+        """What *we* once said, as a two-way recording holds it: it tells what the answers to it mean. Sends nothing."""
+        command: Command | None = None
+        match parse(strict(message)):
+            case Request() as request:
+                self._called(request.id, request.method, session_in(request.params))
+                command = command_in(request)
+            case Notification() as notification:
+                command = command_in(notification)
+            case Response() as response:
+                question = self._questions.pop(response.id, None)
+                command = None if question is None else answer_in(question, response)
             case _:
                 pass
+        return [] if command is None else [command]
 
     def answers(self) -> dict[Id, Reply]:
         """What has become of our requests, by the number :meth:`call` gave them; drains."""

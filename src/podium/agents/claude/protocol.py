@@ -37,6 +37,7 @@ from .events import (
     StreamEvent,
     User,
 )
+from .overheard import command_in
 from .requests import QUESTIONS, CanUseTool, Question
 from .turn import Turn
 
@@ -143,6 +144,20 @@ class ClaudeProtocol:
     def outgoing(self) -> list[bytes]:
         messages, self._outgoing = self._outgoing, []
         return messages
+
+    def overhear(self, message: bytes) -> list[Command]:
+        """What a host once said, as a two-way recording holds it. Sends nothing."""
+        command = command_in(message, self._questions)
+        match command:
+            case None:
+                return []
+            case Prompt():
+                self.turn.begin()
+            case AnswerPermission() | AnswerHook() | AnswerMcp() | Answer() | Refuse():
+                self._questions.pop(command.request_id, None)
+            case _:
+                pass
+        return [command]
 
     def _prompt(self, prompt: Prompt) -> None:
         line: dict[str, Any] = {"type": "user", "message": {"role": "user", "content": prompt.content}}

@@ -31,6 +31,7 @@ from .events import ExecEvent, ThreadStarted, TurnCompleted, TurnFailed
 from .lenient import decoded
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .older import OlderItems
+from .overheard import answer_in, request_in
 from .questions import Question, RequestId
 from .threads import Refused, Replied
 from .usage import Usage
@@ -161,16 +162,19 @@ class AppServerProtocol:
         self._peer.abandoned()
         return []
 
-    def overhear(self, message: bytes) -> None:
-        """A client's own line in a recording: remember what it asked, so that the answer can be typed."""
+    def overhear(self, message: bytes) -> list[Command]:
+        """What a client once said, as a two-way recording holds it: it tells what the answers to it mean."""
         match parse(message):
-            case Request(request_id, method, params):
+            case Request(request_id, method, params) as request:
                 about = decoded(_ABOUT, params)
-                self._overheard[request_id] = (method, "" if isinstance(about, str) else about.thread_id or "")
-            case Response(request_id):
-                self.open_questions.pop(request_id, None)  # type: ignore[arg-type]
+                thread_id = "" if isinstance(about, str) else about.thread_id or ""
+                self._overheard[request_id] = (method, thread_id)
+                return [request_in(request, running=bool(self.conversations.turn(thread_id)))]
+            case Response(request_id) as response:
+                question = None if request_id is None else self.open_questions.pop(request_id, None)
+                return [] if question is None else [answer_in(question, response)]
             case _:
-                pass
+                return []
 
     def _notified(self, event: notifications.Notification) -> notifications.Notification:
         known = self.conversations.learn(event)

@@ -53,6 +53,7 @@ from .events import (
     StepStart,
     TurnEnded,
 )
+from .overheard import command_in
 from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
 from .runaway import MOST_EMPTY_STEPS, STAYS_TOO_LONG, RunawayWatch, StepLimit
 from .turn import OVERFLOW, Turn
@@ -244,6 +245,11 @@ class ServeProtocol:
         elif request.path == "/session/status":
             return [Answered(answer.status, answer.body, call), *self._checked(answer.body)]
         return [Answered(answer.status, answer.body, call)]
+
+    def overhear(self, message: bytes) -> list[Command]:
+        """What a client once asked for, as a two-way recording holds it. Sends nothing."""
+        command = command_in(message)
+        return [] if command is None else [command]
 
     def receive_eof(self) -> list[ServerEvent]:
         self.permissions.clear()

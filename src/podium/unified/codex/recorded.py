@@ -1,0 +1,71 @@
+"""Both sides of a recording of ``codex app-server``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from ...agents.codex import commands
+from ...agents.codex.commands import Answer, Command, ForkThread, Interrupt, ResumeThread, StartThread, StartTurn
+from ...agents.codex.notifications import ServerRequestResolvedNotification
+from ...agents.codex.questions import Question, RequestId
+from ..decisions import Allow, Decision, Deny
+from ..recorded import Answered, Interrupted, Opened, Prompted, Said, Withdrawn
+from .app_server import AppServerDictionary
+
+
+class AppServerRecorded:
+    def __init__(self, dictionary: AppServerDictionary) -> None:
+        self._dictionary = dictionary
+        self._asked: dict[RequestId, Question] = {}
+
+    def heard(self, native: Any) -> Iterable[Said]:
+        if isinstance(native, get_args(Question)):
+            self._asked[native.request_id] = native
+        elif isinstance(native, ServerRequestResolvedNotification):
+            question = self._asked.pop(native.request_id, None)
+            return [Withdrawn(_id(question))] if question is not None else ()
+        return ()
+
+    def said(self, command: Command) -> Iterable[Said]:
+        match command:
+            case StartThread(params) | ResumeThread(_, params) | ForkThread(_, params):
+                return [Opened(cwd)] if isinstance(cwd := params.get("cwd"), str) else ()
+            case StartTurn(text=text):
+                return [Prompted(text)]
+            case Interrupt():
+                return [Interrupted()]
+            case Answer(request_id, decision):
+                question = self._asked.get(request_id)
+                return () if question is None else [self._answered(question, decision_of(decision))]
+            case _:
+                return ()
+
+    def _answered(self, question: Question, decision: Decision) -> Answered:
+        if isinstance(decision, Deny):
+            self._dictionary.refuse(question, decision.message)
+        return Answered(_id(question), decision)
+
+
+def _id(question: Question) -> str:
+    return f"{question.thread_id}:{question.request_id}"
+
+
+def decision_of(decision: commands.Decision) -> Decision:
+    match decision:
+        case commands.Accept(content):
+            return Allow(updated_input=None if content is None else {**content})
+        case commands.AcceptForSession():
+            return Allow(remember="session")
+        case commands.AcceptWithExecpolicyAmendment() | commands.ApplyNetworkPolicyAmendment(action="allow"):
+            return Allow(remember="always")
+        case commands.Answers(answers):
+            return Allow(updated_input={"answers": {key: list(words) for key, words in answers.items()}})
+        case commands.Decline(message):
+            return Deny(message)
+        case commands.Cancel():
+            return Deny(interrupt=True)
+        case commands.ApplyNetworkPolicyAmendment():
+            return Deny()
+        case commands.ToolOutput() | commands.CurrentTime():
+            return Allow()
