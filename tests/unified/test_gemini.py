@@ -16,6 +16,7 @@ from podium.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, Too
 from podium.drivers import gemini as driver
 from podium.drivers.gemini_rules import ASKED, REFUSED, rules, stance_of
 from podium.errors import NotSupported
+from podium.replay import translate
 from podium.transports.launch import Exited, Stalled
 from podium.unified.events import (
     Done,
@@ -178,6 +179,15 @@ def test_a_shell_command_whole() -> None:
         UsageReport(input_tokens=300, output_tokens=25, cached_tokens=30, total_tokens=325),
         TurnCompleted(status="success", usage=usage, duration_ms=814),
     ]
+
+
+def test_a_recording_tells_what_was_asked() -> None:
+    [path] = TRANSCRIPTS.glob("92-empty*.jsonl")
+    made = list(translate("gemini", driver.AGENT.drivers["stream-json"], path.read_bytes().splitlines()))
+    asked = [event for event in made if isinstance(event, TurnStarted | Error | TurnCompleted)]
+    assert [(type(event), event.turn) for event in asked] == [(TurnStarted, 1), (Error, 1), (TurnCompleted, 1)]
+    assert isinstance(asked[0], TurnStarted)
+    assert asked[0].prompt == "[[scenario:empty]] go"
 
 
 CALL = {"type": "tool_use", "tool_name": "run_shell_command", "tool_id": "s", "parameters": {"command": "exit 3"}}

@@ -38,6 +38,7 @@ from ..unified.acp_recorded import AcpRecorded
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Allow, Ask, Deny
 from ..unified.gemini import GeminiAcpDictionary, StreamDictionary
+from ..unified.gemini.recorded import StreamRecorded
 from ..unified.options import McpServer as Server
 from ..unified.options import Options
 from .driver import Agent, Driver, Presence, Stored
@@ -293,7 +294,9 @@ AGENT = Agent(
     install=INSTALL,
     drivers={
         "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), _recorded),
-        "stream-json": Driver("stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream),
+        "stream-json": Driver(
+            "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recorded=StreamRecorded
+        ),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.
     # From a container of its own it can only do the other.
