@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import stat
 from collections.abc import Coroutine
 from pathlib import Path
@@ -16,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from podium.errors import NotAllowed
 from podium.server.devices import RIGHTS, Caller, Devices, demand
+from podium.server.rest import OPERATIONS
 from podium.server.tokens import new_token, server_token, token_path
 from podium.service.views import Device, SessionView, Wanted
 
@@ -131,6 +133,30 @@ def test_scopes_hold_at_the_doors(serve: Any) -> None:
                     assert {right: status != 403 for right, status in got.items()} == {
                         right: right in may for right in RIGHTS
                     }, (scope, got)
+
+    run(main())
+
+
+def test_each_operation_takes_its_scope_and_no_less(serve: Any) -> None:
+    """Whoever may not is told so before anything else is looked at: what these requests ask for is nonsense."""
+
+    async def main() -> None:
+        async with serve() as server:
+            tokens = {scope: (await paired(server, scope))[1] for scope in RIGHTS}
+            for operation in OPERATIONS:
+                path = re.sub(r"\{\w+\}", "nobody", operation.path) + "?nonsense=1"
+                got: dict[str, int] = {}
+                for scope, headers in {"": {}, **{scope: bearer(token) for scope, token in tokens.items()}}.items():
+                    async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+                        body = {"json": {"nonsense": 1}} if operation.method in ("POST", "PATCH") else {}
+                        got[scope] = (await client.request(operation.method, path, **body)).status_code
+                if operation.scope is None:
+                    assert 401 not in got.values()
+                    continue
+                may = RIGHTS[RIGHTS.index(operation.scope) :]
+                refused = {"": 401, **{scope: 403 for scope in RIGHTS if scope not in may}}
+                assert {scope: got[scope] for scope in refused} == refused, operation.name
+                assert not {got[scope] for scope in may} & {401, 403, 500}, (operation.name, got)
 
     run(main())
 

@@ -292,8 +292,13 @@ def test_surroundings_are_shown(serve: Any, script: Script) -> None:
             assert (await client.get("/api/audit")).json() == {"entries": [], "total": 0, "offset": 0, "limit": 100}
             history = (await client.get("/api/history?agent=understudy")).json()["sessions"]
             assert [one["sessionId"] for one in history] == [session_id]
-            wanted = {"agent": "understudy", "sessionId": "none", "cwd": str(server.workspace)}
-            assert (await client.post("/api/history/import", json=wanted)).status_code == 404
+            wanted = {name: history[0][name] for name in ("agent", "nativeId", "cwd")}
+            unknown = await client.post("/api/history/import", json=wanted | {"nativeId": "none"})
+            assert unknown.status_code == 404
+            assert (await client.delete(path)).status_code == 204
+            taken = [(await client.post("/api/history/import", json=wanted)).json() for _ in "ab"]
+            assert [(one["imported"], one["nativeId"]) for one in taken] == [(True, wanted["nativeId"])] * 2
+            assert taken[0]["id"] == taken[1]["id"] != session_id
 
     asyncio.run(main())
 

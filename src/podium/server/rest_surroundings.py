@@ -78,10 +78,10 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Import(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """``sessionId`` is the agent's own, as ``GET /api/history`` tells it (``nativeId``)."""
+    """As ``GET /api/history`` tells it."""
 
     agent: AgentName
-    session_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    native_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 
 
@@ -134,7 +134,7 @@ async def history(call: Call[HistoryQuery, None]) -> History:
 
 async def take_in(call: Call[None, Import]) -> SessionView:
     wanted = call.body
-    return shown(await call.service.past.import_session(wanted.agent, wanted.session_id, wanted.cwd))
+    return shown(await call.service.past.import_session(wanted.agent, wanted.native_id, wanted.cwd))
 
 
 async def git(call: Call[None, None]) -> GitStatus:
