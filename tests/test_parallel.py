@@ -244,6 +244,12 @@ def test_only_pieces_are_dropped(overflow: Any) -> None:
     run(main())
 
 
+def test_an_unknown_way_to_overflow_is_refused() -> None:
+    unknown: Any = "drop"
+    with pytest.raises(ValueError, match="overflow='drop': choose from wait, drop_oldest, drop_newest, raise"):
+        podium.EventBuffer(counted(1), overflow=unknown)
+
+
 def test_raising_says_how_far_behind_the_consumer_is() -> None:
     async def main() -> None:
         async with podium.EventBuffer(counted(100), size=10, capacity=20, overflow="raise") as buffer:

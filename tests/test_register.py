@@ -9,7 +9,7 @@ import pytest
 
 from podium.errors import NotAllowed, SessionNotFound
 from podium.permissions.policy import Policy
-from podium.register import NAME, Entry, Register, resumed
+from podium.register import NAME, Entry, Register, entry_of, resumed
 from podium.unified.options import Options
 
 ENTRY = Entry(session_id="ours", native_id="theirs", agent="claude", driver="stream", cwd="/repo", tier="supervised")
@@ -48,6 +48,9 @@ WIDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tier": "supervised", "approval": "ask"}, {"approval": "autoEdit"}),
     ({"tier": "supervised", "approval": "ask"}, {"tier": "supervised"}),
     ({"tier": "autonomous", "sandbox": "readOnly"}, {"sandbox": "fullAccess"}),
+    ({"tier": "supervised", "allowed_tools": ("read_file",)}, {"allowed_tools": ("read_file", "shell")}),
+    ({"tier": "supervised"}, {"allowed_tools": ("shell",)}),
+    ({"tier": "supervised", "policy": "/rules.yaml"}, {"policy": "/other.yaml"}),
 ]
 
 
@@ -78,6 +81,20 @@ def test_rules_over_a_tier_change_nothing_of_it_and_without_them_all_is_asked(
     entry = Entry(session_id="ours", native_id="theirs", agent="claude", ruled=True, **had)
     options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", entry)
     assert (options.tier, options.approval) == (had.get("tier", "supervised"), approval)
+
+
+def test_tools_and_rules_hold_on() -> None:
+    rules: dict[str, Any] = {"allowed_tools": ("read_file", "shell"), "disallowed_tools": ("web_fetch",)}
+    ran = Options(policy="/rules.yaml", cwd="/repo", **rules)
+    entry = entry_of(ran, session_id="ours", native_id="theirs", agent="claude", driver="stream")
+
+    def again(**asked: Any) -> Options:
+        return resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
+
+    assert again() == Options(resume="theirs", policy="/rules.yaml", cwd="/repo", driver="stream", **rules)
+    assert again(allowed_tools=("shell",)).allowed_tools == ("shell",)
+    assert again(disallowed_tools=("shell",)).disallowed_tools == ("shell", "web_fetch")
+    assert again(policy="/rules.yaml").policy == "/rules.yaml"
 
 
 def test_another_agents_session() -> None:

@@ -18,6 +18,7 @@ from podium.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
 from podium.permissions.audit import verify
 from podium.transports.guard import descendants
 from podium.unified.events import Event
+from podium.unified.options import McpServer, Options, checked
 
 BOUND = 60.0
 
@@ -370,6 +371,35 @@ def test_what_is_not_supported_is_refused_before_anything_starts(given: dict[str
         podium.open(**given)
 
 
+BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "a tier": ({"tier": "wild"}, "tier='wild': choose from dry-run, supervised, autonomous"),
+    "an approval": ({"approval": "x"}, "approval='x': choose from ask, askDangerous, autoEdit, autoAll"),
+    "a number": ({"timeout": "1"}, "timeout='1': expected `float | null`, got `str`"),
+    "below zero": ({"timeout": -4}, "timeout=-4: give a number above 0, or None for no limit"),
+    "no end": ({"permission_timeout": float("inf")}, "permission_timeout=inf: give a number above 0, or None"),
+    "a word for a list": ({"extra_args": "--x"}, "extra_args='--x': expected `array`, got `str`"),
+    "no secret is told": ({"env": {"KEY": 1}}, "^env: expected `str`, got `int`"),
+    "no function": ({"can_use_tool": 5}, "can_use_tool=5: give a function"),
+    "no policy": ({"policy": {"default": "deny"}}, "give the path of a policy file, or a Policy"),
+    "a copy of nothing": ({"fork": True}, "fork=True copies a session: say which one with resume="),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_a_wrong_value_is_refused_before_anything_starts(name: str) -> None:
+    given, complaint = BAD_OPTIONS[name]
+    with pytest.raises(podium.BadRequest, match=complaint):
+        podium.open("understudy", **given)
+
+
+def test_paths_and_tables_may_be_given_as_they_come(tmp_path: Path) -> None:
+    given = {"cwd": tmp_path, "images": [tmp_path / "a.png"], "mcp_servers": {"docs": {"command": "x"}}, "timeout": 5}
+    wanted = Options(
+        cwd=str(tmp_path), images=(str(tmp_path / "a.png"),), mcp_servers={"docs": McpServer(command="x")}, timeout=5.0
+    )
+    assert checked(given) == wanted
+
+
 def test_an_unknown_option() -> None:
     with pytest.raises(TypeError, match="unknown option 'modle'; the options are cwd, model"):
         podium.open("understudy", modle="x")
@@ -408,6 +438,15 @@ def test_a_bad_policy_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("rules:\n  - {action: deny, comand: x}\n")
     with pytest.raises(podium.PodiumError, match="line 2"):
         podium.open("understudy", policy=str(tmp_path / "policy.yaml"))
+
+
+def test_a_policy_holds_on_when_its_session_is_resumed(options: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    first = run(script([{"say": "hi"}]), options, policy=str(tmp_path / "policy.yaml"))
+    prompt = script([{"shell": "touch forbidden"}], [{"say": "ok"}])
+    again = run(prompt, options, resume=first[0].session_id, can_use_tool=allow_async)
+    [resolved] = [event for event in again if isinstance(event, podium.PermissionResolved)]
+    assert (resolved.decision, resolved.by, resolved.message) == ("deny", "policy", "not that one")
 
 
 def test_always_adds_a_rule_to_the_policy_file(options: dict[str, Any], tmp_path: Path) -> None:

@@ -27,16 +27,24 @@ if TYPE_CHECKING:
     from .drivers.driver import Presence as Presence
     from .drivers.driver import Stored as Stored
     from .errors import AgentRefused as AgentRefused
+    from .errors import AlreadyAnswered as AlreadyAnswered
+    from .errors import BadRequest as BadRequest
+    from .errors import ConnectionLost as ConnectionLost
     from .errors import LaunchError as LaunchError
+    from .errors import MessageTooLarge as MessageTooLarge
+    from .errors import NotAllowed as NotAllowed
     from .errors import NotInstalled as NotInstalled
     from .errors import NotSignedIn as NotSignedIn
     from .errors import NotSupported as NotSupported
     from .errors import PodiumError as PodiumError
+    from .errors import PolicyError as PolicyError
+    from .errors import ProcessExited as ProcessExited
     from .errors import ProtocolError as ProtocolError
     from .errors import ServiceError as ServiceError
     from .errors import SessionEnded as SessionEnded
     from .errors import SessionNotFound as SessionNotFound
     from .errors import TransportError as TransportError
+    from .errors import UnsupportedVersion as UnsupportedVersion
     from .parallel import Tagged as Tagged
     from .parallel import run_parallel as run_parallel
     from .remote import Remote as Remote
@@ -80,8 +88,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "cancel": ("CancelToken",),
     "drivers.driver": ("Presence", "Stored"),
     "errors": (
-        "AgentRefused", "LaunchError", "NotInstalled", "NotSignedIn", "NotSupported", "PodiumError", "ProtocolError",
-        "ServiceError", "SessionEnded", "SessionNotFound", "TransportError",
+        "AgentRefused", "AlreadyAnswered", "BadRequest", "ConnectionLost", "LaunchError", "MessageTooLarge",
+        "NotAllowed", "NotInstalled", "NotSignedIn", "NotSupported", "PodiumError", "PolicyError", "ProcessExited",
+        "ProtocolError", "ServiceError", "SessionEnded", "SessionNotFound", "TransportError", "UnsupportedVersion",
     ),
     "parallel": ("Tagged", "run_parallel"),
     "remote": ("Remote", "RemoteSession", "connect"),

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.driver import Presence, Stored
+from .errors import BadRequest
 from .register import Register, resumed
 from .session import Session
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
-from .unified.options import Options
+from .unified.options import Options, checked
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,22 +117,10 @@ def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str
 
 
 def _asked(given: Mapping[str, Any], agent: str) -> Options:
-    unknown = set(given) - set(Options.__struct_fields__)
-    if unknown:
-        raise TypeError(
-            f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
-        )
-    options = Options(**given)
+    options = checked(given)
     if options.resume is not None:
         options = resumed(options, frozenset(given), agent, Register().find(options.resume))
-    return replace(
-        options,
-        cwd=str(Path(options.cwd).resolve()),
-        disallowed_tools=tuple(options.disallowed_tools),
-        allowed_tools=None if options.allowed_tools is None else tuple(options.allowed_tools),
-        images=tuple(options.images),
-        extra_args=tuple(options.extra_args),
-    )
+    return replace(options, cwd=str(Path(options.cwd).resolve()))
 
 
 def _ruled(options: Options) -> Options:
@@ -149,6 +138,8 @@ def _ruled(options: Options) -> Options:
     if options.policy is None:
         return replace(options, policy=policy)
     given = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
+    if not hasattr(given, "over"):
+        raise BadRequest(f"policy={given!r}: give the path of a policy file, or a Policy")
     approval = options.approval if options.tier == "dry-run" else "ask"
     file = options.remember_in or (str(options.policy) if isinstance(options.policy, str | Path) else None)
     return replace(options, policy=given.over(policy), approval=approval, remember_in=file)

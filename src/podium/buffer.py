@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 Item = TypeVar("Item")
 
@@ -40,6 +40,8 @@ class EventBuffer(Generic[Item]):
     ) -> None:
         if size < 1 or flush_interval < 0 or (capacity is not None and capacity < size):
             raise ValueError("size must be at least 1, flush_interval not negative, capacity not below size")
+        if overflow not in get_args(Overflow):
+            raise ValueError(f"overflow={overflow!r}: choose from {', '.join(get_args(Overflow))}")
         self.dropped = 0
         self._source = source
         self._size = size

@@ -120,7 +120,7 @@ async def _stream(lane: _Lane, news: asyncio.Event, options: dict[str, Any]) -> 
                 said, done = event.seq, isinstance(event, Done)
                 await lane.put(event)
                 news.set()
-    except (PodiumError, OSError, TypeError, ModuleNotFoundError) as fault:
+    except (PodiumError, OSError, TypeError, ValueError, ModuleNotFoundError) as fault:
         if not done:
             for event in _failure(lane.task.agent, fault, begun=said > 0, seq=said):
                 await lane.put(event)

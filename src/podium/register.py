@@ -31,6 +31,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sandbox: Sandbox | None = None
     ruled: bool = False
     """A policy was over its tier and modes."""
+    policy: str = ""
+    """Its file, where it came from one."""
+    allowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
     started_ms: int = 0
 
 
@@ -46,6 +50,9 @@ def entry_of(asked: Options, *, session_id: str, native_id: str, agent: str, dri
         approval=asked.approval,
         sandbox=asked.sandbox,
         ruled=asked.policy is not None,
+        policy=str(Path(asked.policy).resolve()) if isinstance(asked.policy, str | Path) else "",
+        allowed_tools=asked.allowed_tools,
+        disallowed_tools=asked.disallowed_tools,
         started_ms=started_ms,
     )
 
@@ -110,13 +117,35 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Entry | 
     going_on = msgspec.structs.replace(options, resume=entry.native_id, **kept)
     before = msgspec.structs.replace(options, tier=entry.tier, approval=entry.approval, sandbox=entry.sandbox)
     if reach(going_on) > reach(before) or _room(going_on) > _room(before):
-        had, asked = _described(before), _described(going_on)
-        raise NotAllowed(
-            f"session {options.resume!r} ran with {had}; it cannot be resumed with {asked}. Open a new session for that"
-        )
-    if entry.ruled and options.policy is None and going_on.tier != "dry-run":
+        raise _wider(options, _described(before), _described(going_on))
+    going_on = _within(going_on, entry)
+    if entry.ruled and going_on.policy is None and going_on.tier != "dry-run":
         return msgspec.structs.replace(going_on, approval="ask")  # what its rules would have denied is unknown
     return going_on
+
+
+def _within(options: Options, entry: Entry) -> Options:
+    """The tools and the rules it had hold on: a list may only get shorter, and a policy file is not exchanged."""
+    had = entry.allowed_tools
+    allowed = had if options.allowed_tools is None else options.allowed_tools
+    # Some agents offer the tools of the list and no more, others run them without a question: a new list makes the
+    # first narrower, and the second wider where anything is asked at all.
+    if (had is not None or reach(options) < _TIERS["autonomous"]) and not set(allowed or ()) <= set(had or ()):
+        raise _wider(options, _tools(had), _tools(allowed))
+    policy = options.policy if options.policy is not None else entry.policy or None
+    if entry.policy and isinstance(policy, str | Path) and str(Path(policy).resolve()) != entry.policy:
+        raise _wider(options, f"the policy {entry.policy}", f"the policy {policy}")
+    denied = (
+        *options.disallowed_tools,
+        *(one for one in entry.disallowed_tools if one not in options.disallowed_tools),
+    )
+    return msgspec.structs.replace(options, allowed_tools=allowed, disallowed_tools=denied, policy=policy)
+
+
+def _wider(options: Options, had: str, asked: str) -> NotAllowed:
+    return NotAllowed(
+        f"session {options.resume!r} ran with {had}; it cannot be resumed with {asked}. Open a new session for that"
+    )
 
 
 _TIERS: dict[Tier, int] = {"dry-run": 0, "supervised": 2, "autonomous": 4}
@@ -133,6 +162,10 @@ def reach(options: Options) -> int:
 
 def _room(options: Options) -> int:
     return _SANDBOXES[options.sandbox]
+
+
+def _tools(names: tuple[str, ...] | None) -> str:
+    return f"the allowed tools {', '.join(names)}" if names else "no list of allowed tools"
 
 
 def _described(options: Options) -> str:
