@@ -10,6 +10,7 @@ from . import catalog
 from .drivers.driver import Stored
 from .drivers.stories import reader_of
 from .errors import NotSupported, SessionNotFound
+from .register import Register
 from .unified.events import Event, Init, TurnStarted, stamp
 
 SHORTEST = 4
@@ -31,16 +32,29 @@ def stored_sessions(
 
 
 def find(session: str, cwd: str | Path = ".") -> Stored:
-    """The session with this id, or the only one whose id begins so; ``last`` is the newest."""
+    """The session with this id, or the only one of ``cwd`` whose id begins so; ``last`` is the newest there.
+
+    A whole id, ours or the agent's, is found wherever the session ran.
+    """
     known = stored_sessions(cwd)
     exact = [stored for stored in known if stored.session_id == session]
     near = exact or [stored for stored in known if session == "last" or _begins(stored.session_id, session)]
     if not near:
-        raise SessionNotFound(f"no session {session!r} in this directory; podium sessions lists them")
+        near = _registered(session)
+    if not near:
+        raise SessionNotFound(f"no session {session!r} in this directory; podium sessions lists them (-C: of another)")
     if len(near) > 1 and session != "last":
         named = ", ".join(f"{stored.session_id} ({stored.agent})" for stored in near[:5])
         raise SessionNotFound(f"{session!r} could be {named}; give more of the id")
     return near[0]
+
+
+def _registered(session: str) -> list[Stored]:
+    """By either of its whole ids, wherever it ran."""
+    entry = Register().find(session)
+    if entry is None:
+        return []
+    return [stored for stored in stored_sessions(entry.cwd, [entry.agent]) if stored.session_id == entry.native_id]
 
 
 def _begins(session_id: str, start: str) -> bool:

@@ -45,6 +45,10 @@ class GitFailed(PodiumError):
     """git could not do what was needed; the sentence is git's own."""
 
 
+class NoRepository(GitFailed):
+    """There is no repository, or no commit in it, to start from."""
+
+
 class DiffStat(msgspec.Struct, frozen=True):
     files: int = 0
     insertions: int = 0
@@ -75,6 +79,10 @@ class Worktree(msgspec.Struct, frozen=True):
         found = {word: int(number) for number, word in _NUMBERS.findall(told)}
         return DiffStat(found.get("file", 0), found.get("insertion", 0), found.get("deletion", 0))
 
+    async def is_untouched(self) -> bool:
+        """Whether the branch is still where it began."""
+        return await git(self.folder, "rev-parse", "HEAD") == self.base
+
     async def remove(self, *, branch: bool = False) -> None:
         """Take the folder away; the branch stays unless it is to go too."""
         await git(self.repository, "worktree", "remove", "--force", str(self.folder))
@@ -85,15 +93,15 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 async def repository_of(cwd: Path) -> Path:
-    """The root of the repository ``cwd`` is in. Raises ``GitFailed`` when it is in none, or has no commit."""
+    """The root of the repository ``cwd`` is in. Raises ``NoRepository`` when it is in none, or has no commit."""
     try:
         root = Path(await git(cwd, "rev-parse", "--show-toplevel"))
     except GitFailed:
-        raise GitFailed(f"{cwd} is not in a git repository; git init and commit first") from None
+        raise NoRepository(f"{cwd} is not in a git repository; git init and commit first") from None
     try:
         await git(root, "rev-parse", "--verify", "--quiet", "HEAD")
     except GitFailed:
-        raise GitFailed(f"{root} has no commit yet, and a worktree needs one to start from") from None
+        raise NoRepository(f"{root} has no commit yet, and a worktree starts from one; git commit first") from None
     return root
 
 

@@ -40,6 +40,8 @@ def test_every_command_explains_itself(podium: Any, command: str) -> None:
     told = podium.run(command, "--help")
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.startswith(f"usage: podium {command}")
+    examples = told.stdout.partition("\nexamples:\n")[2].partition("\n\n")[0]
+    assert re.search(rf"^  .*podium {command}\b", examples, re.MULTILINE), told.stdout
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(podium: Any) -> None:
@@ -140,6 +142,24 @@ def test_a_session_is_resumed_by_the_beginning_of_its_id(podium: Any) -> None:
     assert len(podium.run("sessions", "--json").stdout.splitlines()) == 1
 
 
+def test_a_session_is_found_by_either_whole_id_from_anywhere(podium: Any) -> None:
+    said = podium.run("run", "understudy", "--json", "- say: A needle.\n").stdout
+    ours, theirs = (json.loads(said.splitlines()[0])[name] for name in ("sessionId", "nativeSessionId"))
+    other = podium.home / "other"
+    other.mkdir()
+    for session in (ours, theirs):
+        assert "A needle." in podium.run("sessions", "show", session, "-C", str(other)).stdout
+    done = podium.run("sessions", "resume", ours, "--quiet", "- say: Two.\n")
+    assert (done.stdout, done.returncode) == ("Two.\n", 0)
+
+
+def test_what_was_said_and_run_is_searched(podium: Any) -> None:
+    asked = "x" * 80 + " needle"
+    podium.run("run", "understudy", f"- shell: echo {asked}\n- say: I ran it.\n", "--tier", "autonomous")
+    for words, found in (("NEEDLE", 1), ("i ran it", 1), ("haystack", 0)):
+        assert len(podium.run("sessions", "--search", words, "--json").stdout.splitlines()) == found
+
+
 def test_a_session_that_is_not_there_is_said_in_one_line(podium: Any) -> None:
     told = podium.run("sessions", "show", "abcdef")
     assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
@@ -191,6 +211,24 @@ def test_every_decision_is_recorded_and_a_changed_line_is_found(podium: Any) -> 
     assert (checked.returncode, checked.stderr) == (1, f"{log}: line 1: the line was changed\n")
 
 
+FILES_THAT_ARE_NOT_THERE = {
+    "audit verify": (["audit", "verify", "none.jsonl"], 1, "podium audit: there is no log none.jsonl\n"),
+    "policy simulate": (
+        ["policy", "simulate", "none.jsonl"],
+        2,
+        "podium policy: none.jsonl cannot be read: No such file or directory\n",
+    ),
+    "policy check": (["policy", "check", "none.yaml"], 2, "there is no policy file none.yaml\n"),
+}
+
+
+@pytest.mark.parametrize("name", FILES_THAT_ARE_NOT_THERE)
+def test_a_file_that_is_not_there_is_said_in_one_line(podium: Any, name: str) -> None:
+    words, code, said = FILES_THAT_ARE_NOT_THERE[name]
+    told = podium.run(*words)
+    assert (told.returncode, told.stderr, told.stdout) == (code, said, "")
+
+
 def test_recording_can_be_switched_off(podium: Any) -> None:
     podium.run("run", "understudy", "--audit", "-", "--approval", "ask", "- shell: ls\n- say: Over.\n")
     assert "there is no log yet" in podium.run("audit", "verify").stdout
@@ -226,17 +264,22 @@ def test_parallel_says_who_failed(podium: Any) -> None:
     lines = [json.loads(line) for line in told.stdout.splitlines()]
     assert lines[0]["event"]["type"] == "init"
     [row] = lines[-1]["comparison"]
-    assert (row["status"], row["tests"], row["changes"]) == (
-        "error",
-        "fail (3)",
-        {"files": 0, "insertions": 0, "deletions": 0},
-    )
+    none = {"files": 0, "insertions": 0, "deletions": 0}
+    assert (row["status"], row["tests"], row["changes"], row["branch"]) == ("error", "fail (3)", none, None)
 
 
 def test_parallel_needs_a_repository(podium: Any) -> None:
     told = podium.run("parallel", "x", "--agents", "understudy")
-    assert (told.returncode, len(told.stderr.splitlines())) == (1, 1)
+    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
     assert "is not in a git repository; git init and commit first" in told.stderr
+
+
+def test_parallel_keeps_no_branch_without_work(podium: Any) -> None:
+    podium.repository()
+    told = podium.run("parallel", "- say: Nothing to do.\n", "--agents", "understudy")
+    assert re.search(r"^understudy +success +no changes .* –$", told.stdout, re.MULTILINE), told
+    left = subprocess.run(["git", "branch"], cwd=podium.workspace, capture_output=True, text=True, check=True)
+    assert left.stdout == "* main\n"
 
 
 def test_parallel_at_a_terminal_asks_and_is_interrupted(podium: Any) -> None:

@@ -67,7 +67,10 @@ USAGE = {
     "bad schema": (["run", "understudy", "x", "--output-schema", "{nonsense"], "this is not JSON"),
     "bad env": (["run", "understudy", "x", "--env", "NAME"], "should be NAME=VALUE"),
     "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is no number of seconds"),
-    "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "the policy cannot be read"),
+    "no such tier": (["run", "understudy", "x", "--tier", "wild"], "; podium run --help says more"),
+    "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
+    "a copy of nothing": (["run", "understudy", "x", "--fork"], "say which one with resume="),
+    "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "there is no policy file none.yaml"),
 }
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.api import Task
 from podium.cli.asking import describe, visible
 from podium.cli.choosing import answer, questions_in
 from podium.cli.keyboard import Keyboard
 from podium.cli.lines import Lines, clean, plain, summary
+from podium.cli.race import Entry, comparison
 from podium.cli.screen import Blocks
 from podium.cli.tables import ago, table
 from podium.unified.decisions import Allow, Deny
@@ -29,6 +32,7 @@ from podium.unified.events import (
     ToolUse,
     Usage,
 )
+from podium.worktrees import Worktree
 
 WHOLE = {
     "a paragraph is whole at its blank line": (
@@ -121,6 +125,13 @@ QUESTIONS = [
         "? edit_file · risk medium\n    a.py\n    -a\n    +b\n    +c\n",
     ),
     (
+        PermissionRequest(
+            request_id="1", tool_name="edit_file", operation="write", target="a.py",
+            input={"changes": [{"path": "a.py", "diff": "@@ -1 +1 @@\n-a\n+b\n"}, {"path": "b.py", "diff": "-c\n"}]},
+        ),
+        "? edit_file · risk medium\n    a.py\n    @@ -1 +1 @@\n    -a\n    +b\n    -c\n",
+    ),
+    (
         PermissionRequest(request_id="1", tool_name="mcp", native_name="add", target="add", input={"a": 1}),
         '? mcp · risk medium\n    add\n    {\n      "a": 1\n    }\n',
     ),
@@ -139,6 +150,16 @@ def test_a_question_shows_everything_it_is_about(request_: PermissionRequest, sh
 def test_summary() -> None:
     done = Done(status="success", usage=Usage(total_tokens=12345), cost_usd=0.5, duration_ms=61_500.0, tool_uses=2)
     assert summary(done) == "success · 2 tools · 12,345 tokens · $0.5000 · 61.5s"
+
+
+def test_branches_stand_below_where_the_terminal_is_narrow(tmp_path: Path) -> None:
+    tree = Worktree(tmp_path, tmp_path, "podium/1115-083612-f978/one", "base", tmp_path)
+    entry = Entry("one", Task("understudy", "x"), tree)
+    wide = comparison([entry], plain, 120)
+    assert wide.splitlines()[-1].endswith("  podium/1115-083612-f978/one")
+    narrow = comparison([entry], plain, 60).splitlines()
+    assert narrow[-1] == "branch: podium/1115-083612-f978/one"
+    assert max(map(len, narrow)) <= 60
 
 
 def test_tables_know_how_wide_characters_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,18 @@ def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(podi
     terminal.until("> rm log")
     terminal.type("\x15ls\r")
     assert terminal.end() == 0
+    assert "this agent takes no changed call: it is refused; say what you want when it is done" in terminal.screen
     assert "⊘ shell rm log" in terminal.screen
+
+
+def test_the_audit_log_says_that_a_person_decided(podium: Any) -> None:
+    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
+    terminal.until("allow?")
+    terminal.type("y")
+    assert terminal.end() == 0
+    assert "allowed by" not in terminal.text  # the answer stands behind the question already
+    [line] = podium.run("audit", "show", "--json").stdout.splitlines()
+    assert json.loads(line)["entry"]["by"] == "person"
 
 
 def test_edit_opens_the_editor(podium: Any, tmp_path: Path) -> None:

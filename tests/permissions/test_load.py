@@ -124,7 +124,7 @@ def test_a_mistake_is_an_error_with_its_line(format: Literal["yaml", "toml"], te
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="cannot be read"):
+    with pytest.raises(PolicyError, match="there is no policy file"):
         load_policy(tmp_path / "missing.yaml")
     (tmp_path / "p.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PolicyError, match="cannot be read"):

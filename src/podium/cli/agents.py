@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 
+from .parsing import Parser
+
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium agents",
         description="List the agents: installed, version, signed in, drivers. With a name: what each driver can do.",
-        epilog="examples: podium agents · podium agents codex · podium agents --json",
+        examples=("podium agents", "podium agents codex", "podium agents --json"),
     )
     parser.add_argument("agent", nargs="*", help="only these, with everything they can do")
     parser.add_argument("--json", action="store_true", help="one JSON object per agent")

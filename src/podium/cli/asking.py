@@ -10,10 +10,11 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
+from ..unified.capabilities import Capabilities
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
 from . import keyboard
@@ -29,12 +30,19 @@ class Stage(Protocol):
     """Whatever else writes to the terminal: it makes room while a question is open."""
 
     async def shown(self, request_id: str) -> None: ...
+    def answered(self, request_id: str) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
 
 
 class Asking:
-    """A ``can_use_tool`` callback. Several questions may be open; people are asked one at a time, in order."""
+    """A ``can_use_tool`` callback. Several questions may be open; people are asked one at a time, in order.
+
+    ``able`` is what the agent can be told. Where several agents ask, each has its name before its questions (``who``),
+    and they share one ``turn``.
+    """
+
+    asks_a_person = True
 
     def __init__(
         self,
@@ -43,29 +51,36 @@ class Asking:
         write: Callable[[str], None],
         style: Style,
         *,
-        can_edit: bool,
+        able: Capabilities,
         remember: Literal["session", "always"] = "session",
+        who: str = "",
+        turn: asyncio.Lock | None = None,
     ) -> None:
         self._keyboard = keyboard
         self._stage = stage
         self._write = write
         self._style = style
-        self._can_edit = can_edit
+        self._able = able
         self._remember: Literal["session", "always"] = remember
-        self._turn = asyncio.Lock()
+        self._who = who
+        self._turn = turn or asyncio.Lock()
 
     async def __call__(self, request: PermissionRequest) -> Decision:
         async with self._turn:
             await self._stage.shown(request.request_id)
             self._stage.pause()
             try:
-                return await self._ask(request)
+                decision = await self._ask(request)
+                self._stage.answered(request.request_id)
+                return decision
             finally:
                 self._stage.resume()
 
     async def _ask(self, request: PermissionRequest) -> Decision:
         self._keyboard.start()
         self._keyboard.forget()
+        if self._who:
+            self._write(f"\n{self._style('tool', self._who)} asks:\n")
         if questions_in(request):
             return await answer(request, self._keyboard, self._write, self._style)
         self._write(describe(request, self._style))
@@ -98,8 +113,10 @@ class Asking:
         if after is None or after == before:
             self._write(self._style("dim", "  nothing was changed\n"))
             return None
-        if not self._can_edit:
-            # The protocol cannot carry a changed call; the agent can be told, and make it itself.
+        if not self._able.edit_input:
+            # The protocol cannot carry a changed call; where the agent can be told, it can make it itself.
+            told = ", and told what you want" if self._able.deny_message else "; say what you want when it is done"
+            self._write(self._style("dim", f"  this agent takes no changed call: it is refused{told}\n"))
             return Deny(f"the user wants this instead: {after}")
         if key:
             return Allow(updated_input={**request.input, key: after})
@@ -165,7 +182,7 @@ def _content(request: PermissionRequest, style: Style) -> list[str]:
         _text(given, "old_string", "oldText", "oldString", "old"),
         _text(given, "new_string", "newText", "newString", "new", "content", "contents"),
     )
-    diff = _text(given, "diff", "patch", "input")
+    diff = _text(given, "diff", "patch", "input") or "\n".join(_diffs(given.get("changes")))
     if diff:
         roles = {"+": "add", "-": "del", "@": "hunk"}
         lines = [style(roles[line[0]], line) if line[:1] in roles else line for line in visible(diff).splitlines()]
@@ -180,6 +197,14 @@ def _content(request: PermissionRequest, style: Style) -> list[str]:
         [style("bad", f"… {len(lines) - DIFF_LINES} more lines: [e]dit shows all")] if len(lines) > DIFF_LINES else []
     )
     return [*lines[:DIFF_LINES], *more]
+
+
+def _diffs(changes: object) -> list[str]:
+    """Of a call that changes several files at once."""
+    found = cast("list[object]", changes) if isinstance(changes, list) else []
+    tables = [cast("dict[str, Any]", one) for one in found if isinstance(one, dict)]
+    told = [_text(one, "diff").rstrip("\n") for one in tables]
+    return told if all(told) else []  # nothing of it may be left out
 
 
 def _text(given: dict[str, Any], *names: str) -> str:

@@ -8,19 +8,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import EXIT_FAILED, EXIT_SUCCESS
+from .parsing import Parser
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium audit",
         description="Every permission decision is kept in a log in which a changed or missing line is found.",
-        epilog="examples: podium audit verify · podium audit show --decision deny --last 20",
+        examples=(
+            "podium audit verify",
+            "podium audit show --decision deny --last 20",
+            "podium audit show audit.jsonl --json",
+        ),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="verify|show")
     checking = verbs.add_parser(
-        "verify", help="exit code 1 and the first bad line when the log is not what was written"
+        "verify",
+        help="exit code 1 and the first bad line when the log is not what was written",
+        examples=("podium audit verify", "podium audit verify backup/audit.jsonl"),
     )
-    showing = verbs.add_parser("show", help="the decisions, oldest first")
+    showing = verbs.add_parser(
+        "show", help="the decisions, oldest first", examples=("podium audit show --agent codex --decision deny",)
+    )
     for one in (checking, showing):
         one.add_argument("file", nargs="?", type=Path, help="the log (default: the command line's own)")
     showing.add_argument("--json", action="store_true", help="one record per line")
@@ -28,10 +37,11 @@ def main(argv: list[str]) -> int:
     showing.add_argument("--agent", metavar="NAME")
     showing.add_argument("--decision", choices=("allow", "deny"))
     given = parser.parse_args(argv)
+    from ..permissions.audit import head_path
     from .state import audit_path
 
     path: Path = given.file or audit_path()
-    if given.verb == "verify":
+    if given.verb == "verify" and (path.exists() or given.file is None or head_path(path).exists()):
         return _verify(path)
     if not path.exists():
         print(f"podium audit: there is no log {path}", file=sys.stderr)

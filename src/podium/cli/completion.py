@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import re
 from importlib import import_module
 
 from . import COMMANDS
+from .parsing import Parser
 
 VERBS: dict[str, tuple[str, ...]] = {
     "sessions": ("list", "show", "export", "resume"),
@@ -18,10 +18,11 @@ VERBS: dict[str, tuple[str, ...]] = {
     "config": ("show", "check", "edit", "path"),
     "completion": ("bash", "zsh", "fish"),
 }
+AGENT_FLAGS = {"--agent", "--agents"}
 TAKES_AGENT = ("run", "agents", "doctor", "translate")
 _FLAG = re.compile(r"(--[a-z][a-z-]+)(?:[ ,]+\{([^}]+)\})?")
 
-_EXAMPLES = re.compile(r"^(examples?:|bash:|exit codes:)(.|\n)*?(?=^usage:|\Z)", re.MULTILINE)
+_EXAMPLES = re.compile(r"^(examples:|exit codes?:)(.|\n)*?(?=^usage:|\Z)", re.MULTILINE)
 
 BASH = """\
 _podium() {{
@@ -71,11 +72,14 @@ complete -c podium -n '__podium_words 1' -l version
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium completion",
         description="Print a completion script.",
-        epilog='bash: eval "$(podium completion bash)"   zsh: eval "$(podium completion zsh)"   '
-        "fish: podium completion fish > ~/.config/fish/completions/podium.fish",
+        examples=(
+            'eval "$(podium completion bash)"                                      # in ~/.bashrc',
+            'eval "$(podium completion zsh)"                                       # in ~/.zshrc',
+            "podium completion fish > ~/.config/fish/completions/podium.fish",
+        ),
     )
     parser.add_argument("shell", choices=VERBS["completion"])
     shell = parser.parse_args(argv).shell
@@ -94,6 +98,10 @@ def flags_of(command: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for flag, choices in _FLAG.findall(_EXAMPLES.sub("", told.getvalue())):
         found[flag] = found.get(flag) or (choices.split(",") if choices else [])
+    for flag in AGENT_FLAGS & found.keys():
+        from .. import catalog
+
+        found[flag] = list(catalog.AGENTS)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import subprocess
@@ -12,18 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from . import EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..service.config import Loaded, Value
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium config",
         description="The configuration of podium serve: a file, over it the environment (PODIUM_SERVER__PORT=8000), "
         "over that flags.",
-        epilog="examples: podium config show · podium config check · podium config edit · "
-        "PODIUM_SESSIONS__TIER=dry-run podium config show",
+        examples=(
+            "podium config show",
+            "podium config check --config server.yaml",
+            "podium config edit",
+            "PODIUM_SESSIONS__TIER=dry-run podium config show",
+        ),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="show|check|edit|path")
     showing = verbs.add_parser("show", help="every value in force, and where it comes from")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import subprocess
@@ -20,6 +19,7 @@ from ..unified.events import PermissionRequest
 from .keyboard import find_keyboard
 from .lines import style_for
 from .outputs import Written, plain_lines
+from .parsing import Parser
 from .tables import table
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
@@ -107,10 +107,10 @@ async def perform(folder: Path, home: Path, *, ask: bool) -> Tally:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium demo",
         description="Watch an agent repair a scratch repository: it plans, asks before it edits and runs, and tests.",
-        epilog="examples: podium demo · podium demo --real · podium demo --real --agents claude,codex",
+        examples=("podium demo", "podium demo --real", "podium demo --real --agents claude,codex --no-install"),
     )
     parser.add_argument("--real", action="store_true", help="the real CLIs too, on a scripted model, side by side")
     parser.add_argument("--agents", default="", help="with --real: only these, by commas")

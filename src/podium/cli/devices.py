@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from typing import Any
 
 from . import EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 VERBS = ("list", "revoke")
 
 
 def main(argv: list[str]) -> int:
     words = argv if argv and (argv[0] in VERBS or argv[0] in ("-h", "--help")) else ["list", *argv]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium devices",
         description="The devices that were paired with the running server. A revoked one loses what it has open at "
         "once.",
-        epilog="examples: podium devices · podium devices revoke phone · podium devices --json",
+        examples=("podium devices", "podium devices revoke phone", "podium devices --json"),
     )
     verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}")
     listing = verbs.add_parser("list", help="one table (the default)")

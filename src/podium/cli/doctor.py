@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib.util
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..drivers.driver import Presence
@@ -22,11 +22,11 @@ MARKS = {"ok": ("ok", "✓"), "bad": ("bad", "✗"), "note": ("dim", "·")}
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium doctor",
         description="Say what is installed, what it can do, what is wrong and how to mend it.",
-        epilog="examples: podium doctor · podium doctor codex · podium doctor --deep     "
-        "exit codes: 0 all is well · 1 something is wrong · 3, 4 a named agent is not installed, not signed in",
+        examples=("podium doctor", "podium doctor codex", "podium doctor --deep"),
+        ends="exit codes: 0 all is well · 1 something is wrong · 3, 4 a named agent is not installed, not signed in",
     )
     parser.add_argument("agent", nargs="*", help="only these")
     parser.add_argument(
@@ -52,6 +52,7 @@ def main(argv: list[str]) -> int:
             _say(mark, text, style)
     for one in present:
         for mark, text in _findings(one):
+            failed |= mark == "bad"
             _say(mark, text, style)
     if given.deep:
         failed |= _deep(present, style)

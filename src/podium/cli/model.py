@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from .parsing import Parser
+
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium model",
         description="Serve a script (YAML) as an Anthropic, OpenAI and Gemini API on 127.0.0.1 until Ctrl-C.",
-        epilog="example: podium model script.yaml --port 8765    exit code 1: the script was not played to its end",
+        examples=("podium model script.yaml --port 8765",),
+        ends="exit code 1: the script was not played to its end",
     )
     parser.add_argument("script", type=Path)
     parser.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")

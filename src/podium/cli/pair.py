@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 from typing import Any
 from urllib.parse import urlsplit
 
 from . import EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium pair",
         description="Let a device into the running server: shows a link, its QR code and a code to type. It works "
         "once, within five minutes.",
-        epilog="examples: podium pair · podium pair --scope watch --name 'kitchen tablet'",
+        examples=("podium pair", "podium pair --scope watch --name 'kitchen tablet'"),
     )
     parser.add_argument(
         "--scope",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from contextlib import aclosing
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
+from .parsing import Parser
 from .state import with_audit
 
 if TYPE_CHECKING:
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium parallel",
         description="Run one prompt on several agents at once. Each works in a git worktree of its own, starting from "
         "the commit checked out now; its work is committed to a branch, which is kept. Ends with a comparison.",
-        epilog="example: podium parallel 'Fix the login bug' --agents claude,codex --test 'pytest -q'     "
-        "exit codes: 0 all succeeded · 1 one failed · 2 usage · 130 interrupted",
+        examples=(
+            "podium parallel 'Fix the login bug' --agents claude,codex --test 'pytest -q'",
+            "podium parallel - --agents claude:opus,claude:sonnet --limit 1 < task.md",
+        ),
+        ends="exit codes: 0 all succeeded · 1 one failed · 2 usage · 130 interrupted",
     )
     parser.add_argument("prompt", help="what to do; - reads it from standard input")
     parser.add_argument("--agents", required=True, metavar="NAMES", help="by commas; NAME or NAME:MODEL, also twice")
@@ -43,6 +48,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     from .. import catalog
     from ..errors import PodiumError
+    from ..worktrees import NoRepository
 
     agents = [name.strip() for name in given.agents.split(",") if name.strip()]
     prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
@@ -54,6 +60,9 @@ def main(argv: list[str]) -> int:
         for agent in agents:
             catalog.known(agent.partition(":")[0])
         return asyncio.run(_race(agents, prompt, options, given))
+    except NoRepository as fault:
+        report("parallel", fault)
+        return EXIT_USAGE
     except (PodiumError, BadFlag, OSError) as fault:
         return report("parallel", fault)
 
@@ -82,7 +91,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
         print_comparison(entries)
     else:
         style = style_for(sys.stdout)
-        print(f"\n{comparison(entries, style)}")
+        print(f"\n{comparison(entries, style, shutil.get_terminal_size().columns if terminal else None)}")
         _closing_words(entries, given, style)
     if interrupted:
         return EXIT_INTERRUPTED
@@ -95,7 +104,9 @@ async def _clear(entries: list[Entry]) -> None:
 
     for entry in entries:
         try:
-            await entry.worktree.remove()
+            empty = await entry.worktree.is_untouched()
+            await entry.worktree.remove(branch=empty)
+            entry.branch = "" if empty else entry.branch
         except GitFailed as fault:  # the work is on its branch; a folder that stays is no reason to say nothing of it
             print(f"note: {entry.worktree.folder} could not be removed: {fault}", file=sys.stderr)
 

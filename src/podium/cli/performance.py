@@ -13,7 +13,9 @@ from ..drivers.driver import Agent
 from ..errors import NotSupported, PodiumError
 from ..session import Session
 from ..unified import events
-from ..unified.events import Event
+from ..unified.capabilities import Capabilities
+from ..unified.decisions import Decision
+from ..unified.events import Event, PermissionRequest
 from ..unified.options import Options
 from . import EXIT_FAILED, EXIT_INTERRUPTED
 from .asking import Asking
@@ -36,19 +38,26 @@ def with_questions(
         where.write(text)
         where.flush()
 
-    def asking(*, can_edit: bool) -> dict[str, Any]:
-        kept = "policy" in options or "remember_in" in options
-        remember: Literal["session", "always"] = "always" if kept else "session"
-        return {
-            **options,
-            "can_use_tool": Asking(keyboard, output, write, style_for(where), can_edit=can_edit, remember=remember),
-        }
-
-    try:
-        chosen = catalog.driver(agent, Options(**asking(can_edit=False)))
-    except NotSupported:
+    able = abilities(agent, options)
+    if able is None:
         return options  # whatever else is wrong is said when the session is opened
-    return asking(can_edit=chosen.capabilities.edit_input)
+    kept = "policy" in options or "remember_in" in options
+    remember: Literal["session", "always"] = "always" if kept else "session"
+    asking = Asking(keyboard, output, write, style_for(where), able=able, remember=remember)
+    return {**options, "can_use_tool": asking}
+
+
+def abilities(agent: Agent, options: dict[str, Any]) -> Capabilities | None:
+    """What the driver that these options choose can do, when somebody is there to be asked."""
+
+    def somebody(request: PermissionRequest) -> Decision:
+        raise NotImplementedError
+
+    given: dict[str, Any] = {**options, "can_use_tool": somebody}
+    try:
+        return catalog.driver(agent, Options(**given)).capabilities
+    except NotSupported:
+        return None
 
 
 class Outcome:

@@ -11,24 +11,38 @@ from typing import TYPE_CHECKING, get_args
 
 from ..unified.options import Approval, Sandbox, Tier
 from . import EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..permissions.policy import Policy
     from ..unified.events import Event
 
 
+EXPLAIN = ("podium policy explain -- git push --force", "podium policy explain --policy team.yaml -- 'curl x | sh'")
+SIMULATE = (
+    "podium policy simulate --policy team.yaml",
+    "podium policy simulate --policy team.yaml events.jsonl --changed",
+)
+CHECK = "podium policy check team.yaml"
+
+
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium policy",
         description="Explain and try out permission policies. Without --policy: the built-in policy of --tier, "
         "--approval and --sandbox.",
-        epilog="examples: podium policy explain -- git push --force · "
-        "podium policy explain --policy team.yaml -- 'curl x | sh' · podium policy simulate --policy team.yaml",
+        examples=(EXPLAIN[0], SIMULATE[0], CHECK),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="explain|simulate|check")
-    explaining = verbs.add_parser("explain", help="what is decided about a command, and by which rule")
-    simulating = verbs.add_parser("simulate", help="hold the calls of past sessions against a policy")
-    checking = verbs.add_parser("check", help="say what is wrong with policy files, with line numbers")
+    explaining = verbs.add_parser(
+        "explain", help="what is decided about a command, and by which rule", examples=EXPLAIN
+    )
+    simulating = verbs.add_parser(
+        "simulate", help="hold the calls of past sessions against a policy", examples=SIMULATE
+    )
+    checking = verbs.add_parser(
+        "check", help="say what is wrong with policy files, with line numbers", examples=(CHECK,)
+    )
     checking.add_argument("files", nargs="+", type=Path, metavar="FILE")
     for one in (explaining, simulating):
         one.add_argument("--policy", type=Path, metavar="FILE", help="YAML or TOML")
@@ -123,7 +137,11 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
     from ..unified.events import decode
 
     for file in files:
-        for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError as fault:
+            raise PolicyError(f"{file} cannot be read: {fault.strerror}") from fault
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     yield decode(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .. import catalog
 from ..drivers.driver import Presence
@@ -86,9 +86,17 @@ def abilities(one: Presence, style: Style) -> str:
         ["sandbox", *(", ".join(able.sandbox) or "–" for able in one.drivers.values())],
     ]
     rows += [[word, *(_mark(able, field) for able in one.drivers.values())] for field, word in SHORT.items()]
-    notes = {f"{field}: {note}": None for able in one.drivers.values() for field, note in sorted(able.notes.items())}
-    told = "\n".join(style("dim", f"  {note}") for note in notes)
+    told = "\n".join(style("dim", f"  {note}") for note in _notes(one.drivers))
     return table([one.title or one.agent, *names], rows, style) + (f"\n{told}" if told else "")
+
+
+def _notes(drivers: Mapping[str, Capabilities]) -> list[str]:
+    """The fine print, with whose it is where the drivers differ."""
+    whose: dict[str, list[str]] = {}
+    for name, able in drivers.items():
+        for field, note in sorted(able.notes.items()):
+            whose.setdefault(f"{field}: {note}", []).append(name)
+    return [note if len(names) == len(drivers) else f"{', '.join(names)} · {note}" for note, names in whose.items()]
 
 
 def _mark(able: Capabilities, field: str) -> Cell:

@@ -16,8 +16,8 @@ from ..api import Task
 from ..unified import events
 from ..unified.events import Event
 from ..worktrees import DiffStat, GitFailed, Worktree, add_worktree
-from .lines import Style, one_line
-from .tables import Cell, table
+from .lines import Style, one_line, plain
+from .tables import Cell, table, width
 
 OUTPUT_KEPT = 4000
 HEADINGS = ["agent", "status", "changes", "tests", "tools", "tokens", "cost", "time", "branch"]
@@ -30,6 +30,7 @@ class Entry:
         self.name = name
         self.task = task
         self.worktree = worktree
+        self.branch = worktree.branch  # empty when there was nothing to keep
         self.status = "waiting"
         self.doing = ""
         self.why = ""
@@ -104,14 +105,23 @@ class Entry:
             f"{self.tokens:,}" if self.tokens else "–",
             f"${self.cost:.4f}" if self.cost is not None else "–",
             f"{self.seconds:.1f}s",
-            self.worktree.branch,
+            self.branch or "–",
         ]
 
 
-def comparison(entries: Sequence[Entry], style: Style) -> str:
+def comparison(entries: Sequence[Entry], style: Style, columns: int | None = None) -> str:
+    """One row for each. Where the terminal is too narrow for the branches, they stand below."""
+    unsaid: set[str] = set() if any(entry.tests for entry in entries) else {"tests"}
+
+    def told(without: set[str], style: Style) -> str:
+        kept = [n for n, heading in enumerate(HEADINGS) if heading not in without]
+        return table([HEADINGS[n] for n in kept], [[row[n] for n in kept] for row in rows], style)
+
     rows = [entry.row() for entry in entries]
-    kept = [n for n, heading in enumerate(HEADINGS) if heading != "tests" or any(entry.tests for entry in entries)]
-    return table([HEADINGS[n] for n in kept], [[row[n] for n in kept] for row in rows], style)
+    if columns is None or max(map(width, told(unsaid, plain).splitlines())) <= columns:
+        return told(unsaid, style)
+    branches = [f"branch: {entry.branch}" for entry in entries if entry.branch]
+    return "\n".join([told({"branch", *unsaid}, style), *branches])
 
 
 async def enter(
@@ -123,9 +133,9 @@ async def enter(
     seen: dict[str, int] = {}
     for agent in agents:
         known, _, model = agent.partition(":")
-        plain = agent.replace(":", "-").replace("/", "-")
-        seen[plain] = seen.get(plain, 0) + 1
-        name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
+        bare = agent.replace(":", "-").replace("/", "-")
+        seen[bare] = seen.get(bare, 0) + 1
+        name = bare if seen[bare] == 1 else f"{bare}-{seen[bare]}"
         try:
             worktree = await add_worktree(cwd, folder / f"{cwd.name}-{race}" / name, f"podium/{race}/{name}")
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..server.jsonrpc.stdio import Lines
@@ -29,11 +29,10 @@ The sessions are those of this home; when stdin ends, those that run are ended. 
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium rpc",
         description="Speak JSON-RPC 2.0 on stdin and stdout, one message per line, until stdin ends.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        ends=EPILOG,
     )
     parser.add_argument("--config", type=Path, help="the configuration file (default: as podium config path says)")
     parser.add_argument("--root", action="append", default=[], help="a folder sessions may run in (default: this one)")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import EXIT_INTERRUPTED, EXIT_USAGE
 from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..remote import RemoteSession
@@ -29,12 +30,18 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="podium run",
         description="Run one prompt on an agent. At a terminal you are asked before the agent does what its tier "
         "does not allow: y (yes), n (no), a (always in this session), e (edit). Ctrl-C interrupts, twice kills.",
-        epilog="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "
-        "5 limit reached · 130 interrupted",
+        examples=(
+            'podium run claude "Fix the login bug"',
+            "podium run codex - --tier autonomous --json < task.md",
+            'podium run gemini "Explain this repository" --quiet > answer.md',
+            'podium run opencode "And now the docs" --resume 3f2a9c10 --policy team.yaml',
+        ),
+        ends="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "
+        "5 limit reached\n            130 interrupted",
     )
     made.add_argument("agent", help="podium agents lists them")
     made.add_argument("prompt", help="what to do; - reads it from standard input")

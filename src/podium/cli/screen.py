@@ -42,6 +42,7 @@ class Screen:
         self._note = ""
         self._live: Live | None = None
         self._shown: dict[str, asyncio.Event] = {}
+        self._answered: set[str] = set()
 
     # ------------------------------------------------------------------------------------------------ the stream
 
@@ -72,7 +73,7 @@ class Screen:
             case events.PermissionRequest():
                 self._settle()
                 self._shown.setdefault(event.request_id, asyncio.Event()).set()
-            case events.PermissionResolved(by="callback"):
+            case events.PermissionResolved() if event.by == "callback" or event.request_id in self._answered:
                 return  # the answer stands behind the question already
             case events.UsageReport():
                 self._tokens = event.session.total_tokens or event.total_tokens
@@ -96,6 +97,9 @@ class Screen:
                 await waiting.wait()
         except TimeoutError:
             return
+
+    def answered(self, request_id: str) -> None:
+        self._answered.add(request_id)
 
     def note(self, text: str) -> None:
         """A word in the status line that stays until the end."""

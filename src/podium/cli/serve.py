@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -36,12 +37,11 @@ exit codes: 0 stopped in order · 2 it could not start (says why)
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium serve",
         description="Run agent sessions for any number of clients, over REST, WebSocket and JSON-RPC, and keep "
         "everything they do.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        ends=EPILOG,
     )
     parser.add_argument("--host", metavar="ADDRESS", help="listen here (default: 127.0.0.1, this machine only)")
     parser.add_argument("--port", type=int, metavar="N", help="default: 16180; 0 takes a free one")

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from . import EXIT_SUCCESS
+from .parsing import Parser
 
 if TYPE_CHECKING:
     from ..drivers.driver import Stored
 
 VERBS = ("list", "show", "export", "resume")
+LIST = ("podium sessions --agent codex --search login --since 7", "podium sessions --json")
+SHOW = ("podium sessions show 3f2a", "podium sessions show last")
+EXPORT = ("podium sessions export last > session.md", "podium sessions export 3f2a --format json")
+RESUME = ("podium sessions resume 3f2a 'And now the docs'", "podium sessions resume last - --fork < task.md")
 
 
 def main(argv: list[str]) -> int:
     words = argv if argv and (argv[0] in VERBS or argv[0] in ("-h", "--help")) else ["list", *argv]
     if words[0] == "resume":
         return _resume(words[1:])
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium sessions",
         description="The sessions of all agents in this directory, newest first.",
-        epilog="examples: podium sessions --search login · podium sessions show 3f2a · "
-        "podium sessions export last --format json · podium sessions resume 3f2a 'And now the docs'",
+        examples=(LIST[0], SHOW[0], EXPORT[0], RESUME[0]),
     )
     verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}")
-    listing = verbs.add_parser("list", help="one table (the default)")
+    listing = verbs.add_parser("list", help="one table (the default)", examples=LIST)
     listing.add_argument("--agent", action="append", metavar="NAME", help="only this agent's (repeatable)")
-    listing.add_argument("--search", metavar="TEXT", help="only those whose title or first prompt has it")
+    listing.add_argument("--search", metavar="TEXT", help="only those in which it was said, asked or run")
     listing.add_argument("--since", metavar="DAYS", type=float, help="only those touched in the last days")
     listing.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
     listing.add_argument("--json", action="store_true", help="one JSON object per session")
-    showing = verbs.add_parser("show", help="a readable transcript")
-    exporting = verbs.add_parser("export", help="the transcript as Markdown or JSON on stdout")
+    showing = verbs.add_parser("show", help="a readable transcript", examples=SHOW)
+    exporting = verbs.add_parser("export", help="the transcript as Markdown or JSON on stdout", examples=EXPORT)
     exporting.add_argument("--format", choices=("markdown", "json"), default="markdown")
     for one in (showing, exporting):
         one.add_argument("session", help="an id, the beginning of one, or last")
@@ -98,9 +103,25 @@ def _list(given: argparse.Namespace) -> int:
 
 
 def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
-    searched = f"{one.title}\n{one.first_prompt}\n{one.session_id}".lower()
     recent = given.since is None or one.updated_ms >= now - given.since * 86_400_000
-    return recent and (given.search is None or given.search.lower() in searched)
+    return recent and (given.search is None or _has(one, given.search.lower()))
+
+
+def _has(one: Stored, words: str) -> bool:
+    from ..errors import PodiumError
+    from ..past import events_of
+    from ..unified.events import Text, ToolUse, TurnStarted
+
+    if words in f"{one.title}\n{one.first_prompt}\n{one.session_id}".lower():
+        return True
+    with contextlib.suppress(PodiumError, OSError):  # what cannot be read has nothing in it
+        for event in events_of(one):
+            match event:
+                case Text(text=said) | TurnStarted(prompt=said) | ToolUse(target=said) if words in said.lower():
+                    return True
+                case _:
+                    continue
+    return False
 
 
 def _show(given: argparse.Namespace) -> int:
@@ -140,9 +161,10 @@ def _resume(words: list[str]) -> int:
     from .exits import report
     from .flags import BadFlag, add_option_flags, options_from
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium sessions resume",
         description="Go on with a stored session; its agent is known. Takes every flag of podium run.",
+        examples=RESUME,
     )
     parser.add_argument("session", help="an id, the beginning of one, or last")
     parser.add_argument("prompt", help="what to do next; - reads it from standard input")

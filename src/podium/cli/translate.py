@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
@@ -13,15 +12,19 @@ from ..replay import Account, translate
 from ..unified.options import Options
 from ..wire import shapes
 from ..wire.jsonl import LineBuffer
+from .parsing import Parser
 
 CHUNK = 2**16
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="podium translate",
         description="Native lines on stdin (raw, or two-way logs with dir and line) → unified events on stdout.",
-        epilog="example: podium translate codex --driver exec --dialect ues < capture.jsonl",
+        examples=(
+            "podium translate codex --driver exec --dialect ues < capture.jsonl",
+            "podium translate claude --account < two-way.jsonl",
+        ),
     )
     parser.add_argument("agent", help=", ".join(catalog.AGENTS))
     parser.add_argument("--driver", help="which of the agent's protocols was recorded")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from .. import catalog
 from ..api import Task
 from ..parallel import Tagged
 from ..unified import events
-from ..unified.decisions import Decision
-from ..unified.events import PermissionRequest
 from .asking import Asking
 from .keyboard import find_keyboard
 from .lines import Lines, plain, style_for
+from .performance import abilities
 from .race import Entry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def print_comparison(entries: Sequence[Entry]) -> None:
             "agent": entry.task.agent,
             "status": entry.status,
             "error": entry.why,
-            "branch": entry.worktree.branch,
+            "branch": entry.branch or None,
             "base": entry.worktree.base,
             "changes": entry.changes,
             "tests": entry.tests or None,
@@ -118,15 +118,12 @@ class LiveTable:
     def with_questions(self, entry: Entry) -> Task:
         if self._keyboard is None:
             return entry.task
-        asking = Asking(self._keyboard, self, self._write, self._style, can_edit=False)
-
-        async def ask(request: PermissionRequest) -> Decision:
-            async with self._turn:
-                self.pause()
-                self._write(f"\n{self._style('tool', entry.name)} asks:\n")
-                return await asking(request)
-
-        return replace(entry.task, options={**entry.task.options, "can_use_tool": ask})
+        options = dict(entry.task.options)
+        able = abilities(catalog.agent(entry.task.agent), options)
+        if able is None:
+            return entry.task
+        asking = Asking(self._keyboard, self, self._write, self._style, able=able, who=entry.name, turn=self._turn)
+        return replace(entry.task, options={**options, "can_use_tool": asking})
 
     @asynccontextmanager
     async def living(self) -> AsyncGenerator[None]:
@@ -152,6 +149,9 @@ class LiveTable:
         return
 
     async def shown(self, request_id: str) -> None:
+        return
+
+    def answered(self, request_id: str) -> None:
         return
 
     def pause(self) -> None:

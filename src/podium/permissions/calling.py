@@ -23,6 +23,11 @@ async def decision_of(callback: CanUseTool, request: PermissionRequest) -> Decis
     return Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny")
 
 
+def is_person(callback: CanUseTool) -> bool:
+    """Whether the callback only carries the question to somebody: the audit log says who decided."""
+    return getattr(callback, "asks_a_person", False) is True
+
+
 async def _called(callback: CanUseTool, request: PermissionRequest) -> object:
     """The callback's answer. A plain function gets a thread of its own: a person who thinks must stop nothing else."""
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004

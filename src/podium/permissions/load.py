@@ -38,8 +38,11 @@ def load_policy(path: Path) -> Policy:
         raise PolicyError(f"{path}: a policy file ends in .yaml, .yml or .toml")
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise PolicyError(f"there is no policy file {path}") from None
     except (OSError, UnicodeDecodeError) as fault:
-        raise PolicyError(f"{path}: the policy cannot be read: {fault}") from fault
+        why = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
+        raise PolicyError(f"{path}: the policy cannot be read: {why}") from fault
     return parse_policy(text, format=suffix, source=str(path))
 
 

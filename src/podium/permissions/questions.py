@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..errors import AlreadyAnswered
 from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, CanUseTool, Decision, Deny, resolved
 from ..unified.events import By, Event, Notice, PermissionRequest, PermissionResolved
-from .calling import decision_of
+from .calling import decision_of, is_person
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import Entry
@@ -171,9 +171,10 @@ class Questions:
 
     async def _call(self, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
         assert self._callback is not None
+        by: By = "client" if is_person(self._callback) else "callback"
         outcome = await decision_of(self._callback, request)
         if not answer.done():
-            answer.set_result(_Settled(outcome, "callback"))
+            answer.set_result(_Settled(outcome, by))
 
     def _resolve(self, request: PermissionRequest, settled: _Settled) -> Decision:
         decision = settled.decision
