@@ -21,6 +21,7 @@ PodiumError
     ├── SessionEnded
     ├── SessionRunning          that can be done only when it has ended
     ├── AlreadyAnswered
+    ├── EventsRemoved           events that were asked for are no longer kept
     ├── NotAllowed
     ├── BadRequest              what was asked for makes no sense (says which part)
     ├── TooMany                 a limit of the server is reached; try again later
@@ -135,6 +136,10 @@ class BadRequest(ServiceError):
 
 class TooMany(ServiceError):
     """A limit of the server is reached."""
+
+
+class EventsRemoved(ServiceError):
+    """Events that were asked for are no longer kept."""
 
 
 class StoreError(ServiceError):

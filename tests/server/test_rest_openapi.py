@@ -87,7 +87,7 @@ def test_every_fault_is_told(fault: type[Exception]) -> None:
     said = problem(one, instance="/here")
     assert (said.status, said.detail, said.instance) == (kind.status, "what to do next", "/here")
     assert rpc_error(one)[:2] == (kind.code, "what to do next")
-    assert kind.status in (400, 403, 404, 409, 413, 429, 502, 503)
+    assert kind.status in (400, 403, 404, 409, 410, 413, 429, 502, 503)
 
 
 def test_our_own_mistakes_tell_nothing() -> None:

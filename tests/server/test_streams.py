@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,31 @@ def test_what_retention_removed_is_told_or_refused_never_passed_over(serve: Any)
         "gap",
         6,
     ]
+
+
+def test_what_goes_between_the_verdict_and_the_first_read_is_not_passed_over(serve: Any) -> None:
+    async def main() -> list[Any]:
+        async with serve() as server, server.client() as client:
+            service = server.service
+            follow = service.follow
+
+            async def too_late(session_id: str, after: int) -> AsyncGenerator[list[Record]]:
+                await service.journal.write(Trim(session_id, 6))
+                async for records in follow(session_id, after):
+                    yield records
+
+            service.follow = too_late
+            found: list[Any] = []
+            for session_id in ("s", "t"):
+                await put(service, story(session_id), session_id)
+            async with connect(f"{server.ws_url}/ws/sessions/s?after=2", additional_headers=server.headers) as line:
+                said, code, reason = await heard(line)
+                found += [[one["verdict"] for one in said], code, reason]
+            stream = events_of((await client.get("/api/sessions/t/stream?after=2")).text)
+            return [*found, [(kind, one["verdict"]) for kind, _, one in stream]]
+
+    why = "events 3 to 5 of session s are no longer kept; ask again, and go on as the verdict says"
+    assert asyncio.run(main()) == [["ok"], 4410, why, [("verdict", "ok")]]
 
 
 WRONG = {

@@ -17,6 +17,7 @@ FAULTS: dict[str, type[errors.PodiumError]] = {
     "method-not-allowed": errors.LocalProtocolError,
     "request-timeout": errors.ConnectionLost,
     "already-answered": errors.AlreadyAnswered,
+    "events-removed": errors.EventsRemoved,
     "session-ended": errors.SessionEnded,
     "session-running": errors.SessionRunning,
     "unknown-outcome": errors.ServiceError,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from podium.errors import BadRequest
+from podium.service.journal import verdict
 from podium.service.service import Service
 from podium.service.views import Record, SessionView, Verdict
 
@@ -47,7 +48,7 @@ async def begin(service: Service, session_id: str, after: int) -> Begun:
     view = await service.get(session_id)
     if after > view.last_seq:
         raise BadRequest(f"session {session_id} has {view.last_seq} events; after={after} is beyond them")
-    given = await service.verdict(session_id, after)
+    given = verdict(view, after)
     told = VerdictMessage(**{name: getattr(given, name) for name in given.__struct_fields__})
     return Begun(view, told, max(after, view.first_seq - 1))
 

@@ -79,6 +79,7 @@ KINDS: dict[type[Exception], Kind] = {
     errors.SessionEnded: Kind(409, "session-ended", "The session has ended", -32002),
     errors.SessionRunning: Kind(409, "session-running", "The session is still running", -32017),
     errors.AlreadyAnswered: Kind(409, "already-answered", "The question is no longer open", -32003),
+    errors.EventsRemoved: Kind(410, "events-removed", "Some events are no longer kept", -32018),
     errors.NotAllowed: Kind(403, "not-allowed", "That is not allowed", -32004),
     errors.BadRequest: Kind(400, "bad-request", "The request makes no sense", -32602),
     errors.TooMany: Kind(429, "too-many", "A limit is reached", -32005),

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from podium.errors import EventsRemoved
 from podium.service.service import Service
 from podium.service.views import State
 
@@ -98,10 +99,13 @@ class SessionStream:
 
     async def _tell(self, client: _Client, begun: Begun, telling: Telling | None, heard: int) -> None:
         await client.give(b"retry: %d\nevent: verdict\ndata: %b\n\n" % (COMEBACK, msgspec.json.encode(begun.verdict)))
-        async with contextlib.aclosing(self._pieces(begun, telling, heard)) as following:
-            async for pieces in following:
-                for _, piece in pieces:
-                    await client.give(piece)
+        try:
+            async with contextlib.aclosing(self._pieces(begun, telling, heard)) as following:
+                async for pieces in following:
+                    for _, piece in pieces:
+                        await client.give(piece)
+        except EventsRemoved:
+            return  # since the verdict: the client comes back, and is given another
         view = await self._service.store.session(begun.view.id) or begun.view
         end = End(session_id=view.id, state=view.state, last_seq=view.last_seq)
         await client.give(b"event: end\ndata: %b\n\n" % msgspec.json.encode(end))

@@ -11,7 +11,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 
-from podium.errors import StoreError
+from podium.errors import EventsRemoved, StoreError
 
 from .hub import Hub
 from .line import Line
@@ -82,8 +82,8 @@ class Journal:
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[list[Record]]:
         """Everything after ``after``, then what comes, until the session has ended and all of it was told.
 
-        It begins with the first record there is: ``verdict`` says whether something before it was removed. Several
-        followers may be given the same list.
+        ``EventsRemoved`` when what comes next is no longer there: ``verdict`` says what is. While somebody follows,
+        nothing is removed. Several followers may be given the same list.
         """
         line = self._line(session_id)
         line.followers += 1
@@ -97,6 +97,11 @@ class Journal:
                 if records is None:
                     records = await self.store.records(session_id, after, CHUNK)
                 if records:
+                    if records[0].seq != after + 1:
+                        raise EventsRemoved(
+                            f"events {after + 1} to {records[0].seq - 1} of session {session_id} are no longer kept; "
+                            "ask again, and go on as the verdict says"
+                        )
                     after = records[-1].seq
                     yield records
                 elif over:
