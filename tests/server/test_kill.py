@@ -49,6 +49,7 @@ class Server:
         self.lives = 0
         self.changed = asyncio.Condition()
         self._pid = 0
+        self._log = folder / "server.log"
         for name in ("workspace", "home", "temporary"):
             (folder / name).mkdir()
         (folder / "script.json").write_text(json.dumps([{"say": "as you say"}]))
@@ -64,11 +65,12 @@ class Server:
     async def foreman(self) -> AsyncGenerator[None]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PODIUM")}
         env |= {"PODIUM_HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "temporary"), MARK: self.mark}
-        self._foreman = await asyncio.create_subprocess_exec(
-            sys.executable, str(Path(__file__).with_name("killable.py")),
-            "--port", "0", "--root", str(self.folder / "workspace"), "--log-level", "error",
-            env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        with self._log.open("wb") as log:
+            self._foreman = await asyncio.create_subprocess_exec(
+                sys.executable, str(Path(__file__).with_name("killable.py")),
+                "--port", "0", "--root", str(self.folder / "workspace"), "--log-level", "error",
+                env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+            )  # fmt: skip
         try:
             yield
         finally:
@@ -116,10 +118,15 @@ class Server:
 
     async def _said(self, pattern: str) -> re.Match[str]:
         assert self._foreman.stdout is not None
-        while line := await self._foreman.stdout.readline():
-            if found := re.match(pattern, line.decode()):
+        heard: list[str] = []
+        while line := (await self._foreman.stdout.readline()).decode():
+            if found := re.match(pattern, line):
                 return found
-        raise AssertionError(f"the server ended before it said {pattern}")
+            heard.append(line)
+            if line.startswith("over "):
+                break
+        said = "".join(heard) + self._log.read_text()
+        raise AssertionError(f"the server ended before it said {pattern!r}; it said:\n{said}")
 
     def _left(self) -> list[int]:
         """The processes that a server of ours left."""
@@ -363,7 +370,11 @@ async def _check(load: Load, http: httpx.AsyncClient) -> None:
     page = (await http.get("/api/sessions", params={"limit": 500})).json()
     views = {view["id"]: view for view in page["sessions"]}
     assert sorted(views) == sorted(load.created)
-    asked = (await http.get("/api/permissions", params={"open": False})).json()["permissions"]
+    asked: list[dict[str, Any]] = []
+    query: dict[str, Any] = {"open": False}
+    while page := (await http.get("/api/permissions", params=query)).json()["permissions"]:
+        asked += page
+        query["offset"] = len(asked)
     told = {one["id"]: one for one in asked}
     assert [one["id"] for one in asked if one["open"]] == []
     assert {name: told[name]["decision"]["type"] for name in load.answers} == load.answers

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 
 Script = Callable[..., str]
 
@@ -52,7 +53,8 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
                 question = await waiting(client, session_id)
                 request = question["request"]
                 assert (request["toolName"], request["target"]) == ("shell", f"touch made{number}")
-                assert (await client.get("/api/permissions")).json() == {"permissions": [question]}
+                page = {"permissions": [question], "total": 1, "offset": 0, "limit": 500}
+                assert (await client.get("/api/permissions")).json() == page
                 path = f"/api/permissions/{question['id']}"
                 if number:
                     path = f"/api/sessions/{session_id}/permissions/{request['requestId']}"
@@ -64,6 +66,7 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
                     "decision": decided,
                     "by": "client",
                     "who": "local",
+                    "answerId": won.json()["answerId"],
                     "message": body.get("message", ""),
                     "resolvedAt": won.json()["resolvedAt"],
                     "applied": won.json()["applied"],
@@ -72,14 +75,40 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
                 results = [event for event in events if event["type"] == "tool_result"]
                 assert [result["status"] for result in results] == [status]
                 assert (server.workspace / f"made{number}").exists() == (status == "success")
-                assert (await client.get("/api/permissions")).json() == {"permissions": []}
+                nothing = {"permissions": [], "total": 0, "offset": 0, "limit": 500}
+                assert (await client.get("/api/permissions")).json() == nothing
                 answered = (await client.get(f"/api/sessions/{session_id}/permissions?open=false")).json()
                 assert [one["id"] for one in answered["permissions"]] == [question["id"]]
+            both = (await client.get("/api/permissions?open=false")).json()["permissions"]
+            for offset, limit in ((0, 1), (1, 1), (2, 1)):
+                found = await client.get(f"/api/permissions?open=false&offset={offset}&limit={limit}")
+                told = {"permissions": both[offset : offset + limit], "total": 2, "offset": offset, "limit": limit}
+                assert found.json() == told
+            assert (await client.get("/api/permissions?limit=0")).status_code == 400
             audit = (await client.get("/api/audit")).json()
             assert [(one["entry"]["decision"], one["who"]) for one in audit["entries"]] == [
                 ("deny", "local"),
                 ("allow", "local"),
             ]
+
+    asyncio.run(main())
+
+
+def test_an_answer_a_crash_has_swallowed_is_found_by_whoever_gave_it(serve: Any, script: Script) -> None:
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+            wanted = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
+            session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+            path = f"/api/permissions/{(await waiting(client, session_id))['id']}"
+            yes, mine, other = {"decision": "allow"}, {"Idempotency-Key": "mine"}, {"Idempotency-Key": "another's"}
+            given = await client.post(path, json=yes, headers=mine)
+            await over(client, session_id)
+            done = await server.service.store.done("local:mine")
+            begun = replace(done, status=0, body=b"")  # as a crash between the answer and its acknowledgement leaves it
+            await server.service.store.write(begun, replace(begun, key="local:another's"))
+            again = await client.post(path, json=yes, headers=mine)
+            assert (again.status_code, again.json()) == (200, given.json() | {"applied": True})
+            assert (await client.post(path, json=yes, headers=other)).status_code == 409  # the same words, not the same
 
     asyncio.run(main())
 

@@ -92,8 +92,10 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
             assert isinstance(done, Done)
             assert (done.status, done.usage.total_tokens) == ("success", 45)
             assert (ended.state, ended.activity) == ("done", "ended")
-            spent = await service.store.spent()
-            assert [(one.turn, one.usage.total_tokens) for one in spent] == [(1, 15), (2, 15), (3, 15)]
+            spent = await service.ledger.sums(by="session")
+            assert [(one.key, one.turns, one.usage.total_tokens) for one in spent.rows] == [(view.id, 3, 45)]
+            await service.delete(view.id)
+            assert await service.ledger.sums(by="session") == spent  # what was used was used
 
     kit.run(main())
 

@@ -23,7 +23,7 @@ from podium.errors import StoreBroken, StoreTooNew
 from podium.permissions.audit import Entry
 from podium.service.sqlite import SqliteStore, schema, writer
 from podium.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
-from podium.service.views import Device, Done, Message, Question, Record, SessionView, Spent
+from podium.service.views import Device, Done, Message, Question, Record, SessionView, Spent, Sum
 from podium.unified.decisions import Allow
 from podium.unified.events import PermissionRequest, Usage
 
@@ -122,9 +122,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             (store.questions(open_only=False), [question(1), question(2, open=False)]),
             (store.messages("s1"), MESSAGES[1:]),
             (store.messages("s1", queued_only=False), [replace(MESSAGES[0], state="sent"), MESSAGES[1]]),
-            (store.spent(), [SPENT]),
-            (store.spent(since=51), []),
-            (store.spent(until=50), []),
+            (store.questions(open_only=False, offset=1, limit=5), [question(2, open=False)]),
+            (store.questions(open_only=False, limit=1), [question(1)]),
+            (store.question_count(), 1),
+            (store.question_count(session_id="s1", open_only=False), 2),
+            (store.sums(None), [Sum(sessions=1, turns=1, usage=Usage(input_tokens=3))]),
+            (store.sums("agent", since=51), []),
+            (store.sums("agent", until=50), []),
             (store.devices(), [DEVICE]),
             (store.done("k"), ANSWERED),
             (store.done("no"), None),

@@ -13,7 +13,7 @@ import msgspec
 
 from ..api import Result, collect
 from ..cancel import CancelToken, ends_with
-from ..service.views import Question, SessionView, State
+from ..service.views import By, Question, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
 from .address import Address, find
@@ -22,7 +22,7 @@ from .session import Live, RemoteSession, answer_body
 from .wishes import wish
 
 if TYPE_CHECKING:
-    from ..service.ledger import By, Sums
+    from ..service.ledger import Sums
     from ..service.presence import AgentView
 
 PATIENCE = 120.0
@@ -127,10 +127,14 @@ class Remote:
 
         return (await self._line.get("/api/agents", dict[str, list[AgentView]]))["agents"]
 
-    async def questions(self, session_id: str | None = None, *, open_only: bool = True) -> list[Question]:
-        """What waits for an answer, in all sessions or one."""
+    async def questions(
+        self, session_id: str | None = None, *, open_only: bool = True, offset: int = 0, limit: int = 500
+    ) -> list[Question]:
+        """What waits for an answer, in all sessions or one; the oldest first."""
         path = "/api/permissions" if session_id is None else f"/api/sessions/{quote(session_id, safe='')}/permissions"
-        return (await self._line.get(path, _Questions, {"open": open_only})).permissions
+        return (
+            await self._line.get(path, _Questions, {"open": open_only, "offset": offset, "limit": limit})
+        ).permissions
 
     async def answer(self, question_id: str, decision: Decision) -> Question:
         """Decide an open question, once. ``AlreadyAnswered`` when somebody was faster."""

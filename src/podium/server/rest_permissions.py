@@ -6,23 +6,30 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from podium.service.identity import first_id
+from podium.service.store import Store
 from podium.service.views import Question
 from podium.unified.decisions import Allow, Decision, Deny
 from podium.unified.events import Remember
 
-from .operations import Call, Operation
+from .operations import Call, Count, Operation
 
 _TAG = "permissions"
 
 
 class QuestionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``open=false`` shows the answered ones too."""
+    """``open=false`` shows the answered ones too. The oldest come first."""
 
     open: bool = True
+    offset: Count = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
 
 
 class Questions(msgspec.Struct, frozen=True):
     permissions: list[Question]
+    total: int
+    offset: int
+    limit: int
 
 
 class AllowIt(
@@ -51,12 +58,12 @@ Answer: TypeAlias = AllowIt | DenyIt
 
 
 async def list_all(call: Call[QuestionsQuery, None]) -> Questions:
-    return Questions(await call.service.questions(open_only=call.query.open))
+    return await _page(call.service.store, call.query, None)
 
 
 async def list_of_session(call: Call[QuestionsQuery, None]) -> Questions:
     await call.service.get(call.session_id)
-    return Questions(await call.service.questions(session_id=call.session_id, open_only=call.query.open))
+    return await _page(call.service.store, call.query, call.session_id)
 
 
 async def answer(call: Call[None, Answer]) -> Question:
@@ -71,9 +78,17 @@ async def answer_in_session(call: Call[None, Answer]) -> Question:
 async def find_answered(call: Call[None, Answer]) -> Question | None:
     question_id = call.path.get("questionId") or f"{call.session_id}:{call.path['requestId']}"
     asked = await call.service.store.question(question_id)
-    if asked is None or asked.open or asked.who != call.who or asked.decision != _decision(call.body):
-        return None
-    return asked
+    return asked if asked is not None and asked.answer_id == first_id() else None
+
+
+async def _page(store: Store, query: QuestionsQuery, session_id: str | None) -> Questions:
+    which: dict[str, Any] = {"session_id": session_id, "open_only": query.open}
+    return Questions(
+        permissions=await store.questions(**which, offset=query.offset, limit=query.limit),
+        total=await store.question_count(**which),
+        offset=query.offset,
+        limit=query.limit,
+    )
 
 
 def _decision(body: Answer) -> Decision:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from podium.service.ledger import FARTHEST, By, Sums
+from podium.service.ledger import FARTHEST, Sums
 from podium.service.past import PastSession
 from podium.service.places import roots
 from podium.service.presence import AgentView
 from podium.service.reading import FileText, Listing
 from podium.service.store import Audited, ConfigChange
 from podium.service.tracking import Diff, GitStatus
-from podium.service.views import SessionView
+from podium.service.views import By, SessionView
 
 from .operations import LARGEST, AgentName, Call, Count, Operation, Words
 from .rest_sessions import shown

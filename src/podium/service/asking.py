@@ -79,9 +79,17 @@ class Asking:
         return [row, Audited(entry=entry, at=event.timestamp, who=row.who)]
 
 
-def answered(question: Question, decision: Decision, *, by: str, who: str, now: int) -> Question:
-    message = decision.message if isinstance(decision, Deny) else ""
-    return replace(question, open=False, decision=decision, by=by, who=who, message=message, resolved_at=now)
+def answered(question: Question, decision: Decision, *, by: str, who: str, now: int, answer_id: str = "") -> Question:
+    return replace(
+        question,
+        open=False,
+        decision=decision,
+        by=by,
+        who=who,
+        answer_id=answer_id,
+        message=decision.message if isinstance(decision, Deny) else "",
+        resolved_at=now,
+    )
 
 
 def resolution(question: Question) -> PermissionResolved:

@@ -261,6 +261,7 @@ class Service:
     @to_the_end
     async def answer(self, question_id: str, decision: Decision, *, who: str = "") -> Question:
         """Decide a question, once. ``question_id`` is ``<session id>:<request id>``."""
+        answer_id = self._new_id()  # before anything else asks for one: a lost answer is found again by it
         asked = await self._question(question_id)
         late = AlreadyAnswered(f"question {question_id} has been answered already, or its time was up")
         served = self._served.get(asked.session_id)
@@ -270,7 +271,7 @@ class Service:
         if edited and asked.request.tool_name != "question" and not self.opening.capabilities(served.view).edit_input:
             raise BadRequest(f"{asked.agent} cannot run a tool with another input than it asked for; allow or deny")
         await self.accepting()
-        question = answered(asked, decision, by="client", who=who, now=self._now())
+        question = answered(asked, decision, by="client", who=who, now=self._now(), answer_id=answer_id)
         if not await served.decide(question):
             raise late
         return question

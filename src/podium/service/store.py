@@ -13,7 +13,7 @@ import msgspec
 
 from podium.permissions.audit import Entry
 
-from .views import Device, Done, Message, Question, Record, SessionView, Spent, State
+from .views import By, Device, Done, Message, Question, Record, SessionView, Spent, State, Sum
 
 MOST_BYTES = 4 * 1024 * 1024
 """How much one read of records takes into memory, unless told otherwise."""
@@ -30,7 +30,7 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Remove a session and everything of it; what was decided in it stays in the audit."""
+    """Remove a session and all that was said in it; what was decided stays in the audit, what it used in the sums."""
 
     session_id: str
 
@@ -128,14 +128,30 @@ class Store(Protocol):
     async def sessions(self, query: Query) -> list[SessionView]: ...
     async def count(self, query: Query) -> int: ...
     async def question(self, question_id: str) -> Question | None: ...
-    async def questions(self, *, session_id: str | None = None, open_only: bool = True) -> list[Question]: ...
+
+    async def questions(
+        self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
+    ) -> list[Question]:
+        """As they were asked, the oldest first."""
+        ...
+
+    async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int: ...
 
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
         ...
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]: ...
-    async def spent(self, *, since: int = 0, until: int | None = None) -> list[Spent]: ...
+
+    async def sums(
+        self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
+    ) -> list[Sum]:
+        """What turns used that ended from ``since`` on and before ``until``; with no ``by`` one sum of all, if any.
+
+        Days are those of UTC plus ``offset_minutes``.
+        """
+        ...
+
     async def devices(self) -> list[Device]: ...
     async def done(self, key: str) -> Done | None: ...
     async def setting(self, name: str) -> bytes | None: ...

@@ -15,6 +15,8 @@ Activity: TypeAlias = Literal["starting", "working", "waiting", "idle", "asleep"
 """What a session does now: ``waiting`` for an answer, ``idle`` between turns, ``asleep`` with its CLI put away."""
 Fate: TypeAlias = Literal["", "open", "kept", "removed"]
 """What became of a session's own worktree: it stands, its work is a commit on the branch, or all of it is gone."""
+By: TypeAlias = Literal["day", "agent", "project", "session", "model"]
+"""What sums of usage are made by."""
 Scope: TypeAlias = Literal["watch", "answer", "run", "admin"]
 
 
@@ -133,6 +135,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     by: str = ""
     who: str = ""
     """The device or person that answered."""
+    answer_id: str = ""
+    """Of the answer: it follows from the ``Idempotency-Key`` it came with."""
     message: str = ""
     resolved_at: int | None = None
     applied: bool = False
@@ -166,6 +170,15 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     agent: str
     project: str
     model: str = ""
+    usage: Usage = Usage()
+
+
+class Sum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``key``: a day (``2026-11-15``), or the name of an agent, project, session or model."""
+
+    key: str = ""
+    sessions: int = 0
+    turns: int = 0
     usage: Usage = Usage()
 
 

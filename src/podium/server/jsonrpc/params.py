@@ -176,8 +176,12 @@ class FileRead(Params, frozen=True, kw_only=True):
 
 
 class PermissionList(Params, frozen=True, kw_only=True):
+    """The oldest first; ``open: false`` shows the answered ones too."""
+
     session_id: str = ""
     open: bool = True
+    offset: Count = 0
+    limit: PageSize = 500
 
 
 class PermissionAnswer(Params, frozen=True, kw_only=True):

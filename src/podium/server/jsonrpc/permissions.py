@@ -13,7 +13,15 @@ from .results import Answered, Questions
 async def listed(call: Call, wish: PermissionList) -> Questions:
     if wish.session_id:
         await call.service.get(wish.session_id)
-    return Questions(permissions=await call.service.questions(session_id=wish.session_id or None, open_only=wish.open))
+    store, session_id = call.service.store, wish.session_id or None
+    return Questions(
+        permissions=await store.questions(
+            session_id=session_id, open_only=wish.open, offset=wish.offset, limit=wish.limit
+        ),
+        total=await store.question_count(session_id=session_id, open_only=wish.open),
+        offset=wish.offset,
+        limit=wish.limit,
+    )
 
 
 async def answer(call: Call, wish: PermissionAnswer) -> Answered:

@@ -189,6 +189,9 @@ class Unsubscribed(Result, frozen=True, kw_only=True):
 
 class Questions(Result, frozen=True, kw_only=True):
     permissions: list[Question]
+    total: int
+    offset: int
+    limit: int
 
 
 class Answered(Result, frozen=True, kw_only=True):

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from podium.unified.events import Usage
+
 from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
-from ..views import Device, Done, Message, Question, Record, SessionView, Spent
+from ..views import By, Device, Done, Message, Question, Record, SessionView, Sum
 from .claim import Claim
+from .queries import USED, summing, where
 from .readers import Readers
-from .rows import Rows, where
+from .rows import Rows
 from .schema import Durable, prepare, unusable
 from .writer import Writer
 
@@ -102,19 +105,31 @@ class SqliteStore:
     async def question(self, question_id: str) -> Question | None:
         return _first(await self._rows("SELECT body FROM questions WHERE id=?", (question_id,), Question))
 
-    async def questions(self, *, session_id: str | None = None, open_only: bool = True) -> list[Question]:
-        tests = [test for test, counts in (("open=1", open_only), ("session=?", session_id is not None)) if counts]
-        test = f"WHERE {' AND '.join(tests)}" if tests else ""
-        values = () if session_id is None else (session_id,)
-        return await self._rows(f"SELECT body FROM questions {test} ORDER BY asked, id", values, Question)
+    async def questions(
+        self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
+    ) -> list[Question]:
+        test, values = _asked(session_id, open_only=open_only)
+        sql = f"SELECT body FROM questions {test} ORDER BY asked, id LIMIT ? OFFSET ?"
+        return await self._rows(sql, (*values, -1 if limit is None else limit, offset), Question)
+
+    async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int:
+        test, values = _asked(session_id, open_only=open_only)
+        return await self._number(f"SELECT count(*) FROM questions {test}", values)
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]:
         sql = "SELECT body FROM messages WHERE session=? AND queued>=? ORDER BY at, id"
         return await self._rows(sql, (session_id, int(queued_only)), Message)
 
-    async def spent(self, *, since: int = 0, until: int | None = None) -> list[Spent]:
-        sql = "SELECT body FROM spent WHERE at>=? AND (? IS NULL OR at<?) ORDER BY at"
-        return await self._rows(sql, (since, until, until), Spent)
+    async def sums(
+        self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
+    ) -> list[Sum]:
+        sql, values = summing(by, since, until, offset_minutes)
+        return await self._readers.do(
+            lambda db: [
+                Sum(key=key, sessions=sessions, turns=turns, usage=Usage(**dict(zip(USED, used, strict=True))))
+                for key, sessions, turns, *used in db.execute(sql, values)
+            ]
+        )
 
     async def devices(self) -> list[Device]:
         return await self._rows("SELECT body FROM devices", (), Device)
@@ -167,6 +182,11 @@ def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
     if seq is None or seq <= view.last_seq:
         return view
     return replace(view, last_seq=seq, updated_at=max(view.updated_at, at))
+
+
+def _asked(session_id: str | None, *, open_only: bool) -> tuple[str, tuple[str, ...]]:
+    tests = [test for test, counts in (("open=1", open_only), ("session=?", session_id is not None)) if counts]
+    return f"WHERE {' AND '.join(tests)}" if tests else "", () if session_id is None else (session_id,)
 
 
 def _of(session_id: str | None) -> str:

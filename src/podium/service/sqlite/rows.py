@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from podium.errors import StoreBroken
 
-from ..store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
+from ..store import Append, Audited, Change, ConfigChange, Forget, Remember, Sweep, Trim
 from ..views import Device, Done, Message, Question, Record, SessionView, Spent
 
 TOGETHER = (64, 8, 1)
@@ -89,7 +89,7 @@ class Rows:
                 case Forget(session_id):
                     self.finish(db)
                     self._last.pop(session_id, None)
-                    for table in ("records", "questions", "messages", "spent"):
+                    for table in ("records", "questions", "messages"):
                         db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
                     db.execute("DELETE FROM sessions WHERE id=?", (session_id,))
                 case _:
@@ -136,22 +136,3 @@ def _trim(db: sqlite3.Connection, session_id: str, first: int) -> None:
     if row is not None:
         view = _view(row[0])
         _put_session(db, replace(view, first_seq=max(view.first_seq, first)))
-
-
-def where(query: Query) -> tuple[str, tuple[Any, ...]]:
-    tests: list[str] = []
-    values: list[Any] = []
-    for column, value in (
-        ("state", query.state), ("agent", query.agent), ("project", query.project_id), ("grouped", query.group),
-    ):  # fmt: skip
-        if value:
-            tests.append(f"{column}=?")
-            values.append(value)
-    for column, flag in (("archived", query.archived), ("ended", query.ended)):
-        if flag is not None:
-            tests.append(f"{column}=?")
-            values.append(int(flag))
-    if query.search:
-        tests.append("instr(words, ?) > 0")
-        values.append(query.search.lower())
-    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)

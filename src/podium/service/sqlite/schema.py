@@ -53,7 +53,8 @@ CREATE TRIGGER config_changes_are_not_cut BEFORE DELETE ON config_changes
   BEGIN SELECT RAISE(ABORT, 'configuration changes are only added to'); END;
 CREATE INDEX questions_by_session ON questions(session);
 """
-MIGRATIONS = (_FIRST, _AUDIT)
+_PAGES = "CREATE INDEX questions_by_time ON questions(asked, id);"
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES)
 """The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 
