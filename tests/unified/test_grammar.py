@@ -127,6 +127,8 @@ TOOL = ToolUse(tool_use_id="t", name="shell", input={"command": "ls"})
 STALLED = Notice(level="warning", code="stalled", message="no sign of life for 5 s")
 ASKED = PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell")
 ANSWERED = PermissionResolved(request_id="r", decision="allow", by="client")
+REFUSABLE = PermissionRequest(request_id="q", tool_name="shell", target="ls")
+REFUSED = PermissionResolved(request_id="q", decision="deny", by="client", message="not now")
 
 TABLE: list[tuple[str, list[Event], list[Event]]] = [
     (
@@ -290,6 +292,20 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             TurnStarted(),
             TurnCompleted(status="error", result="second"),
             Done(status="error", result="second"),
+        ],
+    ),
+    (
+        "a question tells the call that the agent did not, and a refusal is the call's end",
+        [Init(), TurnStarted(), REFUSABLE, REFUSED, TurnCompleted(status="success")],
+        [
+            Init(),
+            TurnStarted(),
+            ToolUse(tool_use_id="q", name="shell", target="ls"),
+            REFUSABLE,
+            REFUSED,
+            ToolResult(tool_use_id="q", name="shell", status="denied", output="not now"),
+            TurnCompleted(status="success"),
+            Done(status="success", tool_uses=1),
         ],
     ),
     (

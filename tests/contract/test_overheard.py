@@ -1,0 +1,257 @@
+"""What a protocol says, it reads back from a recording; an answer that nobody can have meant allows nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from podium.agents.acp import commands as acp
+from podium.agents.acp.content import TextContent
+from podium.agents.acp.protocol import AcpProtocol
+from podium.agents.acp.requests import PermissionKind
+from podium.agents.claude import commands as claude
+from podium.agents.claude.protocol import ClaudeProtocol
+from podium.agents.codex import commands as codex
+from podium.agents.codex.overheard import UNREADABLE
+from podium.agents.codex.protocol import AppServerProtocol
+from podium.agents.opencode import commands as opencode
+from podium.agents.opencode.overheard import command_in
+from podium.agents.opencode.requests import (
+    abort,
+    prompt,
+    reject_question,
+    reply_permission,
+    reply_question,
+)
+from podium.wire.http import Request
+
+
+def line(**members: Any) -> bytes:
+    return msgspec.json.encode(members)
+
+
+# ------------------------------------------------------------------------------------------------------------ claude
+
+CAN_USE_TOOL = line(
+    type="control_request",
+    request_id="q",
+    request={"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t"},
+)
+HOOK = line(type="control_request", request_id="q", request={"subtype": "hook_callback", "callback_id": "c"})
+RULE = msgspec.Raw(b'{"type":"addRules","destination":"session","behavior":"allow"}')
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        (None, claude.Prompt("Hi.")),
+        (None, claude.Prompt([{"type": "text", "text": "Half an emoji: \ud83d"}])),
+        (None, claude.Interrupt()),
+        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Allow())),
+        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Allow({"command": "pwd"}, [RULE]))),
+        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Deny("No.", interrupt=True))),
+        (CAN_USE_TOOL, claude.Refuse("q", "it broke")),
+        (HOOK, claude.AnswerHook("q", {"continue": False})),
+    ],
+)
+def test_claude(asked: bytes | None, command: claude.Command) -> None:
+    ours, heard = ClaudeProtocol(), ClaudeProtocol()
+    for protocol in (ours, heard):
+        if asked is not None:
+            protocol.receive(asked)
+    ours.send(command)
+    [said] = ours.outgoing()
+    [overheard] = heard.overhear(said)
+    if isinstance(command, claude.Prompt) and not isinstance(command.content, str):
+        command = claude.Prompt([{"type": "text", "text": "Half an emoji: �"}])
+    assert msgspec.json.encode(overheard) == msgspec.json.encode(command)
+    assert not heard.open_questions
+    assert heard.outgoing() == []
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"behavior": "allow"},
+        {"behavior": "deny"},
+        {"behavior": "maybe", "message": "?"},
+        {"behavior": "allow", "updatedInput": []},
+        [],
+        None,
+    ],
+)
+def test_claude_takes_no_such_answer(response: object) -> None:
+    protocol = ClaudeProtocol()
+    protocol.receive(CAN_USE_TOOL)
+    answer = {"subtype": "success", "request_id": "q", "response": response}
+    [command] = protocol.overhear(line(type="control_response", response=answer))
+    assert isinstance(command, claude.AnswerPermission)
+    assert isinstance(command.decision, claude.Deny)
+
+
+# ------------------------------------------------------------------------------------------------------------- codex
+
+
+def asked_by_codex(method: str, **params: Any) -> bytes:
+    return line(id=0, method=method, params={"threadId": "T", "turnId": "t", "itemId": "i", **params})
+
+
+COMMAND = asked_by_codex("item/commandExecution/requestApproval", command="ls")
+PATCH = asked_by_codex("item/fileChange/requestApproval")
+RIGHTS = asked_by_codex("item/permissions/requestApproval", permissions={"network": True})
+FORM = asked_by_codex("mcpServer/elicitation/request", serverName="s")
+WORDS = asked_by_codex("item/tool/requestUserInput", questions=[{"id": "q1"}])
+OLDER = line(id=0, method="execCommandApproval", params={"conversationId": "T", "callId": "i", "command": ["ls"]})
+CODEX: list[tuple[bytes, codex.Decision]] = [
+    (COMMAND, codex.Accept()),
+    (COMMAND, codex.AcceptForSession()),
+    (COMMAND, codex.AcceptWithExecpolicyAmendment(["ls"])),
+    (COMMAND, codex.ApplyNetworkPolicyAmendment("example.com", "deny")),
+    (COMMAND, codex.Decline("")),
+    (COMMAND, codex.Cancel()),
+    (PATCH, codex.Accept()),
+    (PATCH, codex.Decline("")),
+    (RIGHTS, codex.Accept()),
+    (RIGHTS, codex.AcceptForSession()),
+    (RIGHTS, codex.Decline("")),
+    (FORM, codex.Accept({"name": "x"})),
+    (FORM, codex.AcceptForSession()),
+    (FORM, codex.Decline("")),
+    (FORM, codex.Cancel()),
+    (WORDS, codex.Answers({"q1": ["Blue"]})),
+    (WORDS, codex.Decline("")),
+    (OLDER, codex.Accept()),
+    (OLDER, codex.AcceptForSession()),
+    (OLDER, codex.Decline("No.")),
+    (OLDER, codex.Cancel()),
+]
+
+
+@pytest.mark.parametrize(("asked", "decision"), CODEX)
+def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
+    ours, heard = AppServerProtocol(), AppServerProtocol()
+    [greeting] = ours.outgoing()
+    ours.receive(line(id=msgspec.json.decode(greeting)["id"], result={"userAgent": "x/0.166.0"}))
+    ours.outgoing()
+    ours.receive(asked)
+    heard.receive(asked)
+    ours.send(codex.Answer(0, decision))
+    [said] = ours.outgoing()
+    assert heard.overhear(said) == [codex.Answer(0, decision)]
+    assert not heard.open_questions
+
+
+@pytest.mark.parametrize("asked", [COMMAND, PATCH, RIGHTS, FORM, WORDS, OLDER])
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"error": {"code": -1, "message": "no"}}, "no"),
+        ({"result": {"decision": "maybe"}}, UNREADABLE),
+        ({"result": {"action": 1, "permissions": None, "answers": []}}, UNREADABLE),
+        ({"result": []}, UNREADABLE),
+    ],
+)
+def test_codex_runs_nothing_on_such_an_answer(asked: bytes, answer: dict[str, Any], why: str) -> None:
+    protocol = AppServerProtocol()
+    protocol.receive(asked)
+    assert protocol.overhear(line(id=0, **answer)) == [codex.Answer(0, codex.Decline(why))]
+
+
+def test_codex_requests() -> None:
+    protocol = AppServerProtocol()
+    text = [{"type": "text", "text": "Hi."}, {"type": "localImage", "path": "/a.png"}]
+    start = line(id=1, method="turn/start", params={"threadId": "T", "input": text})
+    assert protocol.overhear(start) == [codex.StartTurn("T", "Hi.")]
+    protocol.receive(line(method="turn/started", params={"threadId": "T", "turn": {"id": "t"}}))
+    assert protocol.overhear(start) == [codex.Steer("T", "Hi.")]
+    assert protocol.overhear(line(id=2, method="turn/interrupt", params={"threadId": "T"})) == [codex.Interrupt("T")]
+    assert protocol.overhear(line(id=3, method="thread/start", params={"cwd": "/w"})) == [
+        codex.StartThread({"cwd": "/w"})
+    ]
+    assert protocol.overhear(b"{") == []
+
+
+# --------------------------------------------------------------------------------------------------------------- acp
+
+QUESTION = line(
+    jsonrpc="2.0",
+    id=7,
+    method="session/request_permission",
+    params={
+        "sessionId": "s",
+        "toolCall": {"toolCallId": "c"},
+        "options": [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "option"),
+    [
+        ({"outcome": {"outcome": "selected", "optionId": "yes"}}, "allow_once", "yes"),
+        ({"outcome": {"outcome": "selected", "optionId": "no"}}, "reject_once", "no"),
+        ({"outcome": {"outcome": "selected", "optionId": "bogus"}}, None, "bogus"),
+        ({"outcome": {"outcome": "cancelled"}}, None, None),
+    ],
+)
+def test_acp_answers(result: object, kind: PermissionKind | None, option: str | None) -> None:
+    protocol = AcpProtocol()
+    protocol.receive(QUESTION)
+    said = line(jsonrpc="2.0", id=7, result=result)
+    assert protocol.overhear(said) == [acp.AnswerPermission(7, kind, option)]
+    assert protocol.overhear(said) == []
+
+
+@pytest.mark.parametrize("answer", [{"error": {"code": 1, "message": ""}}, {"result": {"outcome": "yes"}}])
+def test_acp_allows_nothing_on_such_an_answer(answer: dict[str, Any]) -> None:
+    protocol = AcpProtocol()
+    protocol.receive(QUESTION)
+    assert protocol.overhear(line(jsonrpc="2.0", id=7, **answer)) == [acp.Refuse(7, "the answer could not be read")]
+
+
+def test_acp_requests() -> None:
+    commands: list[acp.Call] = [
+        acp.NewSession("/w"),
+        acp.LoadSession("s", "/w"),
+        acp.ResumeSession("s", "/w"),
+        acp.ForkSession("s", "/w"),
+        acp.Prompt("s", (TextContent("Hi."),)),
+    ]
+    for command in commands:
+        ours = AcpProtocol()
+        ours.call(command)
+        [said] = ours.outgoing()
+        assert AcpProtocol().overhear(said) == [command]
+    assert AcpProtocol().overhear(line(jsonrpc="2.0", method="session/cancel", params={"sessionId": "s"})) == [
+        acp.Cancel("s")
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------- opencode
+
+
+@pytest.mark.parametrize(
+    ("request_", "command"),
+    [
+        (prompt("s", opencode.Prompt("Hi. {}"), "/w"), opencode.Prompt("Hi. {}")),
+        (abort("s", ""), opencode.Abort()),
+        (reply_permission(opencode.ReplyPermission("p/1", "always"), "/w"), opencode.ReplyPermission("p/1", "always")),
+        (
+            reply_permission(opencode.ReplyPermission("p", "reject", "No."), ""),
+            opencode.ReplyPermission("p", "reject", "No."),
+        ),
+        (
+            Request("POST", "/session/s/permissions/p", b'{"response":"reject"}'),
+            opencode.ReplyPermission("p", "reject"),
+        ),
+        (reply_question(opencode.ReplyQuestion("q", (("A", "B"),)), ""), opencode.ReplyQuestion("q", (("A", "B"),))),
+        (reject_question("q", "/w"), opencode.RejectQuestion("q")),
+        (Request("POST", "/permission/p/reply", b'{"reply":"perhaps"}'), None),
+        (Request("GET", "/session/s/message"), None),
+        (Request("POST", "/session/s/message", b"{"), opencode.Prompt("")),
+    ],
+)
+def test_opencode(request_: Request, command: opencode.Command | None) -> None:
+    assert command_in(request_.line()) == command
