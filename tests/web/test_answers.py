@@ -54,6 +54,48 @@ def test_a_rule_is_shown_before_it_is_made(visit: Any, stage: Any) -> None:
     expect(page.get_by_label("Policy")).to_contain_text("ls -la")
 
 
+def test_nothing_lies_over_a_question(visit: Any, stage: Any) -> None:
+    lines = [{"say": f"Line {number}.\n\n"} for number in range(40)]
+    session = stage.start([*lines, {"shell": "echo asked"}], [{"say": "ok"}])
+    page = visit(f"#/s/{session}", "phone")
+    expect(page.locator(f"{OPEN}:not(.settling)")).to_be_visible()
+    expect(page.locator(".prose.raw")).to_have_count(0)
+    latest = page.get_by_role("button", name="Latest")
+    scroll = "by => { document.querySelector('virtual-list').scrollTop -= by }"
+    page.evaluate(scroll, 60)
+    expect(page.locator("virtual-list")).to_have_js_property("atEnd", False)
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    card, button = page.locator(OPEN).bounding_box(), latest.bounding_box()
+    assert button["y"] + button["height"] <= card["y"]
+    page.evaluate(scroll, 900)
+    expect(page.locator(".jump.aside")).to_have_count(0)
+    expect(latest).to_be_visible()
+
+
+def test_a_notification_leads_to_the_question(visit: Any, stage: Any) -> None:
+    """Shown by the service worker, as phones want it, and only when the page is not seen."""
+    page = visit("", service_workers="allow", permissions=["notifications"])
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    expect(page.locator(".session, .empty").first).to_be_visible()
+    told = "navigator.serviceWorker.ready.then(w => w.getNotifications()).then(all => all.map(n => [n.body, n.data]))"
+    stage.start([{"shell": "echo seen"}], [{"say": "ok"}])
+    expect(page).to_have_title("(1) Podium")
+    assert page.evaluate(told) == []
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
+    session = stage.start([{"shell": "echo unseen"}], [{"say": "ok"}])
+    expect(page).to_have_title("(2) Podium")
+    shown = stage.until(lambda: page.evaluate(told), "a notification")
+    assert shown == [["understudy asks: echo unseen", f"#/s/{session}"]]
+    [worker] = page.context.service_workers
+    worker.evaluate(
+        """async () => {
+          const [notification] = await registration.getNotifications();
+          dispatchEvent(new NotificationEvent("notificationclick", { notification }));
+        }"""
+    )
+    expect(page).to_have_url(re.compile(session))
+
+
 def test_who_reads_one_session_on_a_phone_sees_that_another_waits(visit: Any, stage: Any) -> None:
     read = stage.start([{"say": "Ready."}])
     page = visit(f"#/s/{read}", "phone")

@@ -148,3 +148,7 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
         column.locator("summary").click()
         expect(column.locator(".diff .added")).to_contain_text(fresh)
     expect(page.get_by_role("button", name="Keep this one")).to_have_count(0)
+    both["claude"].get_by_role("link", name="Open").click()
+    expect(page.locator(".composer")).to_have_text(
+        f"This session is over. Its work is on branch {facts['claude']['Branch']}."
+    )

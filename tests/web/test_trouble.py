@@ -354,3 +354,16 @@ def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:
     page.locator(".tool summary").click()
     expect(page.locator("pre.output .a-f1")).to_have_text("red")
     expect(page.locator("pre.output")).to_have_text("red plain\n100%\n")
+
+
+def test_an_agent_that_is_silent_for_long_takes_one_line(visit: Any) -> None:
+    said = [
+        {"seq": number, "type": "notice", "code": code, "message": f"{code} {number}"}
+        for number, code in enumerate(("stalled", "stalled", "mode", "stalled"), 1)
+    ]
+    fold = """said => import('/static/core/fold.js').then(({Fold}) => {
+      const fold = new Fold();
+      fold.add(said);
+      return fold.items.map(one => [one.key, one.version, one.event.message]);
+    })"""
+    assert visit().evaluate(fold, said) == [["1", 1, "stalled 2"], ["3", 0, "mode 3"], ["4", 0, "stalled 4"]]

@@ -69,12 +69,15 @@ function questionsChanged() {
   for (const question of store.fresh ?? []) {
     const words = `${question.agent} asks: ${firstLine(question.request.target || question.request.nativeName, 120)}`;
     announce(words);
-    if (document.hidden && globalThis.Notification?.permission === "granted") {
-      const note = new Notification("Podium", { body: words, tag: question.id, icon: "/static/icon.svg" });
-      note.onclick = () => (focus(), (location.hash = `#/s/${question.sessionId}`));
-    }
+    if (document.hidden && globalThis.Notification?.permission === "granted") notify(words, question);
   }
   store.fresh = [];
+}
+
+// By the service worker: phones let nobody else do it.
+async function notify(body, question) {
+  const worker = await navigator.serviceWorker?.ready;
+  worker?.showNotification("Podium", { body, tag: question.id, icon: "/static/icons/any-192.png", data: `#/s/${question.sessionId}` });
 }
 
 function linkChanged() {
@@ -144,6 +147,9 @@ addEventListener("keydown", pressed);
 
 const theme = localStorage.getItem("podium-theme");
 if (theme) document.documentElement.dataset.theme = theme;
-if ("serviceWorker" in navigator) navigator.serviceWorker.register("/sw.js").catch(() => {});
+if ("serviceWorker" in navigator) {
+  navigator.serviceWorker.register("/sw.js").catch(() => {});
+  navigator.serviceWorker.addEventListener("message", (event) => (location.hash = event.data)); // a notification was tapped
+}
 if (location.hash.includes("pair=")) pairing();
 else begin();

@@ -61,3 +61,16 @@ addEventListener("fetch", (event) => {
       .catch(() => caches.match(request).then((kept) => kept ?? Response.error())),
   );
 });
+
+// A tap on what an agent asks leads to its session.
+addEventListener("notificationclick", (event) => {
+  const { notification } = event;
+  notification.close();
+  event.waitUntil(
+    clients.matchAll({ type: "window" }).then(([page]) => {
+      if (!page) return clients.openWindow(`/${notification.data}`);
+      page.postMessage(notification.data);
+      return page.focus();
+    }),
+  );
+});

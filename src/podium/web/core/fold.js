@@ -81,8 +81,14 @@ export class Fold {
         this.usage = event.session ?? event;
         this.cost = event.session?.costUsd ?? event.costUsd ?? this.cost;
         break;
+      case "notice": {
+        // An agent that is silent for long says so every minute: one line grows.
+        const last = this.items.at(-1);
+        if (event.code === "stalled" && last?.event?.code === "stalled") this.bump(last, () => (last.event = event));
+        else this.put({ kind: "notice", event }, event);
+        break;
+      }
       case "retry":
-      case "notice":
       case "error":
       case "unrecognized":
         this.put({ kind: event.type, event }, event);

@@ -98,4 +98,7 @@ export function ago(at, now = Date.now()) {
 // A path as people say it in its folder.
 export const within = (path, folder) => (folder && String(path).startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path);
 
+// Where a session works, as people know it: a worktree's folder has a name for machines, its branch says more.
+export const place = (one) => (one.worktree ? plain(one.branch) || tail(one.wanted?.cwd || one.projectId) : tail(one.cwd));
+
 export const tail = (path) => String(path ?? "").split("/").filter(Boolean).pop() ?? "/";

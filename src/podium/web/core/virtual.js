@@ -104,6 +104,7 @@ export class VirtualList extends HTMLElement {
     this.below.style.height = `${after}px`;
     if (follows) this.scrollTop = this.scrollHeight;
     else if (anchor && Math.abs(this.scrollTop - top) > 1) this.scrollTop = top;
+    this.dispatchEvent(new Event("drawn"));
   }
 
   place(wanted) {

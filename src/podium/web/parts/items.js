@@ -2,7 +2,7 @@
 
 import { h, icon } from "../core/dom.js";
 import { block, growText } from "../core/markdown.js";
-import { cut, duration, firstLine, money, number, plain, tail, terminal, within } from "../core/text.js";
+import { cut, duration, firstLine, money, number, plain, terminal, within } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 import { questionCard } from "./question-card.js";
 
@@ -30,8 +30,8 @@ function fold(key, summary, content, { open = false, kind = "" } = {}) {
   return details;
 }
 
-function init({ event }) {
-  const words = [event.model, event.agentVersion && `${event.agent} ${event.agentVersion}`, event.cwd && tail(event.cwd)].filter(Boolean).map(plain);
+function init({ event }, context) {
+  const words = [event.model, event.agentVersion && `${event.agent} ${event.agentVersion}`, context.place()].filter(Boolean).map(plain);
   return h("p", { class: "quiet line", title: plain(event.cwd) }, event.resumed ? "Resumed · " : "Started · ", words.join(" · "));
 }
 

@@ -2,7 +2,7 @@
 
 import { button, empty, h, icon, replace, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, money, plain, tail } from "../core/text.js";
+import { ago, firstLine, money, place, tail } from "../core/text.js";
 
 const STATES = { running: "Running", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 const ACTIVITIES = { starting: "Starting", working: "Working", waiting: "Waits for you", idle: "Ready", asleep: "Asleep", ended: "" };
@@ -116,9 +116,6 @@ class SessionList extends HTMLElement {
 
 // What runs keeps its place while it does; what is over stands by when that was.
 const at = (one) => (one.activity === "ended" ? one.updatedAt : one.createdAt);
-
-// A worktree's folder has a name for machines; its branch says more.
-const place = (one) => (one.group && one.branch ? plain(one.branch) : tail(one.cwd));
 
 function rank(one) {
   if (one.openQuestions > 0) return 0;

@@ -3,7 +3,7 @@
 import { announce, bar, button, failed, h, icon, replace, toast } from "../core/dom.js";
 import { get } from "../core/api.js";
 import { store } from "../core/store.js";
-import { firstLine, money, number, plain, tail } from "../core/text.js";
+import { firstLine, money, number, place, plain } from "../core/text.js";
 import "../core/virtual.js";
 import { isWide, itemElement } from "./items.js";
 import { diffView } from "./diff-view.js";
@@ -21,9 +21,9 @@ class SessionView extends HTMLElement {
     this.foot = h("footer", { class: "composer" });
     replace(this, this.head, h("div", { class: "stream" }, this.list, this.jump), this.status, this.foot);
     this.list.addEventListener("top", () => this.opened?.earlier());
-    this.list.addEventListener("scroll", () => (this.jump.hidden = this.list.atEnd), { passive: true });
+    for (const what of ["scroll", "drawn"]) this.list.addEventListener(what, () => this.drawJump(), { passive: true });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
-    this.context = { store, cards: new Map(), cwd: () => this.opened?.view?.cwd, questionOf: (request) => this.questionOf(request) };
+    this.context = { store, cards: new Map(), cwd: () => this.opened?.view?.cwd, place: () => place(this.opened.view), questionOf: (request) => this.questionOf(request) };
     this.compose();
     if (this.wanted) this.load(this.wanted);
   }
@@ -62,7 +62,6 @@ class SessionView extends HTMLElement {
       const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
       this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context, before)));
     }
-    this.jump.hidden = this.list.atEnd;
     this.drawStatus(view);
     this.drawComposer(view);
   }
@@ -76,10 +75,18 @@ class SessionView extends HTMLElement {
     replace(
       this.head,
       h("a", { class: "button plain back", href: "#/", "aria-label": elsewhere ? `All sessions, ${elsewhere} waiting` : "All sessions" }, icon("back"), elsewhere > 0 && h("span", { class: "badge" }, elsewhere)),
-      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${view.agent} · ${view.group && view.branch ? "" : `${tail(view.cwd)}${view.branch ? " · " : ""}`}${plain(view.branch)}`)),
+      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${[view.agent, place(view), view.worktree ? "" : plain(view.branch)].filter(Boolean).join(" · ")}`)),
       ["working", "waiting", "starting"].includes(view.activity) && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
       button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
     );
+  }
+
+  // Never over the answers of a question: then it stands at the top.
+  drawJump() {
+    const edge = this.list.getBoundingClientRect().bottom;
+    const covers = (card) => card.getBoundingClientRect().top < edge && card.getBoundingClientRect().bottom > edge - 60;
+    this.jump.hidden = this.list.atEnd;
+    this.jump.classList.toggle("aside", [...this.list.querySelectorAll(".question:not(.over)")].some(covers));
   }
 
   drawStatus(view) {
@@ -116,12 +123,13 @@ class SessionView extends HTMLElement {
 
   drawComposer(view) {
     const ended = view.activity === "ended";
-    const key = `${ended} ${view.keepOpen} ${view.nativeId}`;
+    const key = `${ended} ${view.keepOpen} ${view.nativeId} ${view.worktree}`;
     if (this.composerKey === key) return;
     this.composerKey = key;
     if (!ended) return replace(this.foot, this.input, this.sendButton);
     this.input.placeholder = "Go on from here";
-    if (!view.nativeId) return replace(this.foot, h("p", { class: "quiet" }, "This session is over."));
+    const left = { kept: `Its work is on branch ${plain(view.branch)}.`, removed: "Its worktree was removed." }[view.worktree];
+    if (!view.nativeId || left) return replace(this.foot, h("p", { class: "quiet" }, "This session is over. ", left));
     return replace(this.foot, this.input, button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" }), button("Fork", () => this.submit("fork"), { glyph: "fork" }));
   }
 
