@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from podium.unified.events import (
     Done,
@@ -344,6 +345,15 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
 def test_rules(said: list[Event], told: list[Event]) -> None:
     grammar = Grammar()
     assert [event for one in said for event in grammar.accept(one)] + grammar.end() == told
+
+
+def test_how_long_a_call_took_does_not_count_the_time_of_its_question() -> None:
+    grammar = Grammar()
+    said = [(Init(), 10), (TOOL, 20), (replace(ASKED, tool_use_id="t"), 30), (ANSWERED, 70_000)]
+    for event, now in said:
+        grammar.accept(event, now)
+    [result] = grammar.accept(ToolResult(tool_use_id="t", name="shell", status="success"), 70_005)
+    assert result == ToolResult(tool_use_id="t", name="shell", status="success", duration_ms=5.0)
 
 
 def test_a_refused_call_is_denied_whatever_the_agent_says_of_it() -> None:

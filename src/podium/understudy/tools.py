@@ -70,6 +70,7 @@ class Card:
         self._session.show({"sessionUpdate": "tool_call", **self.facts, "status": "pending"})
 
     def running(self) -> None:
+        self._started = time.monotonic()  # how long somebody took to answer is not how long it ran
         self._update(status="in_progress")
 
     async def progress(self, output: str) -> None:

@@ -185,7 +185,7 @@ class Grammar:
             case PermissionRequest():
                 return self._in(now, self._asked(event, now))
             case PermissionResolved():
-                return self._answered(event)
+                return self._answered(event, now)
             case UsageReport():
                 return [*self._taken_up(now), *self._used(event)]
             case Text():
@@ -245,7 +245,7 @@ class Grammar:
             errors = self._errors  # a turn that was nothing but these
             out += self._open_turn(TurnStarted(), now)
             self._errors = errors
-        out += self._close_questions(event.status)
+        out += self._close_questions(event.status, now)
         out += self._close_tools(event.status, now)
         usage = event.usage if event.usage != Usage() else self._turn_usage
         completed = replace(
@@ -267,13 +267,13 @@ class Grammar:
     def _fatal_error(self) -> str:
         return next((error.message for error in self._errors if error.fatal), "")
 
-    def _close_questions(self, status: Status) -> list[Event]:
+    def _close_questions(self, status: Status, now: int) -> list[Event]:
         message = f"the turn ended ({status})"
         closed = [
             PermissionResolved(request_id=request_id, decision="deny", by="interrupt", message=message)
             for request_id in self._questions
         ]
-        return [event for refusal in closed for event in self._answered(refusal)]
+        return [event for refusal in closed for event in self._answered(refusal, now)]
 
     def _close_tools(self, status: Status, now: int) -> list[Event]:
         tools, self._tools = self._tools, {}
@@ -325,10 +325,12 @@ class Grammar:
         self._questions[event.request_id] = event
         return [*self._tool_started(call_of(event), now), event]  # some agents do not tell a call they ask about
 
-    def _answered(self, event: PermissionResolved) -> list[Event]:
+    def _answered(self, event: PermissionResolved, now: int) -> list[Event]:
         question = self._questions.pop(event.request_id, None)
         if question is None:
             return []
+        if (tool := self._tools.get(call_of(question).tool_use_id)) is not None:
+            tool.since = now  # how long somebody took to answer is not how long it ran
         if event.decision == "deny":
             self.denied(call_of(question).tool_use_id, event.message)
         return [event]
