@@ -133,6 +133,9 @@ def test_sessions_are_listed_searched_shown_and_exported(podium: Any) -> None:
     assert [event["type"] for event in events] == [
         "init", "turn_started", "thinking", "text", "tool_use", "tool_result", "text",
     ]  # fmt: skip
+    told = podium.run("sessions", "export", older, "--format", "json", "--dialect", "board").stdout
+    kinds = [json.loads(line)["type"] for line in told.splitlines()]
+    assert kinds == ["log", "log", "plan", "log", "action", "toolResult", "log"]
 
 
 def test_a_session_is_resumed_by_the_beginning_of_its_id(podium: Any) -> None:
@@ -258,11 +261,12 @@ def test_parallel_compares_and_keeps_the_branches(podium: Any) -> None:
 def test_parallel_says_who_failed(podium: Any) -> None:
     podium.repository()
     told = podium.run(
-        "parallel", "- http_error: 500\n", "--agents", "understudy", "--test", "echo broken; exit 3", "--json"
-    )
+        "parallel", "- http_error: 500\n", "--agents", "understudy", "--test", "echo broken; exit 3", "--json",
+        "--dialect", "lifecycle",
+    )  # fmt: skip
     assert told.returncode == 1
     lines = [json.loads(line) for line in told.stdout.splitlines()]
-    assert lines[0]["event"]["type"] == "init"
+    assert [lines[0]["event"]["type"], lines[-2]["event"]["type"]] == ["sessionStarted", "sessionEnded"]
     [row] = lines[-1]["comparison"]
     none = {"files": 0, "insertions": 0, "deletions": 0}
     assert (row["status"], row["tests"], row["changes"], row["branch"]) == ("error", "fail (3)", none, None)

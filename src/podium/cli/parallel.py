@@ -16,6 +16,7 @@ from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .exits import report
 from .flags import BadFlag, add_option_flags, options_from
 from .parsing import Parser
+from .run import DIALECTS
 from .state import with_audit
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--json", action="store_true", help="one event per line, each with its task, then the comparison"
     )
+    parser.add_argument("--dialect", choices=DIALECTS, help="with --json: whose vocabulary (default: podium)")
     add_option_flags(parser)
     given = parser.parse_args(argv)
     from .. import catalog
@@ -54,6 +56,9 @@ def main(argv: list[str]) -> int:
     prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
     if not agents or not prompt.strip() or (given.limit is not None and given.limit < 1):
         print("podium parallel: give a prompt, at least one agent, and a limit of at least 1", file=sys.stderr)
+        return EXIT_USAGE
+    if given.dialect and not given.json:
+        print("podium parallel: --dialect says how --json speaks; add --json", file=sys.stderr)
         return EXIT_USAGE
     try:
         options = with_audit(options_from(given))
@@ -71,7 +76,7 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
     from ..worktrees import is_clean, repository_of
     from .lines import style_for
     from .race import comparison, enter
-    from .views import LiveTable, Printed, print_comparison, print_event, print_lines
+    from .views import LiveTable, Printed, print_comparison, print_events, print_lines
 
     cwd = await asyncio.to_thread(Path(options.pop("cwd", ".")).resolve)
     root = await repository_of(cwd)
@@ -79,7 +84,11 @@ async def _race(agents: list[str], prompt: str, options: dict[str, Any], given: 
         print("note: uncommitted changes here are not seen by the agents: they start from HEAD", file=sys.stderr)
     entries = await enter(agents, prompt, cwd, options, _folder())
     terminal = sys.stdout.isatty() and not given.json
-    view: View = LiveTable(entries) if terminal else Printed(print_event if given.json else print_lines(entries))
+    view: View = (
+        LiveTable(entries)
+        if terminal
+        else Printed(print_events(given.dialect or "podium") if given.json else print_lines(entries))
+    )
     interrupted = False
     try:
         interrupted = await _run(entries, view, prompt, given)

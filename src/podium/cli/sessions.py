@@ -8,8 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from . import EXIT_SUCCESS
+from . import EXIT_SUCCESS, EXIT_USAGE
 from .parsing import Parser
+from .run import DIALECTS
 
 if TYPE_CHECKING:
     from ..drivers.driver import Stored
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
     showing = verbs.add_parser("show", help="a readable transcript", examples=SHOW)
     exporting = verbs.add_parser("export", help="the transcript as Markdown or JSON on stdout", examples=EXPORT)
     exporting.add_argument("--format", choices=("markdown", "json"), default="markdown")
+    exporting.add_argument("--dialect", choices=DIALECTS, help="with --format json: whose vocabulary (default: podium)")
     for one in (showing, exporting):
         one.add_argument("session", help="an id, the beginning of one, or last")
     for one in (listing, showing, exporting):
@@ -142,14 +144,20 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _export(given: argparse.Namespace) -> int:
+    from ..dialects import DIALECTS as PROJECTIONS
+    from ..dialects import encode
     from ..past import events_of, find
     from ..transcript import markdown
-    from ..unified.events import encode
 
+    if given.dialect and given.format != "json":
+        print("podium sessions: --dialect says how JSON speaks; add --format json", file=sys.stderr)
+        return EXIT_USAGE
     stored = find(given.session, given.cwd)
     if given.format == "json":
+        projection = PROJECTIONS[given.dialect or "podium"]()
         for event in events_of(stored):
-            print(encode(event).decode())
+            for line in encode(projection, event):
+                print(line.decode())
     else:
         print(markdown(stored, events_of(stored)), end="")
     return EXIT_SUCCESS

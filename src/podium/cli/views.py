@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from .. import catalog
 from ..api import Task
+from ..dialects import DIALECTS, Projection, encode
 from ..parallel import Tagged
 from ..unified import events
 from .asking import Asking
@@ -55,9 +56,16 @@ class Printed:
         return
 
 
-def print_event(entry: Entry, one: Tagged) -> None:
+def print_events(dialect: str) -> Callable[[Entry, Tagged], None]:
     """One JSON object per line."""
-    _print({"number": one.number, "task": entry.name, "event": one.event})
+    projections: dict[int, Projection] = {}
+
+    def show(entry: Entry, one: Tagged) -> None:
+        projection = projections.setdefault(one.number, DIALECTS[dialect]())
+        for line in encode(projection, one.event):
+            _print({"number": one.number, "task": entry.name, "event": msgspec.Raw(line)})
+
+    return show
 
 
 def print_comparison(entries: Sequence[Entry]) -> None:
