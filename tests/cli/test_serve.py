@@ -171,6 +171,12 @@ def test_what_it_refuses_to_start_with(
     assert not (here / "home" / "log.db").exists()
 
 
+def test_a_home_that_cannot_be_made_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "home").write_text("a file")
+    assert command(["serve", "--port", "0"]) == 2
+    assert "cannot be Podium's own folder: File exists; name another with PODIUM_HOME" in capsys.readouterr().err
+
+
 def test_a_token_file_that_others_can_read_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "home").mkdir()
     (here / "home" / "token").write_text("podium_that-everybody-could-have-read\n")

@@ -60,7 +60,12 @@ def token_path(home: Path) -> Path:
 
 def private_folder(home: Path) -> None:
     """Podium's own folder, closed to others: the log in it holds everything the agents said."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as fault:
+        raise NotAllowed(
+            f"{home} cannot be Podium's own folder: {fault.strerror}; name another with PODIUM_HOME"
+        ) from fault
     found = home.stat()
     if found.st_uid != os.getuid():
         raise NotAllowed(f"{home} belongs to somebody else; name a folder of your own with PODIUM_HOME")
