@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from podium.dialects.session_request import SessionRequest
 from podium.service.identity import first_id
@@ -88,9 +88,7 @@ async def find_made(call: Call[Any, Any]) -> SessionView | None:
 
 async def list_sessions(call: Call[SessionsQuery, None]) -> SessionPage:
     query = call.query
-    found, total = await call.service.sessions(
-        Query(**{name: getattr(query, name) for name in query.__struct_fields__})
-    )
+    found, total = await call.service.sessions(Query(**asdict(query)))
     return SessionPage(sessions=[shown(one) for one in found], total=total, offset=query.offset, limit=query.limit)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from podium import catalog
 from podium.service.store import Query
@@ -22,18 +23,8 @@ from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSessi
 
 
 async def listed(call: Call, wish: SessionList) -> SessionPage:
-    query = Query(
-        state=wish.state,
-        agent=catalog.known(wish.agent) if wish.agent else "",
-        project_id=wish.project_id,
-        group=wish.group,
-        search=wish.search,
-        archived=wish.archived,
-        ended=wish.ended,
-        offset=wish.offset,
-        limit=wish.limit,
-    )
-    views, total = await call.service.sessions(query)
+    agent = catalog.known(wish.agent) if wish.agent else ""
+    views, total = await call.service.sessions(Query(**asdict(replace(wish, agent=agent))))
     found = [UnifiedSession.of(view) for view in views]
     return SessionPage(sessions=found, total=total, offset=wish.offset, limit=wish.limit)
 
