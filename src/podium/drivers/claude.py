@@ -24,7 +24,7 @@ from ..agents.claude import (
     list_sessions,
 )
 from ..agents.claude.client import INSTALL, SIGN_IN
-from ..errors import LocalProtocolError, NotInstalled, PodiumError, SessionNotFound, UnsupportedVersion
+from ..errors import LocalProtocolError, SessionNotFound
 from ..unified import decisions
 from ..unified.capabilities import Capabilities
 from ..unified.claude import ClaudeDictionary, name_of, natives_of
@@ -44,11 +44,11 @@ from ..unified.events import Risk
 from ..unified.options import McpServer, Options
 from ..unified.tools import operation_of
 from .driver import Agent, Driver, Presence, Stored
+from .inspection import SignIn, inspected
 
 NAME = "claude"
 TITLE = "Claude Code"
 HOOK_TIMEOUT = 60.0
-INSPECTION = 30.0
 
 CAPABILITIES = Capabilities(
     text_deltas=True,
@@ -238,38 +238,14 @@ def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
-    found = Presence(agent=NAME, title=TITLE, drivers={name: one.capabilities for name, one in AGENT.drivers.items()})
     client = ClaudeClient(Path.cwd(), env=env)
-    executable, version = "", ""
-    signed_in: bool | None = None
-    problem, fix = "", ""
-    try:
-        async with asyncio.timeout(INSPECTION):
-            executable = client.find_executable()
-            version = ".".join(map(str, await client.check_version()))
-            signed_in = (await client.auth_status()).logged_in
-        if not signed_in:
-            problem, fix = f"{TITLE} has no credentials", SIGN_IN
-    except NotInstalled as error:
-        problem, fix = str(error), INSTALL
-    except UnsupportedVersion as error:
-        problem, fix = str(error), INSTALL
-    except TimeoutError:
-        problem = f"{executable} did not answer within {INSPECTION:g} s"
-        fix = f"{executable} --version"
-    except (PodiumError, OSError) as error:
-        problem, fix = str(error), INSTALL
-    return Presence(
-        agent=found.agent,
-        title=found.title,
-        installed=bool(executable),
-        executable=executable,
-        version=version,
-        signed_in=signed_in,
-        problem=problem,
-        fix=fix,
-        drivers=found.drivers,
-    )
+
+    async def sign_in() -> SignIn:
+        if (await client.auth_status()).logged_in:
+            return True, "", ""
+        return False, f"{TITLE} has no credentials", SIGN_IN
+
+    return await inspected(AGENT, client.find_executable, client.check_version, sign_in)
 
 
 AGENT = Agent(

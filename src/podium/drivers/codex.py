@@ -28,7 +28,7 @@ from ..agents.codex import (
 )
 from ..agents.codex.locate import INSTALL, codex_home, find_codex, require_sign_in
 from ..agents.codex.questions import McpServerElicitationRequest, ToolRequestUserInput
-from ..errors import LaunchError, NotInstalled, NotSignedIn
+from ..errors import NotSignedIn
 from ..unified.capabilities import Capabilities
 from ..unified.codex import AppServerDictionary, ExecDictionary
 from ..unified.codex.recorded import AppServerRecorded
@@ -37,6 +37,7 @@ from ..unified.decisions import Allow, Ask
 from ..unified.options import Options
 from .codex_rights import allowed_unasked, asks, config_of, environ_of, has_rules, stance_of
 from .driver import Agent, Driver, Presence, Stored
+from .inspection import SignIn, inspected
 
 NAME = "codex"
 NOTES = {
@@ -238,22 +239,11 @@ def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
-    found = Presence(
-        agent=NAME, title=AGENT.title, drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()}
-    )
-    try:
-        executable, _ = find_codex(None, env)
-        found = replace(found, installed=True, executable=executable)
-        found = replace(found, version=".".join(map(str, await CodexClient(env=env).version())))
-    except NotInstalled as error:
-        return replace(found, problem=str(error), fix=INSTALL)
-    except LaunchError as error:
-        return replace(found, problem=str(error), fix=INSTALL)
-    signed_in, problem, fix = sign_in(env)
-    return replace(found, signed_in=signed_in, problem=problem, fix=fix)
+    client = CodexClient(env=env)
+    return await inspected(AGENT, lambda: find_codex(None, env)[0], client.version, lambda: sign_in(env))
 
 
-def sign_in(env: Mapping[str, str] | None) -> tuple[bool | None, str, str]:
+def sign_in(env: Mapping[str, str] | None) -> SignIn:
     """Whether Codex has what it needs to sign in, what is wrong, and what to do. No model is called."""
     environ = os.environ if env is None else env
     try:

@@ -33,7 +33,7 @@ from ..agents.gemini.client import INSTALL
 from ..agents.gemini.commands import literal_over_acp
 from ..agents.gemini.home import user_folder, user_settings
 from ..agents.gemini.settings import chosen_auth
-from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
+from ..errors import LaunchError, NotSupported, SessionNotFound
 from ..unified.acp_recorded import AcpRecorded
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Allow, Ask, Deny
@@ -43,6 +43,7 @@ from ..unified.options import McpServer as Server
 from ..unified.options import Options
 from .driver import Agent, Driver, Presence, Stored
 from .gemini_rules import DRY_RUN, MODES, Stance, rules, stance_of
+from .inspection import SignIn, inspected
 
 NAME = "gemini"
 NOTES = {
@@ -237,22 +238,12 @@ def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
-    found = Presence(
-        agent=NAME, title=AGENT.title, drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()}
-    )
     client = GeminiClient(env=env)
-    try:
-        found = replace(found, executable=client.find(), installed=True)
-        found = replace(found, version=".".join(str(part) for part in await client.check_version()))
-    except NotInstalled as error:
-        return replace(found, problem=str(error), fix=INSTALL)
-    except LaunchError as error:
-        return replace(found, problem=str(error), fix=INSTALL)
-    signed_in, problem, fix = sign_in(os.environ if env is None else env)
-    return replace(found, signed_in=signed_in, problem=problem, fix=fix)
+    environ = os.environ if env is None else env
+    return await inspected(AGENT, client.find, client.check_version, lambda: sign_in(environ))
 
 
-def sign_in(env: Mapping[str, str]) -> tuple[bool | None, str, str]:
+def sign_in(env: Mapping[str, str]) -> SignIn:
     """Whether the CLI has what it needs to sign in, what is wrong, and what to do. No model is called."""
     folder = user_folder(env)
     key = bool(env.get("GEMINI_API_KEY")) or _in_env_file(folder.parent) or _in_env_file(folder)

@@ -34,7 +34,7 @@ from ..agents.opencode.credentials import has_credentials
 from ..agents.opencode.events import PermissionAsked, QuestionAsked
 from ..agents.opencode.failures import INSTALL
 from ..agents.opencode.history import find_session
-from ..errors import LaunchError, NotInstalled, NotSupported, SessionNotFound
+from ..errors import LaunchError, NotSupported, SessionNotFound
 from ..transports.launch import Exited
 from ..unified.acp_recorded import AcpRecorded
 from ..unified.capabilities import Capabilities
@@ -44,6 +44,7 @@ from ..unified.opencode.recorded import ServeRecorded
 from ..unified.opencode.rights import rules, stance_of
 from ..unified.options import McpServer, Options
 from .driver import Agent, Driver, Presence, Stored
+from .inspection import SignIn, inspected
 from .opencode_asking import Asking, is_policed
 
 NAME = "opencode"
@@ -268,19 +269,14 @@ def history(cwd: str, env: Mapping[str, str] | None) -> Iterable[Stored]:
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
-    found = Presence(
-        agent=NAME, title=TITLE, drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()}
-    )
     client = OpenCodeClient(env=env)
-    try:
-        found = replace(found, executable=client.find(), installed=True)
-        found = replace(found, version=".".join(str(part) for part in await client.check_version()))
-    except (NotInstalled, LaunchError) as error:
-        return replace(found, problem=str(error), fix=INSTALL)
-    if await asyncio.to_thread(has_credentials, os.environ if env is None else env):
-        return replace(found, signed_in=True)
-    problem = "OpenCode has no provider with credentials, and would use its own hosted model"
-    return replace(found, signed_in=False, problem=problem, fix=SIGN_IN)
+
+    async def sign_in() -> SignIn:
+        if await asyncio.to_thread(has_credentials, os.environ if env is None else env):
+            return True, "", ""
+        return False, "OpenCode has no provider with credentials, and would use its own hosted model", SIGN_IN
+
+    return await inspected(AGENT, client.find, client.check_version, sign_in)
 
 
 def choose(options: Options) -> str:

@@ -1,0 +1,53 @@
+"""What is found of an agent's program, whatever that program does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from podium.drivers.driver import Presence
+from podium.drivers.inspection import inspected
+from podium.drivers.understudy import AGENT
+from podium.transports.executables import find_executable, read_version
+
+PROGRAMS = {
+    "well": ("echo 'it 1.2.3'", {"version": "1.2.3", "signed_in": False, "problem": "no key", "fix": "set one"}),
+    "mute": ("exit 1", {"problem": "{path} --version said ''; is it the right program?"}),
+    "hung": ("sleep 600", {"problem": "{path} did not answer within 3 s", "fix": "{path} --version"}),
+    "none": (None, {"problem": "it was not found; looked in {folder}. Install it or pass executable=."}),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_what_a_program_shows_of_itself(tmp_path: Path, case: str) -> None:
+    does, told = PROGRAMS[case]
+    path = tmp_path / "it"
+    if does is not None:
+        path.write_text(f"#!/bin/sh\n{does}\n")
+        path.chmod(0o755)
+    env: Mapping[str, str] = {"PATH": str(tmp_path)}
+    words = {"path": str(path), "folder": str(tmp_path)}
+
+    async def main() -> Presence:
+        async def version() -> tuple[int, ...]:
+            return await read_version(str(path), env={"PATH": "/usr/bin:/bin"})
+
+        return await inspected(
+            AGENT,
+            lambda: find_executable("it", env=env),
+            version,
+            lambda: (False, "no key", "set one"),
+            patience=3 if case == "hung" else 60,
+        )
+
+    assert asyncio.run(main()) == Presence(
+        agent=AGENT.name,
+        title=AGENT.title,
+        drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()},
+        installed=does is not None,
+        executable=str(path) if does is not None else "",
+        **{name: value.format(**words) if isinstance(value, str) else value for name, value in told.items()},  # type: ignore[arg-type]
+    )
