@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
 HOLE = "\0"
+LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
+BRANCHES = ("if_statement", "case_statement", *LOOPS)
 # The grammar takes the brace after these for a word.
 _MISREAD_BRACE = re.compile(r"(?:(?<=[\s;&|({])|^)(?:!\s+|coproc\s+(?:\w+\s+)?)+(?=\{\s)")
 _RARE = re.compile(r"[^\x04-\x7e]")

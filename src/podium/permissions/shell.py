@@ -14,7 +14,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from . import words as shell_words
-from .grammar import HOLE, parsed
+from .grammar import BRANCHES, HOLE, LOOPS, parsed
 from .launchers import listed, nested
 from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
 from .surroundings import Surroundings, merged
@@ -29,7 +29,7 @@ from .suspicion import (
     shell_text,
 )
 from .words import MAX_READINGS, source
-from .wrappers import is_transparent, program_of, unwrap
+from .wrappers import SHELLS, is_transparent, program_of, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,8 +40,6 @@ MAX_TEXT = 100_000
 MAX_OPEN = 100  # brackets open at once: beyond, the parser takes time by the square of their number
 MAX_COMMANDS = 1000
 MAX_DEPTH = 16
-_LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
-_BRANCHES = ("if_statement", "case_statement", *_LOOPS)
 
 
 def read_script(text: str, cwd: str | None) -> Script:
@@ -161,7 +159,7 @@ class _Reader:
                 self._emit(tuple(source(node).split()))
             case "comment" | "heredoc_body":
                 pass
-            case kind if kind in _BRANCHES:
+            case kind if kind in BRANCHES:
                 self._branch(node)
             case "test_command" | "word" | "string" | "concatenation" | "simple_expansion" | "expansion":
                 shell_words.texts(node, self)
@@ -194,7 +192,7 @@ class _Reader:
                         values if 0 < len(values) <= MAX_READINGS else [*values[:MAX_READINGS], HOLE]
                     )
             # A loop is read twice: what its end sets, its beginning sees.
-            for _ in range(2 if node.type in _LOOPS else 1):
+            for _ in range(2 if node.type in LOOPS else 1):
                 self._statements(node)
         finally:
             self._conditional -= 1
@@ -395,6 +393,8 @@ class _Reader:
     def _crudely(self, text: str) -> None:
         """A second look at text the parser could not follow, without grammar: better one suspicion too many."""
         for words in guessed_commands(text)[:MAX_COMMANDS]:
+            if (name := program_of(words)) in SHELLS or name == "eval":
+                self.alarm(f"{name} runs text that cannot be followed")
             if self._depth < MAX_DEPTH:
                 self._run(words)
 
