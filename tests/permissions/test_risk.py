@@ -42,7 +42,7 @@ WRAPPERS = [
     "! {c}",
     "f() {{ {c}; }}; f", "if true; then {c}; fi", "for i in 1; do {c}; done", "while true; do {c}; done",
     "bash <<'END'\n{c}\nEND", "trap {q} EXIT", "ls\n{c}", "A=1 {c}", "x={q}; eval \"$x\"", "sh -c \"$(printf %s {q})\"",
-    "case a in a) {c};; esac", "ssh host {q}", "watch {q}", "ls | xargs -I_ITEM_ sh -c {q}", "find . -exec sh -c {q} \\;",
+    "case a in a) {c};; esac", "ssh host {q}", "watch {q}", "ls | xargs -I_IT_ sh -c {q}", "find . -exec sh -c {q} \\;",
 ]  # fmt: skip
 SIMPLE = [
     c for c in HIGH if not any(mark in c for mark in "|;&<>\n*") and "(" not in c and not c.startswith((":", "cd "))
