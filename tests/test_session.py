@@ -223,6 +223,16 @@ def test_a_second_prompt_during_a_turn_is_refused(options: dict[str, Any]) -> No
     asyncio.run(main())
 
 
+def test_an_agent_that_takes_nothing_in_mid_turn_says_so(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+            assert session.capabilities.steer is False
+            with pytest.raises(podium.NotSupported, match="takes nothing in mid-turn"):
+                await session.steer("and mind the tests")
+
+    asyncio.run(main())
+
+
 def test_interrupt_ends_the_turn_and_its_command_but_not_the_session(options: dict[str, Any]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:

@@ -12,13 +12,13 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from .drivers.driver import Driver, NativeSession
-from .errors import LocalProtocolError, SessionEnded
+from .drivers.driver import Driver, NativeSession, Steerable
+from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.questions import Questions
 from .register import Register, entry_of
 from .transports.relay import Relay
@@ -40,6 +40,7 @@ from .unified.events import (
     Unrecognized,
     UsageReport,
     stamp,
+    steered,
 )
 from .unified.faults import error_of
 from .unified.grammar import Grammar
@@ -164,6 +165,15 @@ class Live:
             self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
         else:
             await self._native.send(prompt)
+
+    async def steer(self, text: str) -> int:
+        if not self.capabilities.steer:
+            raise NotSupported(f"{self._agent} ({self._driver.name}) takes nothing in mid-turn: send it afterwards")
+        if self._native is None or not self._grammar.in_turn:
+            raise LocalProtocolError("no turn is running: send it as a prompt")
+        await cast("Steerable", self._native).steer(text)
+        self.say(steered(text))
+        return self._seq
 
     async def interrupt(self) -> None:
         if self._starting is not None and (self._native is None or not self._handed):

@@ -27,9 +27,10 @@ from .unified.events import (
     TurnStarted,
     UsageReport,
     stamp,
+    steered,
 )
 from .unified.grammar import Grammar
-from .unified.recorded import Answered, Interrupted, Opened, Prompted, Said, Withdrawn
+from .unified.recorded import Answered, Interrupted, Opened, Prompted, Said, Steered, Withdrawn
 from .wire import shapes
 
 Line = bytes | shapes.Unrecognized
@@ -223,6 +224,8 @@ class _Tale:
             case Prompted(prompt):
                 self._prompted = self._prompted or not self._grammar.in_turn
                 yield from self._stamped(self._grammar.start_turn(prompt))
+            case Steered(text):
+                yield from self._stamped(self._grammar.accept(steered(text)))
             case Interrupted():
                 yield from self._ask_all()
                 for request_id in list(self._open):

@@ -79,6 +79,13 @@ class Session:
         """Send a prompt and return when the agent has it; what comes of it is read from ``events``."""
         await self._live.send(prompt)
 
+    async def steer(self, text: str) -> int:
+        """Say ``text`` into the running turn, where the agent can (``capabilities.steer``); else ``NotSupported``.
+
+        Returns the number of the event that tells it.
+        """
+        return await self._live.steer(text)
+
     async def interrupt(self) -> None:
         """End the running turn; the session goes on."""
         await self._live.interrupt()

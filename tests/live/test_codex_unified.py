@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 import pytest
 
 import podium
+from podium.service.service import Service
+from podium.service.settings import AgentSettings, Settings
+from podium.service.views import Wanted
 from podium.testing.clis import find_cli
 from podium.testing.model import ScriptedModel
 from podium.testing.script import (
@@ -32,7 +35,7 @@ from podium.testing.script import (
     task,
     write_file,
 )
-from podium.unified.events import Event
+from podium.unified.events import Event, decode
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
@@ -565,6 +568,46 @@ def test_what_is_installed(tmp_path: Path) -> None:
             assert (found.signed_in, found.fix) == (False, "codex login")
             [found] = await podium.discover(["codex"], env={"PATH": str(tmp_path)})
             assert (found.installed, found.fix) == (False, "npm install -g @openai/codex")
+
+    play(scene)
+
+
+def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: Path) -> None:
+    routes: dict[str, Script] = {
+        "Wait for me": [shell("until [ -e go ]; do sleep 0.05; done"), say("Done.")],
+        "And then": [say("Later.")],
+    }
+
+    async def scene() -> None:
+        async with staged(tmp_path, routes) as stage:
+            settings = Settings(
+                home=str(tmp_path / "podium"),
+                roots=(str(stage.cwd),),
+                agents={"codex": AgentSettings(command=str(CODEX), env=stage.env)},
+            )
+            async with Service(settings) as service:
+                wanted = Wanted(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
+                session_id = (await service.create(wanted)).id
+                heard: list[Event] = []
+                async with contextlib.aclosing(service.follow(session_id, 0)) as batches:
+                    async for event in (decode(record.body) async for batch in batches for record in batch):
+                        heard.append(event)
+                        if isinstance(event, podium.ToolUse):
+                            message = await service.send(session_id, "Mind the tests", steer=True)
+                            assert message.state == "sent"
+                            stored = await service.journal.store.records(session_id, 0, 1000)
+                            assert any(b"Mind the tests" in record.body for record in stored)
+                            (stage.cwd / "go").touch()
+                        if isinstance(event, podium.TurnCompleted) and event.turn == 1:
+                            message = await service.send(session_id, "And then", steer=True)
+                            assert message.state == "queued"
+                        if isinstance(event, podium.TurnCompleted) and event.turn == 2:
+                            break
+            told = [(one.turn, one.message) for one in of(heard, podium.Notice) if one.code == "steered"]
+            assert told == [(1, "Mind the tests")]
+            assert [(one.turn, one.result) for one in of(heard, podium.TurnCompleted)] == [(1, "Done."), (2, "Later.")]
+            assert [one.prompt for one in of(heard, podium.TurnStarted)] == ["Wait for me", "And then"]
+            assert any("Mind the tests" in str(request.body) for request in stage.model.requests)
 
     play(scene)
 

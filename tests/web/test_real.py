@@ -32,6 +32,7 @@ SCRIPT = [
     say("Rounded."),
     say("And again."),
 ]
+WAIT = "Wait for me"
 RACE = "Sum without loss of cents"
 EXACT, ROUNDED = "math.fsum(items)", "round(sum(items), 2)"
 
@@ -42,7 +43,9 @@ def race(fresh: str) -> list[object]:
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel(SCRIPT, routes={RACE: race(EXACT)}) as one:
+    with ScriptedModel(
+        SCRIPT, routes={RACE: race(EXACT), WAIT: [shell("until [ -e go ]; do sleep 0.05; done"), say("Done.")]}
+    ) as one:
         yield one
 
 
@@ -50,12 +53,14 @@ def model() -> Iterator[ScriptedModel]:
 def agents(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, AgentSettings]:
     folder = tmp_path_factory.mktemp("claude")
     env = model.environment("claude", cwd=folder, home=folder / "home").env
+    codex = model.environment("codex", cwd=folder, home=folder / "codex").env
     steps = [{"read_file": "shop.py"}, {"edit_file": {"path": "shop.py", "old": "sum(items)", "new": ROUNDED}}]
     plays = folder / "plays.json"
     plays.write_text(json.dumps({"script": [], "routes": {RACE: [*steps, {"say": f"It is {ROUNDED} now."}]}}))
     own = {"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")}
     return {
         "claude": AgentSettings(command=str(find_cli("claude")), env=env),
+        "codex": AgentSettings(command=str(find_cli("codex")), env=codex),
         "understudy": AgentSettings(args=("--script", str(plays)), env=own),
     }
 
@@ -100,6 +105,26 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     assert "Half up" in heard
     assert "not that file" in heard
     assert [one.prompt for one in model.requests if one.beyond] == []
+
+
+@pytest.mark.skipif(find_cli("codex") is None, reason="the codex CLI is not installed")
+def test_a_message_is_said_into_the_running_turn_where_the_agent_can_take_it(
+    visit: Any, stage: Any, model: ScriptedModel
+) -> None:
+    folder = stage.folder("steered")
+    page = visit("#/new", "phone")
+    page.get_by_label("Prompt").fill(WAIT)
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_text("Codex CLI").click()
+    page.get_by_text("On its own").click()
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".tool")).to_contain_text("until")
+    page.get_by_label("Message to the agent").fill("Mind the tests")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".prompt:not(.queued) .bubble")).to_have_text([WAIT, "Mind the tests"])
+    (folder / "go").touch()
+    expect(page.locator(".said", has_text="Done.")).to_be_visible()
+    assert any("Mind the tests" in str(request.body) for request in model.requests)
 
 
 def git(folder: Path, *words: str) -> str:

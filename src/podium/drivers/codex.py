@@ -61,6 +61,7 @@ APP_SERVER = Capabilities(
     permissions="all",
     remember_session=True,
     interrupt=True,
+    steer=True,
     fork=True,
     structured_output=True,
     images=True,
@@ -87,6 +88,7 @@ EXEC = replace(
     subagents=False,
     permissions="none",
     remember_session=False,
+    steer=False,
     notes={
         **NOTES,
         "permissions": "exec asks nobody: what the tier would ask about is refused; use driver='app-server'",

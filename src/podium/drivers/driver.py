@@ -28,6 +28,12 @@ class NativeSession(Protocol):
     async def close(self) -> None: ...
 
 
+class Steerable(Protocol):
+    """An agent's own session, where its driver can ``steer``."""
+
+    async def steer(self, text: str) -> None: ...
+
+
 class Dictionary(Protocol):
     """Native event → unified events. Total and pure; state only for what an agent spreads over several messages."""
 

@@ -80,6 +80,10 @@ class RemoteSession:
         """Send a prompt and return when the server has it; it waits its turn. What comes of it is in ``events``."""
         await self._live.post(prompt)
 
+    async def steer(self, text: str) -> None:
+        """Say ``text`` into the running turn, where the agent can take it there; else it waits its turn."""
+        await self._live.post(text, steer=True)
+
     async def view(self) -> SessionView:
         """How the session stands now."""
         return await self._live.view()
@@ -177,7 +181,7 @@ class Live:
         if self._task is None and self.id and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"podium follows {self.id}")
 
-    async def post(self, prompt: str) -> None:
+    async def post(self, prompt: str, *, steer: bool = False) -> None:
         if self._closed:
             raise LocalProtocolError("the session is closed; open another one")
         if not self.id and self._creating is None:
@@ -191,7 +195,7 @@ class Live:
         if self._creating is not None:
             await asyncio.shield(self._creating)
         self.start()
-        await self._line.post(f"{self._path}/messages", Message, {"prompt": prompt})
+        await self._line.post(f"{self._path}/messages", Message, {"prompt": prompt, "steer": steer})
 
     async def _create(self, prompt: str) -> None:
         wish = self._wish

@@ -55,8 +55,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     archived: bool | None = None
 
 
-class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FollowUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``steer``: said into the running turn where the agent can take it there; else it waits for its turn."""
+
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
+    steer: bool = False
 
 
 class NextPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -115,8 +118,8 @@ async def events(call: Call[EventsQuery, None]) -> EventPage:
     return await call.pages.offset(view, query.dialect, query.offset or 0, query.limit)
 
 
-async def send(call: Call[None, Prompt]) -> Message:
-    return await call.service.send(call.session_id, call.body.prompt, who=call.who)
+async def send(call: Call[None, FollowUp]) -> Message:
+    return await call.service.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
 
 
 async def find_sent(call: Call[Any, Any]) -> Message | None:
@@ -176,8 +179,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="sendMessage", method="POST", path=_ONE + "/messages", tag=_TAG, scope="run", verb=send, status=202,
-        summary="Send a follow-up; it waits until the turns before it are over", bodies=(Prompt,), answer=Message,
-        faults=(404, 409), recall=find_sent,
+        summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
+        bodies=(FollowUp,), answer=Message, faults=(404, 409), recall=find_sent,
     ),
     Operation(
         name="interruptSession", method="POST", path=_ONE + "/interrupt", tag=_TAG, scope="run", verb=interrupt,

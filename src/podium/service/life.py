@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from podium.errors import AgentRefused, LocalProtocolError, NotSupported
 from podium.session import Session
 from podium.transports.relay import Reader
 from podium.unified.decisions import Decision
@@ -31,6 +32,7 @@ class Life:
         self._store = store
         self._counts = counts
         self.killed = False
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self.pump = asyncio.get_running_loop().create_task(self._hand_on(), name=f"podium events {view.id}")
         self.pump.add_done_callback(lambda _: over())
 
@@ -41,6 +43,17 @@ class Life:
     def answer(self, request_id: str, decision: Decision) -> None:
         """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
         self.session.answer(self._joined.own_ids.get(request_id, request_id), decision)
+
+    async def steered(self, text: str) -> bool:
+        """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""
+        try:
+            told = await self.session.steer(text)
+        except (NotSupported, LocalProtocolError, AgentRefused):
+            return False
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((told, stored))
+        await asyncio.wait([stored, self.pump], return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     async def close(self) -> None:
         """End it in order; everything it says is stored."""
@@ -59,13 +72,23 @@ class Life:
         """As much at once as there is; a slow disk slows the agent."""
         reader = self._reader
         while await reader.news():
-            events = self._joined.join(reader.ready(), self._counts)
+            heard = list(reader.ready())
+            last = heard[-1].seq if heard else 0
+            events = self._joined.join(heard, self._counts)
             if events and not self.killed:
                 try:
                     await self._store(events)
                 except BaseException:
                     reader.close()  # nobody reads on: the agent must not wait for us while it is ended
                     raise
+            if self._awaited:
+                self._tell_stored(last)
+
+    def _tell_stored(self, last: int) -> None:
+        for number, stored in self._awaited:
+            if number <= last and not stored.done():
+                stored.set_result(None)
+        self._awaited = [one for one in self._awaited if not one[1].done()]
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+from msgspec.structs import replace
+
 from podium.errors import AlreadyAnswered, PodiumError, SessionEnded, StoreError
 from podium.session import Session
 from podium.unified.decisions import Deny
@@ -85,10 +87,15 @@ class Served:
         self._decided.extend(decided)
         self.task = asyncio.get_running_loop().create_task(self._perform(), name=f"podium {self.view.id}")
 
-    async def post(self, message: Message) -> Message:
-        """Take a follow-up: stored first, sent when the turns before it are over."""
+    async def post(self, message: Message, *, steer: bool = False) -> Message:
+        """Take a follow-up: stored first, sent when the turns before it are over.
+
+        ``steer``: said into the running turn instead, if the agent can take it there. The log tells it as an event.
+        """
         if self.ending:
             raise SessionEnded(f"session {self.view.id} is ending; resume it to go on")
+        if steer and self._life is not None and await self._life.steered(message.prompt):
+            return replace(message, state="sent")
         self._arriving += 1
         try:
             return await self.chronicle.enqueue(message)

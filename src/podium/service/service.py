@@ -167,8 +167,8 @@ class Service:
         return await self._begin(wanted, who=who, parent=old, fork=fork)
 
     @to_the_end
-    async def send(self, session_id: str, prompt: str, *, who: str = "") -> Message:
-        """A follow-up. It waits its turn; it wakes a session that sleeps. (No agent is steered in mid-turn.)"""
+    async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> Message:
+        """A follow-up. It waits its turn, or is said into the running one; it wakes a session that sleeps."""
         await self.accepting()
         self._check_prompt(prompt)
         await self.get(session_id)
@@ -181,7 +181,7 @@ class Service:
         if not served.awake and not served.chronicle.asking.rearmed:
             await self._seats.find(session_id)
         try:
-            return await served.post(message)
+            return await served.post(message, steer=steer)
         except SessionEnded:
             self._seats.leave(session_id)
             raise

@@ -250,6 +250,11 @@ def session_changed(native_session_id: str) -> Notice:
     return Notice(level="info", code="session_changed", message=_GOES_ON + native_session_id)
 
 
+def steered(text: str) -> Notice:
+    """Something was said into the running turn."""
+    return Notice(level="info", code="steered", message=text)
+
+
 def session_in(notice: Notice) -> str:
     """The id that :func:`session_changed` told."""
     return notice.message.removeprefix(_GOES_ON)

@@ -29,6 +29,12 @@ class Prompted(msgspec.Struct, frozen=True):
     prompt: str
 
 
+class Steered(msgspec.Struct, frozen=True):
+    """Something was said into the running turn."""
+
+    text: str
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """The turn was to end."""
 
@@ -46,7 +52,7 @@ class Withdrawn(msgspec.Struct, frozen=True):
     request_id: str
 
 
-Said: TypeAlias = Opened | Prompted | Interrupted | Answered | Withdrawn
+Said: TypeAlias = Opened | Prompted | Steered | Interrupted | Answered | Withdrawn
 
 
 class Recorded(Protocol):

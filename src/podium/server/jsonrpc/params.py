@@ -123,8 +123,11 @@ class SessionEvents(Params, frozen=True, kw_only=True):
 
 
 class SessionSend(Params, frozen=True, kw_only=True):
+    """``steer``: said into the running turn where the agent can take it there; else it waits for its turn."""
+
     session_id: str
     prompt: str
+    steer: bool = False
 
 
 class Subscribe(Params, frozen=True, kw_only=True):

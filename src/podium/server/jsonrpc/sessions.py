@@ -49,7 +49,7 @@ async def events(call: Call, wish: SessionEvents) -> EventPage:
 
 
 async def send(call: Call, wish: SessionSend) -> Sent:
-    message = await call.service.send(wish.session_id, wish.prompt, who=call.caller.name)
+    message = await call.service.send(wish.session_id, wish.prompt, steer=wish.steer, who=call.caller.name)
     return Sent(message_id=message.id, session_id=wish.session_id)
 
 

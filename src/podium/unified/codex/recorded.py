@@ -6,22 +6,30 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from ...agents.codex import commands
-from ...agents.codex.commands import Answer, Command, ForkThread, Interrupt, ResumeThread, StartThread, StartTurn
+from ...agents.codex.commands import Answer, Command, ForkThread, Interrupt, ResumeThread, StartThread, StartTurn, Steer
 from ...agents.codex.notifications import ServerRequestResolvedNotification
 from ...agents.codex.questions import Question, RequestId
+from ...agents.codex.threads import Refused, Replied, TurnStartResponse, TurnSteerResponse
 from ..decisions import Allow, Decision, Deny
-from ..recorded import Answered, Interrupted, Opened, Prompted, Said, Withdrawn
+from ..recorded import Answered, Interrupted, Opened, Prompted, Said, Steered, Withdrawn
 from .app_server import AppServerDictionary
+
+STEERED = (TurnSteerResponse, TurnStartResponse)
 
 
 class AppServerRecorded:
     def __init__(self, dictionary: AppServerDictionary) -> None:
         self._dictionary = dictionary
         self._asked: dict[RequestId, Question] = {}
+        self._steering: list[str] = []  # said into the running turn; whether it was taken there, the answer tells
 
     def heard(self, native: Any) -> Iterable[Said]:
         if isinstance(native, get_args(Question)):
             self._asked[native.request_id] = native
+        elif isinstance(native, Replied) and isinstance(native.result, STEERED) and self._steering:
+            return [Steered(self._steering.pop(0))]
+        elif isinstance(native, Refused) and native.method in ("turn/steer", "turn/start") and self._steering:
+            self._steering.pop(0)
         elif isinstance(native, ServerRequestResolvedNotification):
             question = self._asked.pop(native.request_id, None)
             return [Withdrawn(_id(question))] if question is not None else ()
@@ -33,6 +41,9 @@ class AppServerRecorded:
                 return [Opened(cwd)] if isinstance(cwd := params.get("cwd"), str) else ()
             case StartTurn(text=text):
                 return [Prompted(text)]
+            case Steer(text=text):
+                self._steering.append(text)
+                return ()
             case Interrupt():
                 return [Interrupted()]
             case Answer(request_id, decision):

@@ -85,6 +85,7 @@ export class Fold {
         // An agent that is silent for long says so every minute: one line grows.
         const last = this.items.at(-1);
         if (event.code === "stalled" && last?.event?.code === "stalled") this.bump(last, () => (last.event = event));
+        else if (event.code === "steered") this.put({ kind: "prompt", text: event.message });
         else this.put({ kind: "notice", event }, event);
         break;
       }

@@ -149,7 +149,7 @@ class Store extends EventTarget {
       while (this.outbox.length) {
         const { id, prompt, key } = this.outbox[0];
         try {
-          await post(`/api/sessions/${encodeURIComponent(id)}/messages`, { prompt }, { key });
+          await post(`/api/sessions/${encodeURIComponent(id)}/messages`, { prompt, steer: true }, { key });
         } catch (fault) {
           if (fault instanceof Offline) {
             clearTimeout(this.again);
