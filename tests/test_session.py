@@ -129,6 +129,8 @@ def test_permissions(options: dict[str, Any], callback: Callback | None, made: b
     assert (resolved.decision, resolved.by) == ("allow" if made else "deny", by)
     assert resolved.message.startswith(message)
     assert result.status == ("success" if made else "denied")
+    assert result.output == "" or not made  # what the question showed is not what the command has put out
+    assert asked.risk_reasons == ["writes made, in the workspace"]
     assert (Path(options["cwd"]) / "made").exists() == made
     order = kinds(events)
     assert order.index("tool_use") < order.index("permission_request") < order.index("permission_resolved")

@@ -91,7 +91,7 @@ def _silence(account: Account) -> Error | None:
     """What is wrong with a recording in which the agent said nothing that we understand."""
     if account.unrecognized and not account.translated:
         return Error(kind="protocol_error", message="nothing in this recording could be understood", fatal=True)
-    if account.said_to_agent and not (account.translated or account.absorbed):
+    if not (account.translated or account.absorbed):
         return Error(kind="connection_failed", message="the agent ended without a word", fatal=True)
     return None
 

@@ -113,7 +113,7 @@ class AcpDictionary:
             case requests.RequestPermission():
                 return [
                     *self._pieces.whole(),
-                    *self._changed(native.tool_call),
+                    *self._changed(native.tool_call, asked=True),
                     *self._tell(native.tool_call.tool_call_id),
                 ]
             case responses.InitializeResponse():
@@ -200,8 +200,8 @@ class AcpDictionary:
 
     # ------------------------------------------------------------------------------------------------- tool calls
 
-    def _changed(self, update: updates.ToolCall | updates.ToolCallUpdate) -> list[Event]:
-        """Remember what an update says; tell of new output."""
+    def _changed(self, update: updates.ToolCall | updates.ToolCallUpdate, *, asked: bool = False) -> list[Event]:
+        """Remember what an update says; tell of new output. What a question shows (``asked``) is not output."""
         call = self._calls.setdefault(update.tool_call_id, _Call(update.tool_call_id, diffs={}))
         call.title = update.title or call.title
         call.kind = update.kind or call.kind
@@ -215,7 +215,7 @@ class AcpDictionary:
         for content in update.contents():
             match content:
                 case Content():
-                    pieces.append(content.text)
+                    pieces += [] if asked else [content.text]
                 case Diff():
                     call.diffs[content.path] = content
                 case TerminalContent() | shapes.Unrecognized():
@@ -272,7 +272,8 @@ class AcpDictionary:
 
     def request(self, asked: RequestPermission) -> PermissionRequest:
         """A question of the agent, in our words."""
-        self._changed(asked.tool_call)  # the stream may not have come this far yet; said twice it changes nothing
+        # The stream may not have come this far yet; said twice it changes nothing.
+        self._changed(asked.tool_call, asked=True)
         call = self._calls[asked.tool_call.tool_call_id]
         name, arguments = self._name(call), self._arguments(call)
         return PermissionRequest(

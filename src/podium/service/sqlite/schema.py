@@ -132,7 +132,7 @@ def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
 def _advice(path: Path, fault: Exception) -> str:
     said = str(fault)
     if "full" in said or "disk I/O" in said:
-        return "free some space on that disk and start the server again"
+        return "free some space on that disk; the server goes on by itself once it can write (or start it again)"
     if "malformed" in said or "not a database" in said:
         files = f"{path.name}, {path.name}-wal and {path.name}-shm"
         return f"it is damaged: restore a copy, or move {files} away to begin anew"
