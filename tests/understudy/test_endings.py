@@ -1,6 +1,7 @@
 """Turns that are interrupted, fail or break off, and what is left of them: nothing."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from podium.agents.acp import (
     SessionUpdate,
     Unanswered,
 )
+from podium.transports.guard import descendants
 from podium.transports.launch import Exited
+from podium.understudy.shell import Command
 
 
 def alive(pid: int) -> bool:
@@ -159,3 +162,18 @@ def test_stall_and_empty(understudy: Any) -> None:
         assert (heard.stop_reason, heard.text) == ("cancelled", "")
 
     understudy.dialogue(main)
+
+
+def test_a_command_that_is_cancelled_while_it_begins_is_not_left_running(tmp_path: Path) -> None:
+    async def main() -> None:
+        for turns in range(30):  # of the loop: at each of them it has come a little further
+            beginning = asyncio.create_task(Command.start("sleep 1000", str(tmp_path)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            beginning.cancel()
+            [begun] = await asyncio.gather(beginning, return_exceptions=True)
+            if isinstance(begun, Command):
+                await begun.kill()
+            assert [pid for pid in descendants(os.getpid()) if alive(pid)] == []
+
+    asyncio.run(main())

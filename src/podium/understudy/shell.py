@@ -25,7 +25,16 @@ class Command:
 
     @classmethod
     async def start(cls, command: str, cwd: str, *, heard: bool = True) -> Command:
-        """``heard``: its output is kept; otherwise it goes nowhere."""
+        """``heard``: its output is kept; otherwise it goes nowhere. Cancelled, it leaves nothing running."""
+        starting = asyncio.ensure_future(cls._start(command, cwd, heard=heard))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).kill()
+            raise
+
+    @classmethod
+    async def _start(cls, command: str, cwd: str, *, heard: bool) -> Command:
         # The pipe is ours: asyncio's own would tie the end of the process to the end of its output.
         read, write = os.pipe() if heard else (-1, os.open(os.devnull, os.O_WRONLY))
         try:

@@ -22,7 +22,7 @@ class Claim:
             os.close(self._file)
             raise StoreBroken(
                 f"the log {log} is in use by another Podium server (process {holder}); "
-                "stop that one, or give this one a home of its own with PODIUM_HOME"
+                "speak to that one (podium rpc --url), stop it, or give this one a home of its own with PODIUM_HOME"
             ) from fault
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
