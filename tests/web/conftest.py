@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -169,7 +169,14 @@ def stage(
 
 
 @pytest.fixture(scope="module")
-def browser(surroundings: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def short_folder() -> Iterator[Path]:
+    """Near the root, wherever the tests run: a browser makes a socket in it, whose path must not be long."""
+    with tempfile.TemporaryDirectory(prefix="podium-browser-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser(surroundings: object, short_folder: Path) -> Iterator[Any]:
     """One per module: while Playwright runs, nobody else in this thread can have an event loop."""
     program = find_browser()
     if program is None and os.environ.get("CI") != "true":
@@ -179,13 +186,12 @@ def browser(surroundings: object, tmp_path_factory: pytest.TempPathFactory) -> I
 
     expect.set_options(timeout=BOUND * 1000)
 
-    own = tmp_path_factory.mktemp("browser")
+    own = str(short_folder)
     with sync_playwright() as playwright:
-        env = {**os.environ, "HOME": str(own), "TMPDIR": str(own), "XDG_CONFIG_HOME": str(own / "config")}
+        env = {**os.environ, "HOME": own, "TMPDIR": own, "XDG_CONFIG_HOME": f"{own}/config"}
         found = playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
         yield found
         found.close()
-    shutil.rmtree(own, ignore_errors=True)
 
 
 class Visit:

@@ -166,11 +166,11 @@ def test_the_page_is_light() -> None:
     assert sum(len(gzip.compress(body)) for body in bodies.values()) < 60_000
 
 
-def test_a_phone_can_install_it(browser: Any, stage: Any, tmp_path: Path) -> None:
+def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) -> None:
     """In a browser with a profile of its own: a private window can install nothing."""
-    places = {name: str(tmp_path) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME")}
+    places = {name: str(short_folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME")}
     own = browser.browser_type.launch_persistent_context(
-        tmp_path / "profile", executable_path=find_browser(), args=list(FLAGS), env={**os.environ, **places}
+        short_folder / "profile", executable_path=find_browser(), args=list(FLAGS), env={**os.environ, **places}
     )
     with own:
         page = own.new_page()
