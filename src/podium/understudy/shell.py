@@ -18,9 +18,15 @@ SILENCE = 0.3
 class Command:
     """One running command. ``kill`` ends its whole process group."""
 
-    def __init__(self, process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        stream: asyncio.StreamReader | None = None,
+        pipe: asyncio.ReadTransport | None = None,
+    ) -> None:
         self._process = process
         self._stream = stream
+        self._pipe = pipe
         self.output = ""
 
     @classmethod
@@ -51,11 +57,11 @@ class Command:
         finally:
             os.close(write)
         if not heard:
-            return cls(process, None)
+            return cls(process)
         stream = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(read, "rb", 0))
-        return cls(process, stream)
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(read, "rb", 0))
+        return cls(process, stream, pipe)
 
     @property
     def pid(self) -> int:
@@ -94,6 +100,8 @@ class Command:
                 await self._process.wait()
         self._signal(signal.SIGKILL)
         await self._process.wait()
+        if self._pipe is not None:
+            self._pipe.close()
 
     async def _listen(self, progress: Callable[[str], Awaitable[None]]) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
