@@ -304,7 +304,8 @@ class TestNothingIsLeftRunning:
 
 
 US = """
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell has started in the background
 from podium.transports.launch import Launch
 from podium.transports.process import ChildProcess
 from podium.transports.tap import overhear
