@@ -219,9 +219,8 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
         top = page.evaluate(TOP_ITEM)
         stage.until(lambda many=many: page.evaluate(known) > many, "loading back")
         page.evaluate(TWO_FRAMES)
-        assert (
-            abs(page.evaluate(TOP_ITEM)["key"] - top["key"]) <= 6
-        )  # what is being read stays, to an item or two: texts above it are still drawn
+        moved = abs(page.evaluate(TOP_ITEM)["key"] - top["key"])
+        assert moved <= 6  # what is being read stays, to an item or two: texts above it are still drawn
     seqs = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
     assert seqs == list(range(1, len(events) + 1))
     page.evaluate("document.querySelector('virtual-list').scrollTop = 0")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from podium.errors import AgentRefused, LocalProtocolError, NotSupported
+from podium.errors import AgentRefused, LocalProtocolError, NotSupported, SessionEnded
 from podium.session import Session
 from podium.transports.relay import Reader
 from podium.unified.decisions import Decision
@@ -53,6 +53,8 @@ class Life:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited.append((told, stored))
         await asyncio.wait([stored, self.pump], return_when=asyncio.FIRST_COMPLETED)
+        if not stored.done():
+            raise SessionEnded("the agent ended before it could be kept that this was said to it; resume it to go on")
         return True
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from ..agents.acp import (
 from ..agents.acp.content import Content, Diff, TerminalContent
 from ..transports.launch import Exited, Stalled
 from ..wire import shapes
-from .acp_endings import reason_of, report_of, said, usage_of
+from .acp_endings import reason_of, said, usage_of
 from .diffs import change_of
 from .events import (
     Error,
@@ -37,6 +37,8 @@ from .events import (
     Unrecognized,
     Usage,
     dollars,
+    report_of,
+    stalled,
 )
 from .faults import kind_of, no_answer
 from .pieces import Pieces
@@ -132,7 +134,7 @@ class AcpDictionary:
             case events.RequestDeclined():
                 return [Notice(level="warning", code="request_declined", message=native.why)]
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
             case shapes.Unrecognized():

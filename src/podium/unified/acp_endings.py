@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ..agents.acp import events, responses
-from .events import Usage, UsageReport
+from .events import Usage
 
 
 def said(raw_output: Any) -> str:
@@ -38,17 +38,6 @@ def usage_of(native: responses.PromptResponse) -> Usage:
             return Usage(input_tokens=sent, output_tokens=said, total_tokens=sent + said)
         case _:
             return Usage()
-
-
-def report_of(usage: Usage) -> UsageReport:
-    return UsageReport(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-        cost_usd=usage.cost_usd,
-    )
 
 
 def reason_of(failed: events.RequestFailed) -> str:

@@ -250,6 +250,23 @@ def session_changed(native_session_id: str) -> Notice:
     return Notice(level="info", code="session_changed", message=_GOES_ON + native_session_id)
 
 
+def report_of(usage: Usage) -> UsageReport:
+    """``usage`` of the running turn, as an event; what the session used so far, the grammar adds."""
+    return UsageReport(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total_tokens,
+        cost_usd=usage.cost_usd,
+    )
+
+
+def stalled(seconds: float) -> Notice:
+    """Nothing was heard of the agent for so long; the grammar knows when that is news."""
+    return Notice(level="warning", code="stalled", message=f"no sign of life for {seconds:g} s")
+
+
 def steered(text: str) -> Notice:
     """Something was said into the running turn."""
     return Notice(level="info", code="steered", message=text)

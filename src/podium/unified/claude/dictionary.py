@@ -26,6 +26,7 @@ from ..events import (
     TurnCompleted,
     TurnStarted,
     Unrecognized,
+    stalled,
 )
 from ..faults import kind_of
 from ..tools import operation_of
@@ -141,7 +142,7 @@ class ClaudeDictionary:
             case Stalled():
                 if self.prompted and self._asked:
                     return []  # it waits for an answer of ours
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
             case shapes.Unrecognized():

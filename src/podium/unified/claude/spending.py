@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ...agents.claude import blocks
 from ...agents.claude.events import Result
-from ..events import Notice, Usage, UsageReport, dollars
+from ..events import Notice, Usage, UsageReport, dollars, report_of
 
 _NOTHING = Usage()
 
@@ -28,7 +28,7 @@ class Spending:
             ended.cache_creation_input_tokens or begun.cache_creation_input_tokens or 0,
         )
         self._running = self._running + usage
-        return _report(self._turn + self._running)
+        return report_of(self._turn + self._running)
 
     def result(self, result: Result) -> list[UsageReport | Notice]:
         """One run of the model is over; the turn so far, and once per session how the figures were corrected."""
@@ -36,7 +36,7 @@ class Spending:
         self._turn = self._turn + replace(tokens, cost_usd=share)
         cost = self._turn.cost_usd
         self._running = _NOTHING
-        out: list[UsageReport | Notice] = [_report(self._turn)]
+        out: list[UsageReport | Notice] = [report_of(self._turn)]
         total = _total_cost(result)
         if not self._told and cost is not None and total is not None and total - cost > 1e-9:
             self._told = True
@@ -99,14 +99,3 @@ def _of(usage: blocks.Usage) -> Usage:
 def _tokens(fresh: int, output: int, read: int, written: int) -> Usage:
     sent = fresh + read + written
     return Usage(input_tokens=sent, output_tokens=output, cached_tokens=read, total_tokens=sent + output)
-
-
-def _report(usage: Usage) -> UsageReport:
-    return UsageReport(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-        cost_usd=usage.cost_usd,
-    )

@@ -27,9 +27,11 @@ from ..events import (
     TurnCompleted,
     TurnStarted,
     Usage,
+    report_of,
+    stalled,
 )
 from ..faults import no_answer
-from .endings import broken_off, error_of, report_of, retry_of, structured, usage_of
+from .endings import broken_off, error_of, retry_of, structured, usage_of
 from .questions import call_of, has_item, request_of
 from .thread_stream import ThreadStream, unrecognized
 
@@ -83,7 +85,7 @@ class AppServerDictionary:
             case threads.Refused():
                 return self._refusal(native)
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
             case shapes.Unrecognized():

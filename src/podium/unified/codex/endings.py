@@ -11,7 +11,7 @@ from ...agents.codex.complaints import complaint
 from ...agents.codex.threads import TurnErrorDetails
 from ...agents.codex.usage import Usage as NativeUsage
 from ...transports.launch import Exited
-from ..events import Error, ErrorKind, Retry, Usage, UsageReport
+from ..events import Error, ErrorKind, Retry, Usage
 from ..faults import kind_of
 
 _RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?\s*\Z", re.DOTALL)
@@ -41,16 +41,6 @@ def usage_of(native: NativeUsage) -> Usage:
         cached_tokens=native.cached_input_tokens,
         reasoning_tokens=native.reasoning_output_tokens,
         total_tokens=native.total_tokens,
-    )
-
-
-def report_of(usage: Usage) -> UsageReport:
-    return UsageReport(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
     )
 
 

@@ -26,9 +26,11 @@ from ..events import (
     TurnStarted,
     Unrecognized,
     Usage,
+    report_of,
+    stalled,
 )
 from ..faults import no_answer
-from .endings import broken_off, failed, report_of, retry_of, structured, usage_of
+from .endings import broken_off, failed, retry_of, structured, usage_of
 from .patches import told_changes, told_use
 from .tools import agent_use, mcp_use, mcp_words, other_use, record, search_use, shell_use, status_of, words_of
 
@@ -99,7 +101,7 @@ class ExecDictionary:
             case native_events.ItemCompleted():
                 return self._item(native.item, done=True, status=native.status)
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case shapes.Unrecognized():
                 return [_unrecognized(native)]
             case _:

@@ -27,6 +27,7 @@ from ..events import (
     Unrecognized,
     Usage,
     UsageReport,
+    stalled,
 )
 from ..faults import kind_of, no_answer
 from ..pieces import Pieces
@@ -100,7 +101,7 @@ class StreamDictionary:
             case Exited():
                 return self._exited(native)
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case shapes.Unrecognized():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case native_events.ToolResult() | ToolDetails():

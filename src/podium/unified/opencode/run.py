@@ -26,6 +26,7 @@ from ..events import (
     Thinking,
     TurnCompleted,
     Unrecognized,
+    stalled,
 )
 from ..faults import kind_of, no_answer
 from .calls import Calls
@@ -78,7 +79,7 @@ class RunDictionary:
             case Exited():
                 return self._over(native)
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case shapes.Unrecognized():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case _:

@@ -23,13 +23,15 @@ from ..events import (
     TurnCompleted,
     Unrecognized,
     Usage,
+    report_of,
+    stalled,
 )
 from ..faults import no_answer
 from .calls import Calls, below
 from .failures import ABORTED, REASONS, error_of
 from .questions import diff_in, permission_request, question_request
 from .speech import Speech
-from .spending import Spending, report, usage_of
+from .spending import Spending, usage_of
 
 OVERFLOW = "ContextOverflowError"
 UNGUARDED = "OpenCode did not load our plugin: commands that are nothing but redirections are not asked about"
@@ -128,7 +130,7 @@ class ServeDictionary:
                 message = f"OpenCode refused {native.call}: {native.message or native.status}"
                 return [Notice(level="warning", code="request_refused", message=message)]
             case Stalled():
-                return [Notice(level="warning", code="stalled", message=f"no sign of life for {native.seconds:g} s")]
+                return [stalled(native.seconds)]
             case Exited():
                 return _exited(native)
             case shapes.Unrecognized():
@@ -281,7 +283,7 @@ class ServeDictionary:
         usage = self._spending.end()
         if usage == Usage() and (told := usage_of(ended.tokens, ended.cost)) != Usage():
             usage = told
-            out.append(report(usage))
+            out.append(report_of(usage))
         status, error = self._judged(ended)
         structured, self._structured = self._structured, None
         if status == "success" and ended.finish is not None and structured is None and not self._answered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...agents.opencode.parts import StepFinishPart, Tokens
-from ..events import Usage, UsageReport, dollars
+from ..events import Usage, UsageReport, dollars, report_of
 
 
 def usage_of(tokens: Tokens, cost: float) -> Usage:
@@ -20,17 +20,6 @@ def usage_of(tokens: Tokens, cost: float) -> Usage:
     )
 
 
-def report(usage: Usage) -> UsageReport:
-    return UsageReport(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-        cost_usd=usage.cost_usd,
-    )
-
-
 class Spending:
     def __init__(self) -> None:
         self.turn = Usage()
@@ -40,7 +29,7 @@ class Spending:
         if usage == Usage():
             return []
         self.turn = self.turn + usage
-        return [report(self.turn)]
+        return [report_of(self.turn)]
 
     def end(self) -> Usage:
         turn, self.turn = self.turn, Usage()
