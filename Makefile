@@ -12,7 +12,7 @@ help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
-	@$(BIN)/podium demo
+	@$(BIN)/stagedoor demo
 
 test: $(VENV)/.dev clis browser check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
@@ -32,33 +32,33 @@ bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench
 
 bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages made from code (review the diff)
-	PODIUM_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
+	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
 	git diff --stat tests/goldens docs
 
 pictures: $(VENV)/.dev clis browser  ## take the pictures of the page for the docs anew (look at them)
-	PODIUM_BLESS=1 $(BIN)/pytest -q tests/web/test_pictures.py
+	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/web/test_pictures.py
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
-	$(BIN)/python -m podium.testing.record $(AGENT)
+	$(BIN)/python -m stagedoor.testing.record $(AGENT)
 
 compatibility: $(VENV)/.dev clis  ## prove docs/compatibility.md anew
 	rm -rf .pytest_cache/d/compatibility
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
-	$(BIN)/python -m podium.testing.compatibility
+	$(BIN)/python -m stagedoor.testing.compatibility
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
-	@if $(BIN)/python -m podium.testing.cli_install $(CLIS); then :; \
+	@if $(BIN)/python -m stagedoor.testing.cli_install $(CLIS); then :; \
 	elif [ "$$CI" = true ]; then echo "the real CLIs could not be installed, and under CI=true they must be" >&2; exit 1; \
 	else echo "the real CLIs could not be installed: the live tests will be skipped" >&2; fi
 
 browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
-	@$(BIN)/python -m podium.testing.browser
+	@$(BIN)/python -m stagedoor.testing.browser
 
 clean:  ## remove what make made
 	rm -rf $(VENV) $(CLIS)
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Stagedoor needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -214,7 +214,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=5000)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         stream = Path(folder) / "stream.jsonl"
         write_stream(stream, 40)
         os.environ |= {"BENCH_STREAM": str(stream), "BENCH_PROGRAM": launcher(Path(folder))}

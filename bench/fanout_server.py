@@ -20,7 +20,7 @@ TOKEN = "a-token-for-the-benchmark"
 
 def bodies(session_id: str, count: int) -> list[bytes]:
     """What a session says: canonical events, mostly a few words each."""
-    from podium.unified.events import Done, Event, TextDelta, encode
+    from stagedoor.unified.events import Done, Event, TextDelta, encode
 
     header = {"agent": "bench", "session_id": session_id, "timestamp": 1_700_000_000_000, "turn": 1}
     said: list[Event] = [TextDelta(**header, seq=seq, text="some words ", message_id="m1") for seq in range(1, count)]  # type: ignore[arg-type]
@@ -29,7 +29,7 @@ def bodies(session_id: str, count: int) -> list[bytes]:
 
 def expected(messages: Iterable[bytes]) -> tuple[int, int]:
     """The length and the checksum of what every subscriber must read, whoever serves it."""
-    from podium.server.connections import text_frame
+    from stagedoor.server.connections import text_frame
 
     stream = b"".join(text_frame(message) for message in messages)
     return len(stream), zlib.crc32(stream)
@@ -55,13 +55,13 @@ async def ours(sessions: int, events: int, batch: int) -> None:
     brings. Subscribers come through the whole app."""
     import gc
 
-    from podium.server.app import create_app
-    from podium.server.connections import WebSocketConnection
-    from podium.server.listening import listening, open_socket
-    from podium.service.service import Service
-    from podium.service.settings import AgentSettings, Settings
-    from podium.service.store import Append
-    from podium.service.views import Record, SessionView, Wanted
+    from stagedoor.server.app import create_app
+    from stagedoor.server.connections import WebSocketConnection
+    from stagedoor.server.listening import listening, open_socket
+    from stagedoor.service.service import Service
+    from stagedoor.service.settings import AgentSettings, Settings
+    from stagedoor.service.store import Append
+    from stagedoor.service.views import Record, SessionView, Wanted
 
     def no_pings(_: WebSocketConnection) -> None:
         """They would stand in the middle of what is checksummed, on a machine slow enough."""
@@ -83,7 +83,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
             )
             await service.journal.write(Append(view.id, records), view)
 
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         program = os.environ.get("BENCH_PROGRAM", "")
         work = f"{folder}/work"  # apart from the home, which no session may run in
         await asyncio.to_thread(Path(work).mkdir)

@@ -22,7 +22,7 @@ from pathlib import Path
 from claude_agent_sdk import SDKSessionInfo
 from claude_agent_sdk import list_sessions as sdk_list_sessions
 
-from podium.agents.claude.history import StoredSession, folder_name, list_sessions
+from stagedoor.agents.claude.history import StoredSession, folder_name, list_sessions
 
 RUNS = 7
 
@@ -139,7 +139,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--assert-ratio", type=float, default=3.0)
     args = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="podium-bench-")).resolve()
+    root = Path(tempfile.mkdtemp(prefix="stagedoor-bench-")).resolve()
     try:
         home, cwd = root / "home", root / "project"
         cwd.mkdir()
@@ -161,7 +161,7 @@ def main() -> int:
         ratio = slow / fast
         print(f"history: {len(ours.sessions)} sessions, {size / 1e9:.2f} GB, equal results")
         print(f"  claude_agent_sdk.list_sessions  {slow * 1e3:8.1f} ms")
-        print(f"  podium list_sessions            {fast * 1e3:8.1f} ms   {ratio:.2f} x as fast")
+        print(f"  stagedoor list_sessions            {fast * 1e3:8.1f} ms   {ratio:.2f} x as fast")
         return 0 if ratio >= args.assert_ratio else 1
     finally:
         shutil.rmtree(root, ignore_errors=True)

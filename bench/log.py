@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podium.service.chronicle import Chronicle
-    from podium.service.journal import Journal
-    from podium.unified.events import Event
+    from stagedoor.service.chronicle import Chronicle
+    from stagedoor.service.journal import Journal
+    from stagedoor.unified.events import Event
 
 BODY = b'{"type":"text_delta","agent":"understudy","sessionId":"0f8b8c1e-5a3e-4c0b-9a57-6f1b2d3c4e5f","seq":1,' + (
     b'"timestamp":1794739860546,"turn":1,"messageId":"m1","text":"some words of an answer, as they come "}'
@@ -80,8 +80,8 @@ def our_append(path: Path, sessions: int, batch: int, count: int) -> float:
 
 def flood(path: Path, count: int) -> tuple[float, int]:
     """Also says how many records came to one write."""
-    from podium.service.life import Life
-    from podium.transports.relay import Reader, Relay
+    from stagedoor.service.life import Life
+    from stagedoor.transports.relay import Reader, Relay
 
     class Speaking:
         def __init__(self, events: Reader[Event]) -> None:
@@ -115,9 +115,9 @@ def flood(path: Path, count: int) -> tuple[float, int]:
 
 
 def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
-    from podium.service.hub import LocalHub
-    from podium.service.journal import Journal
-    from podium.service.sqlite import SqliteStore
+    from stagedoor.service.hub import LocalHub
+    from stagedoor.service.journal import Journal
+    from stagedoor.service.sqlite import SqliteStore
 
     async def main() -> float:
         store = SqliteStore(path)
@@ -130,8 +130,8 @@ def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
 
 
 async def begun(journal: Journal, name: str) -> Chronicle:
-    from podium.service.chronicle import Chronicle
-    from podium.service.views import SessionView
+    from stagedoor.service.chronicle import Chronicle
+    from stagedoor.service.views import SessionView
 
     view = SessionView(id=name, agent="understudy", cwd="/work", prompt="Go on.", activity="working")
     await journal.write(view)
@@ -143,14 +143,14 @@ async def begun(journal: Journal, name: str) -> Chronicle:
 
 
 def spoken(count: int, batch: int) -> list[list[Event]]:
-    from podium.unified.events import decode
+    from stagedoor.unified.events import decode
 
     return [[decode(BODY) for _ in range(batch)] for _ in range(count // batch)]
 
 
 def timed(measure: Callable[..., Any], *how: int) -> Any:
     gc.collect()
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         return measure(Path(folder) / "log.db", *how)
 
 
@@ -191,11 +191,11 @@ def resident() -> float:
 
 def replay(count: int) -> bool:
     """From the first record to the last, through ``follow``; a bare SELECT takes the same pieces."""
-    from podium.service.hub import LocalHub
-    from podium.service.journal import Journal
-    from podium.service.sqlite import SqliteStore
-    from podium.service.store import Append
-    from podium.service.views import Record, SessionView
+    from stagedoor.service.hub import LocalHub
+    from stagedoor.service.journal import Journal
+    from stagedoor.service.sqlite import SqliteStore
+    from stagedoor.service.store import Append
+    from stagedoor.service.views import Record, SessionView
 
     async def main(path: Path) -> bool:
         store = SqliteStore(path)
@@ -232,7 +232,7 @@ def replay(count: int) -> bool:
         )
         return exact and expected == count + 1
 
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         return asyncio.run(main(Path(folder) / "log.db"))
 
 

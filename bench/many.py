@@ -17,7 +17,7 @@ from .stream import launcher, write_stream
 
 
 async def one(program: str) -> int:
-    from podium.agents.claude import ClaudeClient, Result
+    from stagedoor.agents.claude import ClaudeClient, Result
 
     count = 0
     async with await ClaudeClient("/", executable=program, env=dict(os.environ)).create_session("go") as session:
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--events", type=int, default=1000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         stream = Path(folder) / "stream.jsonl"
         write_stream(stream, options.events)
         os.environ["BENCH_STREAM"] = str(stream)

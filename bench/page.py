@@ -17,16 +17,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from podium.server.app import create_app
-from podium.server.listening import listening, open_socket
-from podium.server.page import files
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.store import Append
-from podium.service.views import Record, SessionView
-from podium.testing.browser import FLAGS, find_browser
+from stagedoor.server.app import create_app
+from stagedoor.server.listening import listening, open_socket
+from stagedoor.server.page import files
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView
+from stagedoor.testing.browser import FLAGS, find_browser
 
-TOKEN = "podium_bench-token"
+TOKEN = "stagedoor_bench-token"
 RUNS, RATE, SECONDS = 7, 200, 6.0
 MOST_BYTES = 150_000
 PROMPT = json.dumps({"script": [[{"say": "Here."}]]})
@@ -143,12 +143,16 @@ def _event(seq: int) -> dict[str, Any]:
 async def measured(program: str) -> bool:
     from playwright.async_api import async_playwright
 
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as scratch:
         root = Path(scratch) / "work"
         root.mkdir()
-        own = AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": f"{scratch}/understudy"})
+        own = AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": f"{scratch}/understudy"})
         settings = Settings(
-            home=f"{scratch}/podium", port=0, roots=(str(root),), default_agent="understudy", agents={"understudy": own}
+            home=f"{scratch}/stagedoor",
+            port=0,
+            roots=(str(root),),
+            default_agent="understudy",
+            agents={"understudy": own},
         )
         service = Service(settings)
         opened = open_socket("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""CPU time of ``import podium`` against ``import claude_agent_sdk``, and of ``podium --help`` against bare argparse."""
+"""CPU time: ``import stagedoor`` against ``import claude_agent_sdk``; ``stagedoor --help`` against bare argparse."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def median(code: str) -> float:
 
 def main() -> int:
     empty = median("pass")
-    ours, peer = median("import podium") - empty, median("import claude_agent_sdk") - empty
-    everything = median("import podium; [getattr(podium, name) for name in podium.__all__]") - empty
-    print(f"import podium: {ours / peer:.3f} × import claude_agent_sdk (bound 0.15)")
+    ours, peer = median("import stagedoor") - empty, median("import claude_agent_sdk") - empty
+    everything = median("import stagedoor; [getattr(stagedoor, name) for name in stagedoor.__all__]") - empty
+    print(f"import stagedoor: {ours / peer:.3f} × import claude_agent_sdk (bound 0.15)")
     print(f"every public name: {everything / peer:.3f} × import claude_agent_sdk")
-    helped = median("from podium.cli import main; main(['--help'])")
+    helped = median("from stagedoor.cli import main; main(['--help'])")
     bare = median("import argparse; p = argparse.ArgumentParser(); p.add_argument('x'); p.format_help()")
-    print(f"podium --help: {helped / bare:.2f} × a bare argparse tool (bound 2)")
+    print(f"stagedoor --help: {helped / bare:.2f} × a bare argparse tool (bound 2)")
     return 0
 
 

@@ -96,7 +96,7 @@ class Clock:
 
 
 async def native(program: str, clock: Clock) -> None:
-    from podium.agents.claude import ClaudeClient, Result
+    from stagedoor.agents.claude import ClaudeClient, Result
 
     async with await ClaudeClient("/", executable=program, env=dict(os.environ)).create_session("go") as session:
         async for event in session.events:
@@ -107,17 +107,17 @@ async def native(program: str, clock: Clock) -> None:
 
 
 async def unified(program: str, clock: Clock) -> None:
-    import podium
-    from podium.unified.events import encode
+    import stagedoor
+    from stagedoor.unified.events import encode
 
-    stream = podium.run(
+    stream = stagedoor.run(
         "claude", "go", cwd=str(Path(program).parent), executable=program, env=dict(os.environ), inherit_env=False,
         tier="autonomous",
     )  # fmt: skip
     async for event in stream:
         encode(event)
         clock.tick()
-        if isinstance(event, podium.TurnCompleted):
+        if isinstance(event, stagedoor.TurnCompleted):
             clock.stop()
 
 
@@ -155,8 +155,8 @@ WAYS = {"bare": bare, "native": native, "unified": unified, "sdk": sdk}
 
 MODULES = {
     "bare": ("msgspec",),
-    "native": ("podium.agents.claude",),
-    "unified": ("podium.api", "podium.drivers.claude", "podium.permissions.risk"),
+    "native": ("stagedoor.agents.claude",),
+    "unified": ("stagedoor.api", "stagedoor.drivers.claude", "stagedoor.permissions.risk"),
     "sdk": ("claude_agent_sdk",),
 }
 
@@ -175,7 +175,7 @@ def measure(way: str, program: str) -> None:
 
 
 def compare(events: int, runs: int, ways: list[str]) -> dict[str, dict[str, float]]:
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         stream = Path(folder) / "stream.jsonl"
         write_stream(stream, events)
         program = launcher(Path(folder))

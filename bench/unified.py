@@ -23,15 +23,15 @@ STAMP = re.compile(rb'"text":"(\d+)"')
 
 
 async def ours(program: str) -> list[int]:
-    import podium
+    import stagedoor
 
     late: list[int] = []
-    stream = podium.run(
+    stream = stagedoor.run(
         "claude", "go", cwd=os.environ["HOME"], executable=program, env=dict(os.environ), inherit_env=False,
         tier="autonomous",
     )  # fmt: skip
     async for event in stream:
-        if isinstance(event, podium.TextDelta):
+        if isinstance(event, stagedoor.TextDelta):
             late.append(time.monotonic_ns() - int(event.text))
     return late
 
@@ -55,7 +55,7 @@ WAYS = {"bare": bare, "unified": ours}
 
 
 def latency(paced: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="podium-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         stream = Path(folder) / "stream.jsonl"
         write_stream(stream, 100)
         env = {name: value for name, value in os.environ.items() if not name.startswith("CLAUDE")}
@@ -71,7 +71,7 @@ def latency(paced: int) -> None:
         cuts = statistics.quantiles(late, n=100)
         print(f"  {way:8} p50 {cuts[49] / 1000:6.0f} µs   p99 {cuts[98] / 1000:6.0f} µs")
     added = statistics.median(found["unified"]) - statistics.median(found["bare"])
-    print(f"  added by Podium: {added / 1000:.0f} µs per event (median)")
+    print(f"  added by Stagedoor: {added / 1000:.0f} µs per event (median)")
 
 
 def flatness(largest: int) -> None:

@@ -78,14 +78,14 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
 
 
 @pytest.fixture(autouse=True)
-def podium_home(
+def stagedoor_home(
     surroundings: Surroundings,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """Podium's own state goes to a scratch folder."""
-    folder = tmp_path_factory.mktemp("podium-home")
-    monkeypatch.setenv("PODIUM_HOME", str(folder))
+    """Stagedoor's own state goes to a scratch folder."""
+    folder = tmp_path_factory.mktemp("stagedoor-home")
+    monkeypatch.setenv("STAGEDOOR_HOME", str(folder))
     yield folder
     surroundings.look(request.node.nodeid)

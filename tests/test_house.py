@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "podium"
+SOURCE = ROOT / "src" / "stagedoor"
 FILES = sorted(SOURCE.rglob("*.py"))
 LIMIT = 450
 AGENTS = ("claude", "codex", "gemini", "opencode")
@@ -46,13 +46,15 @@ def test_the_shared_core_names_no_agent() -> None:
         if not str(path.relative_to(SOURCE)).startswith(MAY_NAME)
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if re.search(
-            rf"\b({'|'.join(AGENTS)})\b", re.sub(r'""".*|#.*|>>>.*|\.\.\. .*|podium [a-z]+ .*', "", line), re.IGNORECASE
+            rf"\b({'|'.join(AGENTS)})\b",
+            re.sub(r'""".*|#.*|>>>.*|\.\.\. .*|stagedoor [a-z]+ .*', "", line),
+            re.IGNORECASE,
         )
     ]
     assert named == []
 
 
-def test_import_podium_is_light() -> None:
+def test_import_stagedoor_is_light() -> None:
     heavy = (
         "pydantic",
         "mcp",
@@ -66,28 +68,30 @@ def test_import_podium_is_light() -> None:
         "asyncio",
         "h11",
     )
-    code = f"import sys, podium; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import sys, stagedoor; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_every_public_name_can_be_imported() -> None:
-    code = "import podium; [getattr(podium, name) for name in podium.__all__]; print(len(podium.__all__))"
+    code = "import stagedoor; [getattr(stagedoor, name) for name in stagedoor.__all__]; print(len(stagedoor.__all__))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 40
 
 
-def test_no_tracked_file_names_this_machine_or_a_registry() -> None:
+def _tracked_with(pattern: re.Pattern[bytes]) -> list[str]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
+    names = [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [name for name in names if pattern.search(name.encode() + b"\n" + (ROOT / name).read_bytes())]
+
+
+def test_no_tracked_file_names_this_machine_or_a_registry() -> None:
     pattern = re.compile(rb"registry\.npmjs|pypi\.org|files\.pythonhosted|\"resolved\": *\"http")
-    found = [
-        name
-        for name in listed.stdout.split("\0")
-        if name
-        and (ROOT / name).is_file()
-        and pattern.search((ROOT / name).read_bytes())
-        and name != "tests/test_house.py"
-    ]
-    assert found == []
+    assert [name for name in _tracked_with(pattern) if name != "tests/test_house.py"] == []
+
+
+def test_no_trace_of_the_old_name() -> None:
+    """Others own it. It is spelled in two halves here, so that this file passes too."""
+    assert _tracked_with(re.compile(b"pod" + b"ium", re.IGNORECASE)) == []

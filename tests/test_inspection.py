@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.drivers.driver import Presence
-from podium.drivers.inspection import inspected
-from podium.drivers.understudy import AGENT
-from podium.transports.executables import find_executable, read_version
+from stagedoor.drivers.driver import Presence
+from stagedoor.drivers.inspection import inspected
+from stagedoor.drivers.understudy import AGENT
+from stagedoor.transports.executables import find_executable, read_version
 
 PROGRAMS = {
     "well": ("echo 'it 1.2.3'", {"version": "1.2.3", "signed_in": False, "problem": "no key", "fix": "set one"}),

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.transports.guard import descendants
-from podium.unified.events import Done, Error, Init, Text, TextDelta
+import stagedoor
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.events import Done, Error, Init, Text, TextDelta
 
 BOUND = 120.0
 
@@ -35,19 +35,19 @@ def shared(tmp_path: Path) -> Iterator[dict[str, Any]]:
     workspace = tmp_path / "work"
     workspace.mkdir()
     before = set(descendants(os.getpid()))
-    yield {"cwd": str(workspace), "tier": "autonomous", "env": {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "home")}}
+    yield {"cwd": str(workspace), "tier": "autonomous", "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")}}
     assert set(descendants(os.getpid())) <= before
 
 
-def say(text: str, **options: Any) -> podium.Task:
-    return podium.Task("understudy", f"- say: {text}\n", options, name=text)
+def say(text: str, **options: Any) -> stagedoor.Task:
+    return stagedoor.Task("understudy", f"- say: {text}\n", options, name=text)
 
 
 def test_every_task_has_a_whole_stream_tagged_with_it(shared: dict[str, Any]) -> None:
     async def main() -> None:
         tasks = [say("one"), say("two"), say("one")]
-        streams: dict[int, list[podium.Event]] = {0: [], 1: [], 2: []}
-        async for one in podium.run_parallel(tasks, **shared):
+        streams: dict[int, list[stagedoor.Event]] = {0: [], 1: [], 2: []}
+        async for one in stagedoor.run_parallel(tasks, **shared):
             assert (one.task, one.agent) == (tasks[one.number], "understudy")
             streams[one.number].append(one.event)
         for number, events in streams.items():
@@ -62,16 +62,16 @@ def test_every_task_has_a_whole_stream_tagged_with_it(shared: dict[str, Any]) ->
 def test_one_that_fails_disturbs_no_other(shared: dict[str, Any]) -> None:
     async def main() -> None:
         tasks = [
-            podium.Task("nobody", "x"),
-            podium.Task("understudy", "x", {"max_turns": 3}),
-            podium.Task("understudy", "x", {"colour": "red"}),
-            podium.Task("understudy", "- http_error: 500\n"),
-            podium.Task("understudy", "- stall\n", {"timeout": 1.0}),
+            stagedoor.Task("nobody", "x"),
+            stagedoor.Task("understudy", "x", {"max_turns": 3}),
+            stagedoor.Task("understudy", "x", {"colour": "red"}),
+            stagedoor.Task("understudy", "- http_error: 500\n"),
+            stagedoor.Task("understudy", "- stall\n", {"timeout": 1.0}),
             say("fine"),
         ]
         done: dict[int, str] = {}
         errors: dict[int, str] = {}
-        async for one in podium.run_parallel(tasks, **shared):
+        async for one in stagedoor.run_parallel(tasks, **shared):
             match one.event:
                 case Done(status=status):
                     assert one.number not in done
@@ -94,7 +94,7 @@ def test_no_more_than_the_limit_run_at_once(shared: dict[str, Any]) -> None:
     async def main() -> None:
         running: set[int] = set()
         most = 0
-        async for one in podium.run_parallel([say(str(n)) for n in range(5)], limit=2, **shared):
+        async for one in stagedoor.run_parallel([say(str(n)) for n in range(5)], limit=2, **shared):
             if isinstance(one.event, Init):
                 running.add(one.number)
             most = max(most, len(running))
@@ -103,7 +103,7 @@ def test_no_more_than_the_limit_run_at_once(shared: dict[str, Any]) -> None:
         # The next may begin when one has ended, though its last words are not read yet.
         assert most <= 3
         with pytest.raises(ValueError, match="at least one"):
-            await anext(podium.run_parallel([say("x")], limit=0))
+            await anext(stagedoor.run_parallel([say("x")], limit=0))
 
     run(main())
 
@@ -111,8 +111,8 @@ def test_no_more_than_the_limit_run_at_once(shared: dict[str, Any]) -> None:
 def test_a_chatterer_does_not_drown_the_others(shared: dict[str, Any]) -> None:
     async def main() -> None:
         seen: list[int] = []
-        tasks = [podium.Task("understudy", "- endless\n"), podium.Task("understudy", "- endless\n")]
-        async with aclosing(podium.run_parallel(tasks, **shared)) as stream:
+        tasks = [stagedoor.Task("understudy", "- endless\n"), stagedoor.Task("understudy", "- endless\n")]
+        async with aclosing(stagedoor.run_parallel(tasks, **shared)) as stream:
             async for one in stream:
                 if isinstance(one.event, TextDelta):
                     seen.append(one.number)
@@ -132,9 +132,9 @@ def test_cancelling_stops_all(shared: dict[str, Any]) -> None:
 
         async def consume() -> None:
             begun: set[int] = set()
-            tasks = [podium.Task("understudy", "- shell: sleep 300\n") for _ in range(3)]
-            async for one in podium.run_parallel(tasks, **shared):
-                if isinstance(one.event, podium.ToolUse):
+            tasks = [stagedoor.Task("understudy", "- shell: sleep 300\n") for _ in range(3)]
+            async for one in stagedoor.run_parallel(tasks, **shared):
+                if isinstance(one.event, stagedoor.ToolUse):
                     begun.add(one.number)
                 if len(begun) == 3:
                     started.set()
@@ -150,18 +150,18 @@ def test_cancelling_stops_all(shared: dict[str, Any]) -> None:
 
 def test_a_token_ends_a_run_from_another_thread(shared: dict[str, Any]) -> None:
     async def main() -> None:
-        token = podium.CancelToken()
-        events: list[podium.Event] = []
-        async for event in podium.run("understudy", "- shell: sleep 300\n", cancel=token, **shared):
+        token = stagedoor.CancelToken()
+        events: list[stagedoor.Event] = []
+        async for event in stagedoor.run("understudy", "- shell: sleep 300\n", cancel=token, **shared):
             events.append(event)
-            if isinstance(event, podium.ToolUse):
+            if isinstance(event, stagedoor.ToolUse):
                 thread = threading.Thread(target=token.cancel)
                 thread.start()
                 thread.join()
         assert isinstance(events[-1], Done)
         assert events[-1].status == "interrupted"
         assert token.cancelled
-        again = [event async for event in podium.run("understudy", "- stall\n", cancel=token, **shared)]
+        again = [event async for event in stagedoor.run("understudy", "- stall\n", cancel=token, **shared)]
         assert isinstance(again[-1], Done)
         assert again[-1].status == "interrupted"
 
@@ -186,7 +186,7 @@ def test_batches_are_full_or_on_time() -> None:
             await more.wait()
             yield 7
 
-        async with podium.EventBuffer(source(), size=3, flush_interval=0.05) as buffer:
+        async with stagedoor.EventBuffer(source(), size=3, flush_interval=0.05) as buffer:
             assert [await anext(buffer) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
             more.set()
             assert await anext(buffer) == [7]
@@ -206,7 +206,7 @@ def test_a_waiting_buffer_slows_the_source_and_loses_nothing() -> None:
                 made = n + 1
                 yield n
 
-        async with podium.EventBuffer(source(), size=5, capacity=10) as buffer:
+        async with stagedoor.EventBuffer(source(), size=5, capacity=10) as buffer:
             got = await anext(buffer)
             for _ in range(100):
                 await asyncio.sleep(0)
@@ -227,7 +227,7 @@ OVERFLOWS = {
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 def test_only_pieces_are_dropped(overflow: Any) -> None:
-    async def source() -> AsyncIterator[podium.Event]:
+    async def source() -> AsyncIterator[stagedoor.Event]:
         yield TextDelta(text="0")
         yield Text(text="whole")
         for n in range(1, 19):
@@ -235,7 +235,7 @@ def test_only_pieces_are_dropped(overflow: Any) -> None:
         yield Done(status="success")
 
     async def main() -> None:
-        async with podium.EventBuffer(source(), size=10, capacity=10, overflow=overflow) as buffer:
+        async with stagedoor.EventBuffer(source(), size=10, capacity=10, overflow=overflow) as buffer:
             reading = asyncio.create_task(buffer._read())
             await reading
             assert await anext(buffer) == OVERFLOWS[overflow]
@@ -247,16 +247,16 @@ def test_only_pieces_are_dropped(overflow: Any) -> None:
 def test_an_unknown_way_to_overflow_is_refused() -> None:
     unknown: Any = "drop"
     with pytest.raises(ValueError, match="overflow='drop': choose from wait, drop_oldest, drop_newest, raise"):
-        podium.EventBuffer(counted(1), overflow=unknown)
+        stagedoor.EventBuffer(counted(1), overflow=unknown)
 
 
 def test_raising_says_how_far_behind_the_consumer_is() -> None:
     async def main() -> None:
-        async with podium.EventBuffer(counted(100), size=10, capacity=20, overflow="raise") as buffer:
+        async with stagedoor.EventBuffer(counted(100), size=10, capacity=20, overflow="raise") as buffer:
             await buffer._read()
             assert await anext(buffer) == list(range(10))
             assert await anext(buffer) == list(range(10, 20))
-            with pytest.raises(podium.BufferOverflow, match="20 items behind"):
+            with pytest.raises(stagedoor.BufferOverflow, match="20 items behind"):
                 await anext(buffer)
 
     run(main())
@@ -268,7 +268,7 @@ def test_a_fault_of_the_source_comes_after_what_came_before_it() -> None:
         raise OSError("gone")
 
     async def main() -> None:
-        async with podium.EventBuffer(source()) as buffer:
+        async with stagedoor.EventBuffer(source()) as buffer:
             assert await anext(buffer) == [1]
             with pytest.raises(OSError, match="gone"):
                 await anext(buffer)
@@ -278,8 +278,8 @@ def test_a_fault_of_the_source_comes_after_what_came_before_it() -> None:
 
 def test_closing_a_buffer_stops_the_agent(shared: dict[str, Any]) -> None:
     async def main() -> None:
-        stream = podium.run("understudy", "- endless\n", **shared)
-        async with podium.EventBuffer(stream, size=10) as buffer:
+        stream = stagedoor.run("understudy", "- endless\n", **shared)
+        async with stagedoor.EventBuffer(stream, size=10) as buffer:
             assert isinstance((await anext(buffer))[0], Init)
 
     run(main())

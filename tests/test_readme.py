@@ -18,7 +18,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 @pytest.mark.parametrize("code", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_example(code: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("something to look at\n")
-    env = os.environ | {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "home")}
+    env = os.environ | {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.errors import NotAllowed, SessionNotFound
-from podium.permissions.policy import Policy
-from podium.register import NAME, Entry, Register, entry_of, resumed
-from podium.unified.options import Options
+from stagedoor.errors import NotAllowed, SessionNotFound
+from stagedoor.permissions.policy import Policy
+from stagedoor.register import NAME, Entry, Register, entry_of, resumed
+from stagedoor.unified.options import Options
 
 ENTRY = Entry(session_id="ours", native_id="theirs", agent="claude", driver="stream", cwd="/repo", tier="supervised")
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import podium
-from podium import catalog
-from podium.replay import translate
-from podium.transports.tap import overhear
-from podium.unified.events import (
+import stagedoor
+from stagedoor import catalog
+from stagedoor.replay import translate
+from stagedoor.transports.tap import overhear
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -60,10 +60,10 @@ def test_a_recording_tells_what_the_living_session_told(tmp_path: Path) -> None:
     def record(direction: str, line: bytes) -> None:
         lines.append(json.dumps({"dir": direction, "line": line.decode()}).encode())
 
-    def decide(request: PermissionRequest) -> podium.Allow | podium.Deny:
+    def decide(request: PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         if "no" in request.target:
-            return podium.Deny()
-        return podium.Allow(remember="session" if "often" in request.target else "once")
+            return stagedoor.Deny()
+        return stagedoor.Allow(remember="session" if "often" in request.target else "once")
 
     scripts = [[[{"shell": "echo often"}], [{"shell": "echo no"}], [{"say": "Done."}]], [[{"say": "Again."}]]]
 
@@ -71,10 +71,10 @@ def test_a_recording_tells_what_the_living_session_told(tmp_path: Path) -> None:
         out: list[Event] = []
         async with asyncio.timeout(BOUND):
             with overhear(record):
-                async with podium.open(
+                async with stagedoor.open(
                     "understudy",
                     cwd=str(workspace),
-                    env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "home")},
+                    env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")},
                     approval="ask",
                     can_use_tool=decide,
                     watch_files=False,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
-from podium.permissions.audit import verify
-from podium.transports.guard import descendants
-from podium.unified.events import Event
-from podium.unified.options import McpServer, Options, checked
+import stagedoor
+from stagedoor.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
+from stagedoor.permissions.audit import verify
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.events import Event
+from stagedoor.unified.options import McpServer, Options, checked
 
 BOUND = 60.0
 
@@ -32,13 +32,13 @@ def script(*replies: object) -> str:
 def options(tmp_path: Path) -> dict[str, Any]:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    return {"cwd": str(workspace), "env": {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "home")}}
+    return {"cwd": str(workspace), "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")}}
 
 
 def run(prompt: str, options: dict[str, Any], **more: Any) -> list[Event]:
     async def main() -> list[Event]:
         async with asyncio.timeout(BOUND):
-            return [event async for event in podium.run("understudy", prompt, **(options | more))]
+            return [event async for event in stagedoor.run("understudy", prompt, **(options | more))]
 
     return asyncio.run(main())
 
@@ -54,11 +54,11 @@ def test_a_whole_run(options: dict[str, Any]) -> None:
     assert {event.agent for event in events} == {"understudy"}
     assert kinds(events)[:2] == ["init", "turn_started"]
     assert kinds(events)[-2:] == ["turn_completed", "done"]
-    result = next(event for event in events if isinstance(event, podium.ToolResult))
+    result = next(event for event in events if isinstance(event, stagedoor.ToolResult))
     assert (result.name, result.status, result.exit_code) == ("shell", "error", 3)
     assert "out" in result.output
     done = events[-1]
-    assert isinstance(done, podium.Done)
+    assert isinstance(done, stagedoor.Done)
     assert (done.status, done.result, done.tool_uses) == ("success", "Bye", 1)
 
 
@@ -69,41 +69,41 @@ def test_what_a_sub_agent_does_carries_its_call(options: dict[str, Any]) -> None
     ]
     prompt = script([{"say": "Go."}, {"task": {"prompt": "look", "script": inner}}], [{"say": "Thanks."}])
     events = run(prompt, options, tier="autonomous")
-    [task] = [event for event in events if isinstance(event, podium.ToolUse) and event.name == "task"]
+    [task] = [event for event in events if isinstance(event, stagedoor.ToolUse) and event.name == "task"]
     below = [event for event in events if event.parent_tool_use_id is not None]
     assert {event.parent_tool_use_id for event in below} == {task.tool_use_id}
     assert {"thinking", "text_delta", "text", "tool_use", "file_change", "tool_result"} == set(kinds(below)) - {
         "thinking_delta"
     }
-    texts = [(event.text, event.parent_tool_use_id is None) for event in events if isinstance(event, podium.Text)]
+    texts = [(event.text, event.parent_tool_use_id is None) for event in events if isinstance(event, stagedoor.Text)]
     assert texts == [("Go.", True), ("Looking.", False), ("Seen.", False), ("Thanks.", True)]
 
 
 def test_files_change_and_the_diff_is_told(options: dict[str, Any]) -> None:
     events = run(script([{"write_file": {"path": "a.txt", "content": "one\n"}}], [{"say": "ok"}]), options)
-    [change] = [event for event in events if isinstance(event, podium.FileChange)]
+    [change] = [event for event in events if isinstance(event, stagedoor.FileChange)]
     assert (change.path, change.change, change.after) == ("a.txt", "created", "one\n")
     assert change.diff == "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+one\n"
     assert (Path(options["cwd"]) / "a.txt").read_text() == "one\n"
 
 
 ASKS = script([{"shell": "touch made"}], [{"say": "ok"}])
-Callback = Callable[[podium.PermissionRequest], Any]
+Callback = Callable[[stagedoor.PermissionRequest], Any]
 
 
-async def allow_async(request: podium.PermissionRequest) -> podium.Allow:
+async def allow_async(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
     await asyncio.sleep(0)
-    return podium.Allow()
+    return stagedoor.Allow()
 
 
-def broken(request: podium.PermissionRequest) -> podium.Allow:
+def broken(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
     raise RuntimeError("boom")
 
 
 PERMISSIONS: list[tuple[str, Callback | None, bool, str, str]] = [
-    ("allowed", lambda request: podium.Allow(), True, "callback", ""),
+    ("allowed", lambda request: stagedoor.Allow(), True, "callback", ""),
     ("allowed by a coroutine", allow_async, True, "callback", ""),
-    ("denied", lambda request: podium.Deny("not today"), False, "callback", "not today"),
+    ("denied", lambda request: stagedoor.Deny("not today"), False, "callback", "not today"),
     (
         "a callback that raises denies",
         broken,
@@ -121,9 +121,9 @@ PERMISSIONS: list[tuple[str, Callback | None, bool, str, str]] = [
 )
 def test_permissions(options: dict[str, Any], callback: Callback | None, made: bool, by: str, message: str) -> None:
     events = run(ASKS, options, approval="ask", can_use_tool=callback)
-    [asked] = [event for event in events if isinstance(event, podium.PermissionRequest)]
-    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
-    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    [asked] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
+    [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
+    [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
     assert (asked.tool_name, asked.operation, asked.target, asked.risk) == ("shell", "execute", "touch made", "medium")
     assert asked.request_id == resolved.request_id
     assert (resolved.decision, resolved.by) == ("allow" if made else "deny", by)
@@ -137,13 +137,13 @@ def test_permissions(options: dict[str, Any], callback: Callback | None, made: b
 
 
 def test_an_unanswered_question_is_denied_when_its_time_is_up(options: dict[str, Any]) -> None:
-    async def never(request: podium.PermissionRequest) -> podium.Allow:
+    async def never(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         await asyncio.Event().wait()
-        return podium.Allow()
+        return stagedoor.Allow()
 
     events = run(ASKS, options, approval="ask", can_use_tool=never, permission_timeout=0.3)
-    [asked] = [event for event in events if isinstance(event, podium.PermissionRequest)]
-    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    [asked] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
+    [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
     assert asked.expires_at is not None
     assert (resolved.decision, resolved.by) == ("deny", "timeout")
     assert not (Path(options["cwd"]) / "made").exists()
@@ -151,20 +151,20 @@ def test_an_unanswered_question_is_denied_when_its_time_is_up(options: dict[str,
 
 def test_answers_from_outside_once_and_in_time(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async def wait(request: podium.PermissionRequest) -> podium.Allow:
+        async def wait(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
             await asyncio.Event().wait()
-            return podium.Allow()
+            return stagedoor.Allow()
 
         async with (
             asyncio.timeout(BOUND),
-            podium.open("understudy", approval="ask", can_use_tool=wait, **options) as session,
+            stagedoor.open("understudy", approval="ask", can_use_tool=wait, **options) as session,
         ):
             async for event in session.send(ASKS):
-                if isinstance(event, podium.PermissionRequest):
-                    session.answer(event.request_id, podium.Allow())
+                if isinstance(event, stagedoor.PermissionRequest):
+                    session.answer(event.request_id, stagedoor.Allow())
                     with pytest.raises(AlreadyAnswered):
-                        session.answer(event.request_id, podium.Deny())
-                if isinstance(event, podium.PermissionResolved):
+                        session.answer(event.request_id, stagedoor.Deny())
+                if isinstance(event, stagedoor.PermissionResolved):
                     assert (event.decision, event.by) == ("allow", "client")
 
     asyncio.run(main())
@@ -173,7 +173,7 @@ def test_answers_from_outside_once_and_in_time(options: dict[str, Any]) -> None:
 def test_turns_of_one_session_and_resume_in_another(options: dict[str, Any]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND):
-            async with podium.open("understudy", **options) as session:
+            async with stagedoor.open("understudy", **options) as session:
                 first = [event async for event in session.send(script([{"say": "one"}]))]
                 second = [event async for event in session.send(script([{"say": "two"}]))]
                 session_id = session.id
@@ -182,32 +182,32 @@ def test_turns_of_one_session_and_resume_in_another(options: dict[str, Any]) -> 
             with pytest.raises(SessionEnded):
                 await anext(session.send("more"))
             assert [
-                stored.session_id for stored in podium.history(options["cwd"], "understudy", env=options["env"])
+                stored.session_id for stored in stagedoor.history(options["cwd"], "understudy", env=options["env"])
             ] == [session_id]
-            async with podium.open("understudy", resume=session_id, **options) as again:
+            async with stagedoor.open("understudy", resume=session_id, **options) as again:
                 third = [event async for event in again.send(script([{"say": "three"}]))]
             init = third[0]
-            assert isinstance(init, podium.Init)
+            assert isinstance(init, stagedoor.Init)
             assert (init.resumed, init.native_session_id) == (True, session_id)
 
     asyncio.run(main())
 
 
 def test_a_changed_input_is_refused_where_the_agent_cannot_take_it(options: dict[str, Any]) -> None:
-    def change(request: podium.PermissionRequest) -> podium.Allow:
-        return podium.Allow(updated_input={"command": "touch other"})
+    def change(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
+        return stagedoor.Allow(updated_input={"command": "touch other"})
 
     events = run(ASKS, options, approval="ask", can_use_tool=change)
-    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
     assert result.status == "denied"
     assert list(Path(options["cwd"]).iterdir()) == []
 
 
 def test_closing_does_not_wait_for_a_reader_that_has_gone(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(BOUND), podium.open("understudy", **options) as session:
+        async with asyncio.timeout(BOUND), stagedoor.open("understudy", **options) as session:
             turn = session.send(script([{"say": "x" * 20_000, "chunks": 10_000}]))
-            assert isinstance(await anext(turn), podium.Init)
+            assert isinstance(await anext(turn), stagedoor.Init)
             await turn.aclose()
 
     asyncio.run(main())
@@ -215,9 +215,9 @@ def test_closing_does_not_wait_for_a_reader_that_has_gone(options: dict[str, Any
 
 def test_a_second_prompt_during_a_turn_is_refused(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+        async with asyncio.timeout(BOUND), stagedoor.open("understudy", tier="autonomous", **options) as session:
             turn = session.send(script([{"shell": "sleep 600"}]))
-            assert isinstance(await anext(turn), podium.Init)
+            assert isinstance(await anext(turn), stagedoor.Init)
             with pytest.raises(LocalProtocolError, match="a turn is still running"):
                 await anext(session.send("more"))
             await session.interrupt()
@@ -227,9 +227,9 @@ def test_a_second_prompt_during_a_turn_is_refused(options: dict[str, Any]) -> No
 
 def test_an_agent_that_takes_nothing_in_mid_turn_says_so(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+        async with asyncio.timeout(BOUND), stagedoor.open("understudy", tier="autonomous", **options) as session:
             assert session.capabilities.steer is False
-            with pytest.raises(podium.NotSupported, match="takes nothing in mid-turn"):
+            with pytest.raises(stagedoor.NotSupported, match="takes nothing in mid-turn"):
                 await session.steer("and mind the tests")
 
     asyncio.run(main())
@@ -237,17 +237,17 @@ def test_an_agent_that_takes_nothing_in_mid_turn_says_so(options: dict[str, Any]
 
 def test_interrupt_ends_the_turn_and_its_command_but_not_the_session(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(BOUND), podium.open("understudy", tier="autonomous", **options) as session:
+        async with asyncio.timeout(BOUND), stagedoor.open("understudy", tier="autonomous", **options) as session:
             seen: list[Event] = []
             async for event in session.send(script([{"shell": "echo up; sleep 600"}])):
                 seen.append(event)
-                if isinstance(event, podium.ToolProgress):
+                if isinstance(event, stagedoor.ToolProgress):
                     await session.interrupt()
             completed = seen[-1]
-            assert isinstance(completed, podium.TurnCompleted)
+            assert isinstance(completed, stagedoor.TurnCompleted)
             assert completed.status == "interrupted"
             after = [event async for event in session.send(script([{"say": "still here"}]))]
-            assert isinstance(after[-1], podium.TurnCompleted)
+            assert isinstance(after[-1], stagedoor.TurnCompleted)
             assert after[-1].status == "success"
 
     asyncio.run(main())
@@ -256,9 +256,9 @@ def test_interrupt_ends_the_turn_and_its_command_but_not_the_session(options: di
 
 def test_a_turn_that_takes_too_long(options: dict[str, Any]) -> None:
     events = run(script([{"shell": "sleep 600"}]), options, tier="autonomous", timeout=1.0)
-    errors = [event.kind for event in events if isinstance(event, podium.Error)]
+    errors = [event.kind for event in events if isinstance(event, stagedoor.Error)]
     assert errors == ["timeout"]
-    assert isinstance(events[-1], podium.Done)
+    assert isinstance(events[-1], stagedoor.Done)
     assert events[-1].status == "interrupted"
 
 
@@ -273,7 +273,7 @@ def test_an_agent_that_does_not_begin(options: dict[str, Any], tmp_path: Path, w
     async def main() -> list[Event]:
         async with (
             asyncio.timeout(BOUND),
-            podium.open("claude", timeout=1.0 if way == "timeout" else None, **more) as session,
+            stagedoor.open("claude", timeout=1.0 if way == "timeout" else None, **more) as session,
         ):
             if way == "interrupt":
                 asyncio.get_running_loop().call_later(
@@ -283,33 +283,33 @@ def test_an_agent_that_does_not_begin(options: dict[str, Any], tmp_path: Path, w
 
     stops: list[asyncio.Future[None]] = []
     events = asyncio.run(main())
-    assert [event.kind for event in events if isinstance(event, podium.Error)] == ["timeout"] * (way == "timeout")
-    assert isinstance(events[-1], podium.TurnCompleted)
+    assert [event.kind for event in events if isinstance(event, stagedoor.Error)] == ["timeout"] * (way == "timeout")
+    assert isinstance(events[-1], stagedoor.TurnCompleted)
     assert events[-1].status == "interrupted"
     assert descendants(os.getpid()) == []
 
 
 def test_an_agent_that_waits_for_an_answer_is_not_called_stalled(options: dict[str, Any]) -> None:
-    async def late(_: podium.PermissionRequest) -> podium.Allow:
+    async def late(_: stagedoor.PermissionRequest) -> stagedoor.Allow:
         never = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(never.wait(), 0.6)  # a dozen times as long as its silence may last
-        return podium.Allow()
+        return stagedoor.Allow()
 
     async def main() -> list[Event]:
         async with (
             asyncio.timeout(BOUND),
-            podium.open("understudy", approval="ask", can_use_tool=late, stall_after=0.05, **options) as session,
+            stagedoor.open("understudy", approval="ask", can_use_tool=late, stall_after=0.05, **options) as session,
         ):
             heard: list[Event] = []
             async for event in session.send(script([{"shell": "sleep 600"}])):
                 heard.append(event)
-                if stalled(event) and any(isinstance(one, podium.PermissionResolved) for one in heard):
+                if stalled(event) and any(isinstance(one, stagedoor.PermissionResolved) for one in heard):
                     await session.interrupt()
             return heard
 
     def stalled(event: Event) -> bool:
-        return isinstance(event, podium.Notice) and event.code == "stalled"
+        return isinstance(event, stagedoor.Notice) and event.code == "stalled"
 
     heard = asyncio.run(main())
     asked, answered = (kinds(heard).index(kind) for kind in ("permission_request", "permission_resolved"))
@@ -321,17 +321,17 @@ def test_an_agent_that_dies_mid_turn(options: dict[str, Any]) -> None:
     events = run(script([{"say": "I will now di"}, "cut"]), options)
     assert kinds(events)[-2:] == ["turn_completed", "done"]
     done = events[-1]
-    assert isinstance(done, podium.Done)
+    assert isinstance(done, stagedoor.Done)
     assert done.status == "error"
-    assert [event.kind for event in events if isinstance(event, podium.Error)] == ["connection_failed"]
+    assert [event.kind for event in events if isinstance(event, stagedoor.Error)] == ["connection_failed"]
 
 
 def test_leaving_the_loop_stops_the_agent(options: dict[str, Any]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND):
-            stream = podium.run("understudy", script([{"shell": "sleep 600"}]), tier="autonomous", **options)
+            stream = stagedoor.run("understudy", script([{"shell": "sleep 600"}]), tier="autonomous", **options)
             async for event in stream:
-                if isinstance(event, podium.ToolUse):
+                if isinstance(event, stagedoor.ToolUse):
                     break
             await stream.aclose()
 
@@ -341,9 +341,9 @@ def test_leaving_the_loop_stops_the_agent(options: dict[str, Any]) -> None:
 
 def test_a_dropped_session_leaves_nothing_running(options: dict[str, Any]) -> None:
     async def main() -> None:
-        session = podium.open("understudy", tier="autonomous", **options)
+        session = stagedoor.open("understudy", tier="autonomous", **options)
         turn = session.send(script([{"shell": "sleep 600"}]))
-        assert isinstance(await anext(turn), podium.Init)
+        assert isinstance(await anext(turn), stagedoor.Init)
         await turn.aclose()
         del session, turn
         gc.collect()
@@ -356,13 +356,13 @@ def test_a_dropped_session_leaves_nothing_running(options: dict[str, Any]) -> No
 
 def test_raw_puts_the_native_message_beside_each_event(options: dict[str, Any]) -> None:
     events = run(script([{"say": "hi"}]), options, raw=True)
-    deltas = [event for event in events if isinstance(event, podium.TextDelta)]
+    deltas = [event for event in events if isinstance(event, stagedoor.TextDelta)]
     assert [json.loads(bytes(event.native))["method"] for event in deltas] == ["session/update"] * len(deltas)
-    assert "absorbed" in [event.code for event in events if isinstance(event, podium.Notice)]
+    assert "absorbed" in [event.code for event in events if isinstance(event, stagedoor.Notice)]
 
 
 def test_run_sync(options: dict[str, Any]) -> None:
-    result = podium.run_sync("understudy", script([{"say": "forty-two"}]), **options)
+    result = stagedoor.run_sync("understudy", script([{"say": "forty-two"}]), **options)
     assert (result.text, result.status) == ("forty-two", "success")
 
 
@@ -379,8 +379,8 @@ def test_run_sync(options: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_not_supported_is_refused_before_anything_starts(given: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(podium.NotSupported, match=complaint):
-        podium.open(**given)
+    with pytest.raises(stagedoor.NotSupported, match=complaint):
+        stagedoor.open(**given)
 
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -400,8 +400,8 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BAD_OPTIONS)
 def test_a_wrong_value_is_refused_before_anything_starts(name: str) -> None:
     given, complaint = BAD_OPTIONS[name]
-    with pytest.raises(podium.BadRequest, match=complaint):
-        podium.open("understudy", **given)
+    with pytest.raises(stagedoor.BadRequest, match=complaint):
+        stagedoor.open("understudy", **given)
 
 
 def test_paths_and_tables_may_be_given_as_they_come(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_paths_and_tables_may_be_given_as_they_come(tmp_path: Path) -> None:
 
 def test_an_unknown_option() -> None:
     with pytest.raises(TypeError, match="unknown option 'modle'; the options are cwd, model"):
-        podium.open("understudy", modle="x")
+        stagedoor.open("understudy", modle="x")
 
 
 POLICY = """
@@ -438,9 +438,9 @@ def test_a_policy_decides_before_anybody_is_asked(
     log = tmp_path / "audit.jsonl"
     more = {"policy": str(tmp_path / "policy.yaml"), "audit": str(log)}
     prompt = script([{"shell": command}], [{"say": "ok"}])
-    events = run(prompt, options, can_use_tool=lambda request: podium.Allow(), **more)
-    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
-    [result] = [event for event in events if isinstance(event, podium.ToolResult)]
+    events = run(prompt, options, can_use_tool=lambda request: stagedoor.Allow(), **more)
+    [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
+    [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
     assert (result.status, resolved.by) == (status, by)
     assert verify(log).ok
     assert len(log.read_text().splitlines()) == 1
@@ -448,8 +448,8 @@ def test_a_policy_decides_before_anybody_is_asked(
 
 def test_a_bad_policy_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("rules:\n  - {action: deny, comand: x}\n")
-    with pytest.raises(podium.PodiumError, match="line 2"):
-        podium.open("understudy", policy=str(tmp_path / "policy.yaml"))
+    with pytest.raises(stagedoor.StagedoorError, match="line 2"):
+        stagedoor.open("understudy", policy=str(tmp_path / "policy.yaml"))
 
 
 def test_a_policy_holds_on_when_its_session_is_resumed(options: dict[str, Any], tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_a_policy_holds_on_when_its_session_is_resumed(options: dict[str, Any], 
     first = run(script([{"say": "hi"}]), options, policy=str(tmp_path / "policy.yaml"))
     prompt = script([{"shell": "touch forbidden"}], [{"say": "ok"}])
     again = run(prompt, options, resume=first[0].session_id, can_use_tool=allow_async)
-    [resolved] = [event for event in again if isinstance(event, podium.PermissionResolved)]
+    [resolved] = [event for event in again if isinstance(event, stagedoor.PermissionResolved)]
     assert (resolved.decision, resolved.by, resolved.message) == ("deny", "policy", "not that one")
 
 
@@ -465,16 +465,16 @@ def test_always_adds_a_rule_to_the_policy_file(options: dict[str, Any], tmp_path
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     prompt = script([{"shell": "mkdir folder"}], [{"say": "ok"}])
-    always = lambda request: podium.Allow(remember="always")  # noqa: E731
+    always = lambda request: stagedoor.Allow(remember="always")  # noqa: E731
     run(prompt, options, can_use_tool=always, policy=str(file))
     assert "mkdir folder" in file.read_text()
     (Path(options["cwd"]) / "folder").rmdir()
     events = run(prompt, options, policy=str(file))
-    [resolved] = [event for event in events if isinstance(event, podium.PermissionResolved)]
+    [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
     assert (resolved.decision, resolved.by) == ("allow", "policy")
 
 
-def test_resume_by_podiums_own_id_from_anywhere(
+def test_resume_by_stagedoors_own_id_from_anywhere(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = run(script([{"say": "one"}]), options, tier="dry-run")
@@ -482,8 +482,8 @@ def test_resume_by_podiums_own_id_from_anywhere(
     del options["cwd"]
     again = run(script([{"say": "two"}]), options, resume=events[0].session_id)
     init = again[0]
-    assert isinstance(init, podium.Init)
-    assert isinstance(events[0], podium.Init)
+    assert isinstance(init, stagedoor.Init)
+    assert isinstance(events[0], stagedoor.Init)
     assert (init.resumed, init.native_session_id, init.cwd) == (True, events[0].native_session_id, events[0].cwd)
-    with pytest.raises(podium.ServiceError, match="it cannot be resumed with tier autonomous"):
-        podium.open("understudy", resume=events[0].session_id, tier="autonomous")
+    with pytest.raises(stagedoor.ServiceError, match="it cannot be resumed with tier autonomous"):
+        stagedoor.open("understudy", resume=events[0].session_id, tier="autonomous")

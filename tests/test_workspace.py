@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.unified.events import FileChange
-from podium.workspace import Workspace
+from stagedoor.unified.events import FileChange
+from stagedoor.workspace import Workspace
 
 WHO = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
 
@@ -110,7 +110,7 @@ def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain(tmp_path)
-    monkeypatch.setattr("podium.workspace.MOST_FILES", 2)
+    monkeypatch.setattr("stagedoor.workspace.MOST_FILES", 2)
     workspace = Workspace(str(tmp_path))
     assert not workspace.begin()
     assert workspace.changes() == []

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 BOUND = 60.0
-PODIUM = [sys.executable, "-m", "podium.cli"]
+STAGEDOOR = [sys.executable, "-m", "stagedoor.cli"]
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 
 
@@ -123,7 +123,7 @@ class CommandLine:
 
     def run(self, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*PODIUM, *words],
+            [*STAGEDOOR, *words],
             cwd=self.workspace,
             env={**self.env, **(env or {})},
             input=stdin,
@@ -134,11 +134,11 @@ class CommandLine:
         )
 
     def terminal(self, *words: str, env: dict[str, str] | None = None) -> Terminal:
-        made = Terminal([*PODIUM, *words], self.workspace, {**self.env, **(env or {})})
+        made = Terminal([*STAGEDOOR, *words], self.workspace, {**self.env, **(env or {})})
         self._terminals.append(made)
         return made
 
-    command = shlex.join(PODIUM)
+    command = shlex.join(STAGEDOOR)
 
     def shell(self, script: str) -> Terminal:
         """The same through a shell, for redirections."""
@@ -159,7 +159,7 @@ class CommandLine:
 
 
 @pytest.fixture
-def podium(tmp_path: Path) -> Iterator[CommandLine]:
+def stagedoor(tmp_path: Path) -> Iterator[CommandLine]:
     line = CommandLine(tmp_path)
     yield line
     line.close()

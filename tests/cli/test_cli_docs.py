@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli import COMMANDS
-from podium.cli.completion import VERBS, flags_of
+from stagedoor.cli import COMMANDS
+from stagedoor.cli.completion import VERBS, flags_of
 
 DOCS = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
 
@@ -16,7 +16,11 @@ DOCS = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
 def examples() -> list[list[str]]:
     blocks = re.findall(r"^```\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    return [re.split(r"\s#|[<>|]| -- ", line)[0].split() for line in lines if line.startswith(("podium ", "$ podium "))]
+    return [
+        re.split(r"\s#|[<>|]| -- ", line)[0].split()
+        for line in lines
+        if line.startswith(("stagedoor ", "$ stagedoor "))
+    ]
 
 
 @pytest.mark.parametrize("words", examples(), ids=" ".join)

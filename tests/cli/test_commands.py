@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from podium.cli import COMMANDS
-from podium.cli.completion import flags_of
-from podium.cli.state import count_unrecognized, unrecognized_counts
-from podium.unified.options import Options
+from stagedoor.cli import COMMANDS
+from stagedoor.cli.completion import flags_of
+from stagedoor.cli.state import count_unrecognized, unrecognized_counts
+from stagedoor.unified.options import Options
 
 TALK = '- [{think: "Hm."}, {say: "I write."}, {write_file: {path: n.txt, content: "one\\n"}}]\n- say: Done.\n'
 
@@ -23,30 +23,29 @@ TALK = '- [{think: "Hm."}, {say: "I write."}, {write_file: {path: n.txt, content
 # ------------------------------------------------------------------------------------------------ the command itself
 
 
-def test_help_lists_every_command_and_loads_nothing_heavy(podium: Any) -> None:
-    told = podium.run("--help")
+def test_help_lists_every_command_and_loads_nothing_heavy(stagedoor: Any) -> None:
+    told = stagedoor.run("--help")
     assert told.returncode == 0
     assert all(re.search(rf"^  {name} ", told.stdout, re.MULTILINE) for name in COMMANDS)
     heavy = ("rich", "yaml", "asyncio", "argparse", "msgspec", "ssl", "sqlite3")
-    code = (
-        f"import sys; from podium.cli import main; main(['--help']); print([m for m in {heavy!r} if m in sys.modules])"
-    )
+    code = "import sys; from stagedoor.cli import main; main(['--help'])"
+    code += f"; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(podium: Any, command: str) -> None:
-    told = podium.run(command, "--help")
+def test_every_command_explains_itself(stagedoor: Any, command: str) -> None:
+    told = stagedoor.run(command, "--help")
     assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.startswith(f"usage: podium {command}")
+    assert told.stdout.startswith(f"usage: stagedoor {command}")
     examples = told.stdout.partition("\nexamples:\n")[2].partition("\n\n")[0]
-    assert re.search(rf"^  .*podium {command}\b", examples, re.MULTILINE), told.stdout
+    assert re.search(rf"^  .*stagedoor {command}\b", examples, re.MULTILINE), told.stdout
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(podium: Any) -> None:
-    told = podium.run("rnu")
-    assert (told.returncode, told.stderr) == (2, "podium: there is no command 'rnu'; did you mean 'run'?\n")
+def test_an_unknown_command_is_answered_with_the_nearest(stagedoor: Any) -> None:
+    told = stagedoor.run("rnu")
+    assert (told.returncode, told.stderr) == (2, "stagedoor: there is no command 'rnu'; did you mean 'run'?\n")
 
 
 def test_every_option_of_a_session_is_a_flag() -> None:
@@ -64,36 +63,38 @@ def test_every_option_of_a_session_is_a_flag() -> None:
 # -------------------------------------------------------------------------------------------------- agents and doctor
 
 
-def test_agents_in_a_table_and_as_json(podium: Any) -> None:
-    told = podium.run("agents")
+def test_agents_in_a_table_and_as_json(stagedoor: Any) -> None:
+    told = stagedoor.run("agents")
     assert told.returncode == 0
     assert re.search(r"^understudy +\d+\.\d+\.\d+ +yes +acp ", told.stdout, re.MULTILINE)
-    lines = [json.loads(line) for line in podium.run("agents", "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in stagedoor.run("agents", "--json").stdout.splitlines()]
     assert [line["agent"] for line in lines][-1] == "understudy"
     assert lines[-1]["installed"] is True
 
 
-def test_one_agent_with_everything_it_can_do(podium: Any) -> None:
-    told = podium.run("agents", "understudy").stdout
+def test_one_agent_with_everything_it_can_do(stagedoor: Any) -> None:
+    told = stagedoor.run("agents", "understudy").stdout
     assert re.search(r"^streaming +✓", told, re.MULTILINE)
     assert re.search(r"^edited input +–", told, re.MULTILINE)
     assert "the protocol has no way to change a call's input" in told
 
 
-def test_a_missing_agent_is_named_with_the_command_that_installs_it(podium: Any) -> None:
-    told = podium.run("doctor", "claude", env={"PATH": "/usr/bin:/bin"})
+def test_a_missing_agent_is_named_with_the_command_that_installs_it(stagedoor: Any) -> None:
+    told = stagedoor.run("doctor", "claude", env={"PATH": "/usr/bin:/bin"})
     assert told.returncode == 3
     assert "is not installed" in told.stdout
     assert "    npm install -g " in told.stdout
 
 
-def test_doctor_is_content_here_and_knows_what_was_not_recognized(podium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = podium.home / "state"
-    monkeypatch.setenv("PODIUM_STATE_HOME", str(state))
+def test_doctor_is_content_here_and_knows_what_was_not_recognized(
+    stagedoor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = stagedoor.home / "state"
+    monkeypatch.setenv("STAGEDOOR_STATE_HOME", str(state))
     count_unrecognized("understudy", "9.9.9", 2)
     count_unrecognized("understudy", "9.9.9", 1)
     assert unrecognized_counts() == {"understudy": {"9.9.9": 3}}
-    told = podium.run("doctor", "understudy", env={"PODIUM_STATE_HOME": str(state)})
+    told = stagedoor.run("doctor", "understudy", env={"STAGEDOOR_STATE_HOME": str(state)})
     assert told.returncode == 0
     assert "not recognized: 3 messages of version 9.9.9" in told.stdout
 
@@ -101,70 +102,71 @@ def test_doctor_is_content_here_and_knows_what_was_not_recognized(podium: Any, m
 # ------------------------------------------------------------------------------------------------------------ sessions
 
 
-def test_sessions_are_listed_searched_shown_and_exported(podium: Any) -> None:
-    assert podium.run("sessions").stderr == "no sessions here\n"
-    podium.run("run", "understudy", TALK)
-    podium.run("run", "understudy", "- say: Something else.\n")
-    listed = [json.loads(line) for line in podium.run("sessions", "--json").stdout.splitlines()]
+def test_sessions_are_listed_searched_shown_and_exported(stagedoor: Any) -> None:
+    assert stagedoor.run("sessions").stderr == "no sessions here\n"
+    stagedoor.run("run", "understudy", TALK)
+    stagedoor.run("run", "understudy", "- say: Something else.\n")
+    listed = [json.loads(line) for line in stagedoor.run("sessions", "--json").stdout.splitlines()]
     assert len(listed) == 2
     assert [one["agent"] for one in listed] == ["understudy", "understudy"]
-    told = podium.run("sessions").stdout
+    told = stagedoor.run("sessions").stdout
     assert all(one["sessionId"] in told for one in listed)
-    assert len(podium.run("sessions", "--search", "ELSE", "--json").stdout.splitlines()) == 1
-    assert len(podium.run("sessions", "--limit", "1", "--json").stdout.splitlines()) == 1
+    assert len(stagedoor.run("sessions", "--search", "ELSE", "--json").stdout.splitlines()) == 1
+    assert len(stagedoor.run("sessions", "--limit", "1", "--json").stdout.splitlines()) == 1
     assert (
-        podium.run("sessions", "--agent", "understudy", "--search", "nowhere").stderr == "no sessions here that match\n"
+        stagedoor.run("sessions", "--agent", "understudy", "--search", "nowhere").stderr
+        == "no sessions here that match\n"
     )
 
     older = listed[1]["sessionId"]
-    shown = podium.run("sessions", "show", older[:10])
+    shown = stagedoor.run("sessions", "show", older[:10])
     assert shown.returncode == 0, shown
     lines = shown.stdout.splitlines()
     assert lines[0] == f"understudy {older}"
     assert lines[2].startswith("❯ - [{think")
     assert lines[-4:] == ["· Hm.", "I write.", "✓ write_file n.txt", "Done."]
 
-    text = podium.run("sessions", "export", older).stdout
+    text = stagedoor.run("sessions", "export", older).stdout
     assert "## Prompt\n\n> - [{think" in text
     assert "**write_file** (success)\n\n```\nn.txt\n```" in text
     events = [
-        json.loads(line) for line in podium.run("sessions", "export", older, "--format", "json").stdout.splitlines()
+        json.loads(line) for line in stagedoor.run("sessions", "export", older, "--format", "json").stdout.splitlines()
     ]
     assert [event["type"] for event in events] == [
         "init", "turn_started", "thinking", "text", "tool_use", "tool_result", "text",
     ]  # fmt: skip
-    told = podium.run("sessions", "export", older, "--format", "json", "--dialect", "board").stdout
+    told = stagedoor.run("sessions", "export", older, "--format", "json", "--dialect", "board").stdout
     kinds = [json.loads(line)["type"] for line in told.splitlines()]
     assert kinds == ["log", "log", "plan", "log", "action", "toolResult", "log"]
 
 
-def test_a_session_is_resumed_by_the_beginning_of_its_id(podium: Any) -> None:
-    podium.run("run", "understudy", "- say: One.\n")
-    done = podium.run("sessions", "resume", "last", "--quiet", "- say: Two.\n")
+def test_a_session_is_resumed_by_the_beginning_of_its_id(stagedoor: Any) -> None:
+    stagedoor.run("run", "understudy", "- say: One.\n")
+    done = stagedoor.run("sessions", "resume", "last", "--quiet", "- say: Two.\n")
     assert (done.stdout, done.returncode) == ("Two.\n", 0)
-    assert len(podium.run("sessions", "--json").stdout.splitlines()) == 1
+    assert len(stagedoor.run("sessions", "--json").stdout.splitlines()) == 1
 
 
-def test_a_session_is_found_by_either_whole_id_from_anywhere(podium: Any) -> None:
-    said = podium.run("run", "understudy", "--json", "- say: A needle.\n").stdout
+def test_a_session_is_found_by_either_whole_id_from_anywhere(stagedoor: Any) -> None:
+    said = stagedoor.run("run", "understudy", "--json", "- say: A needle.\n").stdout
     ours, theirs = (json.loads(said.splitlines()[0])[name] for name in ("sessionId", "nativeSessionId"))
-    other = podium.home / "other"
+    other = stagedoor.home / "other"
     other.mkdir()
     for session in (ours, theirs):
-        assert "A needle." in podium.run("sessions", "show", session, "-C", str(other)).stdout
-    done = podium.run("sessions", "resume", ours, "--quiet", "- say: Two.\n")
+        assert "A needle." in stagedoor.run("sessions", "show", session, "-C", str(other)).stdout
+    done = stagedoor.run("sessions", "resume", ours, "--quiet", "- say: Two.\n")
     assert (done.stdout, done.returncode) == ("Two.\n", 0)
 
 
-def test_what_was_said_and_run_is_searched(podium: Any) -> None:
+def test_what_was_said_and_run_is_searched(stagedoor: Any) -> None:
     asked = "x" * 80 + " needle"
-    podium.run("run", "understudy", f"- shell: echo {asked}\n- say: I ran it.\n", "--tier", "autonomous")
+    stagedoor.run("run", "understudy", f"- shell: echo {asked}\n- say: I ran it.\n", "--tier", "autonomous")
     for words, found in (("NEEDLE", 1), ("i ran it", 1), ("haystack", 0)):
-        assert len(podium.run("sessions", "--search", words, "--json").stdout.splitlines()) == found
+        assert len(stagedoor.run("sessions", "--search", words, "--json").stdout.splitlines()) == found
 
 
-def test_a_session_that_is_not_there_is_said_in_one_line(podium: Any) -> None:
-    told = podium.run("sessions", "show", "abcdef")
+def test_a_session_that_is_not_there_is_said_in_one_line(stagedoor: Any) -> None:
+    told = stagedoor.run("sessions", "show", "abcdef")
     assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
     assert "no session 'abcdef' in this directory" in told.stderr
 
@@ -172,95 +174,97 @@ def test_a_session_that_is_not_there_is_said_in_one_line(podium: Any) -> None:
 # ---------------------------------------------------------------------------------------------------- policy and audit
 
 
-def test_policy_explain_says_which_rule_decided(podium: Any) -> None:
-    policy = podium.workspace / "p.yaml"
+def test_policy_explain_says_which_rule_decided(stagedoor: Any) -> None:
+    policy = stagedoor.workspace / "p.yaml"
     policy.write_text("rules:\n  - {action: deny, name: no pushing, command: git push *}\n")
-    told = podium.run("policy", "explain", "--policy", "p.yaml", "--", "git", "push", "--force")
+    told = stagedoor.run("policy", "explain", "--policy", "p.yaml", "--", "git", "push", "--force")
     assert told.returncode == 0
     assert "deny: rule “no pushing” denies `git push --force`" in told.stdout
-    read = json.loads(podium.run("policy", "explain", "--json", "--tier", "dry-run", "--", "rm -rf build").stdout)
+    read = json.loads(stagedoor.run("policy", "explain", "--json", "--tier", "dry-run", "--", "rm -rf build").stdout)
     assert (read["action"], read["command"]) == ("deny", "rm -rf build")
 
 
-def test_policy_simulate_over_stored_and_recorded_sessions(podium: Any) -> None:
+def test_policy_simulate_over_stored_and_recorded_sessions(stagedoor: Any) -> None:
     script = "- shell: touch made\n- shell: ls\n- say: Over.\n"
-    recorded = podium.run("run", "understudy", "--tier", "autonomous", "--json", script).stdout
-    (podium.workspace / "events.jsonl").write_text(recorded)
-    (podium.workspace / "p.yaml").write_text("default: allow\nrules:\n  - {action: deny, command: touch *}\n")
+    recorded = stagedoor.run("run", "understudy", "--tier", "autonomous", "--json", script).stdout
+    (stagedoor.workspace / "events.jsonl").write_text(recorded)
+    (stagedoor.workspace / "p.yaml").write_text("default: allow\nrules:\n  - {action: deny, command: touch *}\n")
     for source in ([], ["events.jsonl"]):
-        told = podium.run("policy", "simulate", "--policy", "p.yaml", *source)
+        told = stagedoor.run("policy", "simulate", "--policy", "p.yaml", *source)
         assert told.returncode == 0, told
         assert "2 calls of 1 sessions: 1 allowed, 0 asked about, 1 denied; 1 decided otherwise than then" in told.stdout
         assert re.search(r"^deny +ran +shell +touch made", told.stdout, re.MULTILINE)
 
 
-def test_policy_check_names_the_line(podium: Any) -> None:
-    (podium.workspace / "good.yaml").write_text("rules:\n  - {action: allow, tool: shell}\n")
-    (podium.workspace / "bad.yaml").write_text("rules:\n  - {action: alow}\n")
-    told = podium.run("policy", "check", "good.yaml", "bad.yaml")
+def test_policy_check_names_the_line(stagedoor: Any) -> None:
+    (stagedoor.workspace / "good.yaml").write_text("rules:\n  - {action: allow, tool: shell}\n")
+    (stagedoor.workspace / "bad.yaml").write_text("rules:\n  - {action: alow}\n")
+    told = stagedoor.run("policy", "check", "good.yaml", "bad.yaml")
     assert told.returncode == 2
     assert told.stdout == "good.yaml: 1 rules, fine\n"
     assert "on line 2" in told.stderr
 
 
-def test_every_decision_is_recorded_and_a_changed_line_is_found(podium: Any) -> None:
-    podium.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
-    log = podium.home / ".local" / "state" / "podium" / "audit.jsonl"
-    assert podium.run("audit", "verify").stdout == f"{log}: 1 decisions, whole\n"
-    told = podium.run("audit", "show", "--decision", "deny").stdout
+def test_every_decision_is_recorded_and_a_changed_line_is_found(stagedoor: Any) -> None:
+    stagedoor.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
+    log = stagedoor.home / ".local" / "state" / "stagedoor" / "audit.jsonl"
+    assert stagedoor.run("audit", "verify").stdout == f"{log}: 1 decisions, whole\n"
+    told = stagedoor.run("audit", "show", "--decision", "deny").stdout
     assert re.search(r"understudy +deny +shell +\w+ +rule “unattended” +touch made", told), told
     log.write_text(log.read_text().replace("touch made", "touch mode"))
-    checked = podium.run("audit", "verify")
+    checked = stagedoor.run("audit", "verify")
     assert (checked.returncode, checked.stderr) == (1, f"{log}: line 1: the line was changed\n")
 
 
 FILES_THAT_ARE_NOT_THERE = {
-    "audit verify": (["audit", "verify", "none.jsonl"], 1, "podium audit: there is no log none.jsonl\n"),
+    "audit verify": (["audit", "verify", "none.jsonl"], 1, "stagedoor audit: there is no log none.jsonl\n"),
     "policy simulate": (
         ["policy", "simulate", "none.jsonl"],
         2,
-        "podium policy: none.jsonl cannot be read: No such file or directory\n",
+        "stagedoor policy: none.jsonl cannot be read: No such file or directory\n",
     ),
     "policy check": (["policy", "check", "none.yaml"], 2, "there is no policy file none.yaml\n"),
 }
 
 
 @pytest.mark.parametrize("name", FILES_THAT_ARE_NOT_THERE)
-def test_a_file_that_is_not_there_is_said_in_one_line(podium: Any, name: str) -> None:
+def test_a_file_that_is_not_there_is_said_in_one_line(stagedoor: Any, name: str) -> None:
     words, code, said = FILES_THAT_ARE_NOT_THERE[name]
-    told = podium.run(*words)
+    told = stagedoor.run(*words)
     assert (told.returncode, told.stderr, told.stdout) == (code, said, "")
 
 
-def test_recording_can_be_switched_off(podium: Any) -> None:
-    podium.run("run", "understudy", "--audit", "-", "--approval", "ask", "- shell: ls\n- say: Over.\n")
-    assert "there is no log yet" in podium.run("audit", "verify").stdout
+def test_recording_can_be_switched_off(stagedoor: Any) -> None:
+    stagedoor.run("run", "understudy", "--audit", "-", "--approval", "ask", "- shell: ls\n- say: Over.\n")
+    assert "there is no log yet" in stagedoor.run("audit", "verify").stdout
 
 
 # ------------------------------------------------------------------------------------------------------------ parallel
 
 
-def test_parallel_compares_and_keeps_the_branches(podium: Any) -> None:
-    podium.repository()
+def test_parallel_compares_and_keeps_the_branches(stagedoor: Any) -> None:
+    stagedoor.repository()
     script = '- write_file: {path: new.txt, content: "one\\ntwo\\n"}\n- say: Done.\n'
-    told = podium.run("parallel", script, "--agents", "understudy,understudy", "--test", "test -f new.txt && echo yes")
+    told = stagedoor.run(
+        "parallel", script, "--agents", "understudy,understudy", "--test", "test -f new.txt && echo yes"
+    )
     assert told.returncode == 0, told
-    rows = re.findall(r"^(understudy\S*) +success +1 file \+2 −0 +pass .* (podium/\S+)$", told.stdout, re.MULTILINE)
+    rows = re.findall(r"^(understudy\S*) +success +1 file \+2 −0 +pass .* (stagedoor/\S+)$", told.stdout, re.MULTILINE)
     assert [name for name, _ in rows] == ["understudy", "understudy-2"]
     for _, branch in rows:
         shown = subprocess.run(
-            ["git", "show", f"{branch}:new.txt"], cwd=podium.workspace, capture_output=True, text=True, check=True
+            ["git", "show", f"{branch}:new.txt"], cwd=stagedoor.workspace, capture_output=True, text=True, check=True
         )
         assert shown.stdout == "one\ntwo\n"
-    worktrees = subprocess.run(["git", "worktree", "list"], cwd=podium.workspace, capture_output=True, text=True)
+    worktrees = subprocess.run(["git", "worktree", "list"], cwd=stagedoor.workspace, capture_output=True, text=True)
     assert len(worktrees.stdout.splitlines()) == 1
-    assert not (podium.workspace / "new.txt").exists()
-    assert list((podium.home / ".cache" / "podium" / "worktrees").iterdir()) == []
+    assert not (stagedoor.workspace / "new.txt").exists()
+    assert list((stagedoor.home / ".cache" / "stagedoor" / "worktrees").iterdir()) == []
 
 
-def test_parallel_says_who_failed(podium: Any) -> None:
-    podium.repository()
-    told = podium.run(
+def test_parallel_says_who_failed(stagedoor: Any) -> None:
+    stagedoor.repository()
+    told = stagedoor.run(
         "parallel", "- http_error: 500\n", "--agents", "understudy", "--test", "echo broken; exit 3", "--json",
         "--dialect", "lifecycle",
     )  # fmt: skip
@@ -272,24 +276,24 @@ def test_parallel_says_who_failed(podium: Any) -> None:
     assert (row["status"], row["tests"], row["changes"], row["branch"]) == ("error", "fail (3)", none, None)
 
 
-def test_parallel_needs_a_repository(podium: Any) -> None:
-    told = podium.run("parallel", "x", "--agents", "understudy")
+def test_parallel_needs_a_repository(stagedoor: Any) -> None:
+    told = stagedoor.run("parallel", "x", "--agents", "understudy")
     assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
     assert "is not in a git repository; git init and commit first" in told.stderr
 
 
-def test_parallel_keeps_no_branch_without_work(podium: Any) -> None:
-    podium.repository()
-    told = podium.run("parallel", "- say: Nothing to do.\n", "--agents", "understudy")
+def test_parallel_keeps_no_branch_without_work(stagedoor: Any) -> None:
+    stagedoor.repository()
+    told = stagedoor.run("parallel", "- say: Nothing to do.\n", "--agents", "understudy")
     assert re.search(r"^understudy +success +no changes .* –$", told.stdout, re.MULTILINE), told
-    left = subprocess.run(["git", "branch"], cwd=podium.workspace, capture_output=True, text=True, check=True)
+    left = subprocess.run(["git", "branch"], cwd=stagedoor.workspace, capture_output=True, text=True, check=True)
     assert left.stdout == "* main\n"
 
 
-def test_parallel_at_a_terminal_asks_and_is_interrupted(podium: Any) -> None:
-    podium.repository()
+def test_parallel_at_a_terminal_asks_and_is_interrupted(stagedoor: Any) -> None:
+    stagedoor.repository()
     script = "- shell: echo new > b.txt\n- shell: sleep 300\n"
-    terminal = podium.terminal("parallel", script, "--agents", "understudy", "--approval", "ask")
+    terminal = stagedoor.terminal("parallel", script, "--agents", "understudy", "--approval", "ask")
     terminal.until("allow?")
     assert "understudy asks:" in terminal.text
     terminal.type("y")
@@ -306,63 +310,65 @@ def test_parallel_at_a_terminal_asks_and_is_interrupted(podium: Any) -> None:
 # ---------------------------------------------------------------------------------------------- completion and demo
 
 
-def test_completion_for_bash(podium: Any, tmp_path: Path) -> None:
-    script = tmp_path / "podium.bash"
-    script.write_text(podium.run("completion", "bash").stdout)
+def test_completion_for_bash(stagedoor: Any, tmp_path: Path) -> None:
+    script = tmp_path / "stagedoor.bash"
+    script.write_text(stagedoor.run("completion", "bash").stdout)
 
     def complete(*words: str) -> list[str]:
         quoted = " ".join(f"'{word}'" for word in words)
-        code = f". {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _podium; echo ${{COMPREPLY[*]}}"
+        code = f". {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _stagedoor; echo ${{COMPREPLY[*]}}"
         done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert complete("podium", "do") == ["doctor"]
-    assert complete("podium", "run", "under") == ["understudy"]
-    assert complete("podium", "run", "understudy", "--tier", "") == ["dry-run", "supervised", "autonomous"]
-    assert complete("podium", "run", "understudy", "--max-b") == ["--max-budget-usd"]
-    assert complete("podium", "policy", "s") == ["simulate"]
+    assert complete("stagedoor", "do") == ["doctor"]
+    assert complete("stagedoor", "run", "under") == ["understudy"]
+    assert complete("stagedoor", "run", "understudy", "--tier", "") == ["dry-run", "supervised", "autonomous"]
+    assert complete("stagedoor", "run", "understudy", "--max-b") == ["--max-budget-usd"]
+    assert complete("stagedoor", "policy", "s") == ["simulate"]
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_completion_for_fish(podium: Any, tmp_path: Path) -> None:
-    script = tmp_path / "podium.fish"
-    script.write_text(podium.run("completion", "fish").stdout)
+def test_completion_for_fish(stagedoor: Any, tmp_path: Path) -> None:
+    script = tmp_path / "stagedoor.fish"
+    script.write_text(stagedoor.run("completion", "fish").stdout)
 
     def complete(line: str) -> list[str]:
         argv = ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"]
-        done = subprocess.run(argv, cwd=podium.workspace, env=podium.env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            argv, cwd=stagedoor.workspace, env=stagedoor.env, capture_output=True, text=True, check=True
+        )
         assert done.stderr == ""
         return [offer.partition("\t")[0] for offer in done.stdout.splitlines()]
 
-    assert complete("podium ") == [*sorted(COMMANDS)]
-    assert complete("podium --v") == ["--version"]
-    assert complete("podium run under") == ["understudy"]
-    assert complete("podium run understudy --tier ") == ["autonomous", "dry-run", "supervised"]
-    assert complete("podium run understudy --max-b") == ["--max-budget-usd"]
-    assert complete("podium policy s") == ["simulate"]
-    assert complete("podium sessions show ") == []  # the verb stands already
+    assert complete("stagedoor ") == [*sorted(COMMANDS)]
+    assert complete("stagedoor --v") == ["--version"]
+    assert complete("stagedoor run under") == ["understudy"]
+    assert complete("stagedoor run understudy --tier ") == ["autonomous", "dry-run", "supervised"]
+    assert complete("stagedoor run understudy --max-b") == ["--max-budget-usd"]
+    assert complete("stagedoor policy s") == ["simulate"]
+    assert complete("stagedoor sessions show ") == []  # the verb stands already
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_completion_for_zsh(podium: Any, tmp_path: Path) -> None:
-    script = tmp_path / "podium.zsh"
-    script.write_text(podium.run("completion", "zsh").stdout)
-    shell = podium.shell("zsh -f -i")
+def test_completion_for_zsh(stagedoor: Any, tmp_path: Path) -> None:
+    script = tmp_path / "stagedoor.zsh"
+    script.write_text(stagedoor.run("completion", "zsh").stdout)
+    shell = stagedoor.shell("zsh -f -i")
     shell.type(f"source {script}; PS1='rea''dy> '\n")
     shell.until("ready> ")
     for typed, becomes in (
-        ("do", "podium doctor "),
-        ("run under", "podium run understudy "),
-        ("run understudy --max-b", "podium run understudy --max-budget-usd "),
-        ("policy s", "podium policy simulate "),
+        ("do", "stagedoor doctor "),
+        ("run under", "stagedoor run understudy "),
+        ("run understudy --max-b", "stagedoor run understudy --max-budget-usd "),
+        ("policy s", "stagedoor policy simulate "),
         ("run understudy --tier ", "autonomous  dry-run     supervised"),
     ):
-        shell.type(f"\x15podium {typed}\t")
+        shell.type(f"\x15stagedoor {typed}\t")
         shell.until(becomes, after=len(shell.text))
 
 
-def test_the_demo_ends_well(podium: Any) -> None:
-    told = podium.run("demo")
+def test_the_demo_ends_well(stagedoor: Any) -> None:
+    told = stagedoor.run("demo")
     assert told.returncode == 0, told
     assert "Repaired, and the tests pass." in told.stdout
     assert re.search(r"^understudy .* success .* 0$", told.stdout, re.MULTILINE)

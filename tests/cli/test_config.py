@@ -1,4 +1,4 @@
-"""``podium config`` as people type it."""
+"""``stagedoor config`` as people type it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ BAD = "server:\n  prot: 8000\n"
 
 
 @pytest.fixture
-def file(podium: CommandLine) -> Path:
-    found = podium.home / ".config" / "podium" / "config.yaml"
+def file(stagedoor: CommandLine) -> Path:
+    found = stagedoor.home / ".config" / "stagedoor" / "config.yaml"
     found.parent.mkdir(parents=True)
     return found
 
 
-def editor(podium: CommandLine, *texts: str) -> dict[str, str]:
+def editor(stagedoor: CommandLine, *texts: str) -> dict[str, str]:
     """An editor that writes these, one after the other; keeps what it was given."""
-    folder = podium.home / "editor"
+    folder = stagedoor.home / "editor"
     folder.mkdir()
     for number, text in enumerate(texts):
         (folder / f"{number}.txt").write_text(text)
@@ -38,67 +38,70 @@ def editor(podium: CommandLine, *texts: str) -> dict[str, str]:
     return {"EDITOR": str(program)}
 
 
-def given(podium: CommandLine, number: int) -> str:
-    return (podium.home / "editor" / f"given.{number}").read_text()
+def given(stagedoor: CommandLine, number: int) -> str:
+    return (stagedoor.home / "editor" / f"given.{number}").read_text()
 
 
-def test_show_tells_where_each_value_comes_from_and_no_secret(podium: CommandLine, file: Path) -> None:
+def test_show_tells_where_each_value_comes_from_and_no_secret(stagedoor: CommandLine, file: Path) -> None:
     file.write_text(GOOD)
-    shown = podium.run("config", "show", env={"PODIUM_SERVER__HOST": "0.0.0.0"})
+    shown = stagedoor.run("config", "show", env={"STAGEDOOR_SERVER__HOST": "0.0.0.0"})
     lines = [line.split() for line in shown.stdout.splitlines()]
-    assert ["server.host", "0.0.0.0", "PODIUM_SERVER__HOST"] in lines
+    assert ["server.host", "0.0.0.0", "STAGEDOOR_SERVER__HOST"] in lines
     assert ["server.port", "8000", str(file), "line", "2"] in lines
     assert ["sessions.sleep_after", "15m", "default"] in lines
     assert ["agents.codex.env", "{OPENAI_API_KEY:", "(hidden)}", str(file), "line", "5"] in lines
-    told = [json.loads(line) for line in podium.run("config", "show", "--json").stdout.splitlines()]
+    told = [json.loads(line) for line in stagedoor.run("config", "show", "--json").stdout.splitlines()]
     assert {"key": "server.port", "value": 8000, "from": f"{file} line 2"} in told
     assert {"key": "agents.codex.env", "value": {"OPENAI_API_KEY": "(hidden)"}, "from": f"{file} line 5"} in told
     assert "sk-secret" not in shown.stdout + str(told)
 
 
-def test_check_and_path(podium: CommandLine, file: Path) -> None:
-    missing = podium.run("config", "path")
+def test_check_and_path(stagedoor: CommandLine, file: Path) -> None:
+    missing = stagedoor.run("config", "path")
     assert (missing.stdout, missing.returncode) == (f"{file}\n", 0)
-    assert "is not there yet; podium config edit makes it" in missing.stderr
+    assert "is not there yet; stagedoor config edit makes it" in missing.stderr
     file.write_text(GOOD)
-    fine = podium.run("config", "check")
+    fine = stagedoor.run("config", "check")
     assert (fine.stdout, fine.stderr, fine.returncode) == (f"{file}: 2 values given, fine\n", "", 0)
     file.write_text(BAD)
-    wrong = podium.run("config", "check")
+    wrong = stagedoor.run("config", "check")
     assert (wrong.stdout, wrong.returncode) == ("", 2)
     assert wrong.stderr == f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?\n"
-    nowhere = podium.run("config", "check", "--config", "no.yaml")
-    assert (nowhere.stderr, nowhere.returncode) == ("no.yaml: there is no such file; podium config edit makes one\n", 2)
+    nowhere = stagedoor.run("config", "check", "--config", "no.yaml")
+    assert (nowhere.stderr, nowhere.returncode) == (
+        "no.yaml: there is no such file; stagedoor config edit makes one\n",
+        2,
+    )
 
 
-def test_edit_begins_with_a_template_and_keeps_what_is_right(podium: CommandLine, file: Path) -> None:
+def test_edit_begins_with_a_template_and_keeps_what_is_right(stagedoor: CommandLine, file: Path) -> None:
     file.parent.rmdir()
-    edited = podium.run("config", "edit", env=editor(podium, GOOD))
+    edited = stagedoor.run("config", "edit", env=editor(stagedoor, GOOD))
     assert (edited.stdout, edited.stderr, edited.returncode) == (f"{file}: saved\n", "", 0)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (GOOD, 0o600)
-    assert "#   port: 16180 " in given(podium, 0)
-    again = podium.run("config", "edit", env={"EDITOR": "true"})
+    assert "#   port: 16180 " in given(stagedoor, 0)
+    again = stagedoor.run("config", "edit", env={"EDITOR": "true"})
     assert (again.stdout, again.returncode) == (f"{file}: unchanged\n", 0)
     assert [path.name for path in file.parent.iterdir()] == ["config.yaml"]
 
 
-def test_edit_keeps_nothing_that_is_wrong(podium: CommandLine, file: Path) -> None:
+def test_edit_keeps_nothing_that_is_wrong(stagedoor: CommandLine, file: Path) -> None:
     file.write_text(GOOD)
-    edited = podium.run("config", "edit", env=editor(podium, BAD))
+    edited = stagedoor.run("config", "edit", env=editor(stagedoor, BAD))
     assert (edited.returncode, file.read_text()) == (2, GOOD)
     assert edited.stderr.splitlines() == [
         f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?",
-        f"podium config: {file} was left as it was",
+        f"stagedoor config: {file} was left as it was",
     ]
     for name, complaint in (("false", "the editor ended with 1"), ("no-such-editor", "the editor did not start")):
-        failed = podium.run("config", "edit", env={"EDITOR": name})
+        failed = stagedoor.run("config", "edit", env={"EDITOR": name})
         assert (complaint in failed.stderr, failed.returncode, file.read_text()) == (True, 2, GOOD)
 
 
-def test_at_a_terminal_a_mistake_can_be_mended(podium: CommandLine, file: Path) -> None:
-    terminal = podium.terminal("config", "edit", env=editor(podium, BAD, GOOD))
+def test_at_a_terminal_a_mistake_can_be_mended(stagedoor: CommandLine, file: Path) -> None:
+    terminal = stagedoor.terminal("config", "edit", env=editor(stagedoor, BAD, GOOD))
     terminal.until("did you mean 'server.port'?")
     terminal.until("edit it again? [Y/n]")
     terminal.type("\n")
     terminal.until("saved")
-    assert (terminal.end(), file.read_text(), given(podium, 1)) == (0, GOOD, BAD)
+    assert (terminal.end(), file.read_text(), given(stagedoor, 1)) == (0, GOOD, BAD)

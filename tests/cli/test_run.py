@@ -1,4 +1,4 @@
-"""``podium run`` in a pipe."""
+"""``stagedoor run`` in a pipe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 HELLO = "- say: Hello there.\n"
 
 
-def test_plain_lines_on_stdout_and_the_summary_on_stderr(podium: Any) -> None:
+def test_plain_lines_on_stdout_and_the_summary_on_stderr(stagedoor: Any) -> None:
     script = '- [{think: "Hm."}, {say: "I write."}, {write_file: {path: n.txt, content: "one\\n"}}]\n- say: Done.\n'
-    done = podium.run("run", "understudy", "-", stdin=script)
+    done = stagedoor.run("run", "understudy", "-", stdin=script)
     assert re.sub(r" \d\.\ds", "", done.stdout).splitlines() == [
         "· Hm.",
         "I write.",
@@ -26,31 +26,31 @@ def test_plain_lines_on_stdout_and_the_summary_on_stderr(podium: Any) -> None:
     ]
     assert done.stderr.startswith("success · 1 tool · ")
     assert done.returncode == 0
-    assert (podium.workspace / "n.txt").read_text() == "one\n"
+    assert (stagedoor.workspace / "n.txt").read_text() == "one\n"
 
 
-def test_quiet_prints_the_answer_alone(podium: Any) -> None:
-    done = podium.run("run", "understudy", "--quiet", HELLO)
+def test_quiet_prints_the_answer_alone(stagedoor: Any) -> None:
+    done = stagedoor.run("run", "understudy", "--quiet", HELLO)
     assert (done.stdout, done.stderr, done.returncode) == ("Hello there.\n", "", 0)
 
 
-def test_questions_are_denied_where_nobody_can_be_asked(podium: Any) -> None:
-    done = podium.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
+def test_questions_are_denied_where_nobody_can_be_asked(stagedoor: Any) -> None:
+    done = stagedoor.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
     assert "⊘ shell touch made" in done.stdout
-    assert not (podium.workspace / "made").exists()
+    assert not (stagedoor.workspace / "made").exists()
 
 
-@pytest.mark.parametrize("dialect", ["podium", "ues", "lifecycle", "board", "notify", "chat"])
-def test_json_speaks_every_dialect(podium: Any, dialect: str) -> None:
-    done = podium.run("run", "understudy", "--json", "--dialect", dialect, HELLO)
+@pytest.mark.parametrize("dialect", ["stagedoor", "ues", "lifecycle", "board", "notify", "chat"])
+def test_json_speaks_every_dialect(stagedoor: Any, dialect: str) -> None:
+    done = stagedoor.run("run", "understudy", "--json", "--dialect", dialect, HELLO)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) >= 2, done
     assert all(isinstance(line, dict) for line in lines)
     assert (done.stderr, done.returncode) == ("", 0)
 
 
-def test_json_is_the_whole_stream(podium: Any) -> None:
-    done = podium.run("run", "understudy", "--json", HELLO)
+def test_json_is_the_whole_stream(stagedoor: Any) -> None:
+    done = stagedoor.run("run", "understudy", "--json", HELLO)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["type"] for event in events]
     assert (kinds[0], kinds[-2:]) == ("init", ["turn_completed", "done"])
@@ -67,7 +67,7 @@ USAGE = {
     "bad schema": (["run", "understudy", "x", "--output-schema", "{nonsense"], "this is not JSON"),
     "bad env": (["run", "understudy", "x", "--env", "NAME"], "should be NAME=VALUE"),
     "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is no number of seconds"),
-    "no such tier": (["run", "understudy", "x", "--tier", "wild"], "; podium run --help says more"),
+    "no such tier": (["run", "understudy", "x", "--tier", "wild"], "; stagedoor run --help says more"),
     "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
     "a copy of nothing": (["run", "understudy", "x", "--fork"], "say which one with resume="),
     "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "there is no policy file none.yaml"),
@@ -75,9 +75,9 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_mistakes_are_one_line_and_exit_code_2(podium: Any, name: str) -> None:
+def test_mistakes_are_one_line_and_exit_code_2(stagedoor: Any, name: str) -> None:
     words, said = USAGE[name]
-    done = podium.run(*words)
+    done = stagedoor.run(*words)
     assert said in done.stderr
     assert (done.stdout, len(done.stderr.splitlines()), done.returncode) == ("", 1, 2)
 
@@ -90,41 +90,41 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_exit_codes(podium: Any, name: str) -> None:
+def test_exit_codes(stagedoor: Any, name: str) -> None:
     script, flags, code = OUTCOMES[name]
-    done = podium.run("run", "understudy", *flags, script)
+    done = stagedoor.run("run", "understudy", *flags, script)
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
 
 
-def test_a_resumed_session_goes_on(podium: Any) -> None:
-    podium.run("run", "understudy", HELLO)
-    listed = json.loads(podium.run("sessions", "--json").stdout.splitlines()[0])
-    done = podium.run("run", "understudy", "--resume", listed["sessionId"], "--json", "- say: Again.\n")
+def test_a_resumed_session_goes_on(stagedoor: Any) -> None:
+    stagedoor.run("run", "understudy", HELLO)
+    listed = json.loads(stagedoor.run("sessions", "--json").stdout.splitlines()[0])
+    done = stagedoor.run("run", "understudy", "--resume", listed["sessionId"], "--json", "- say: Again.\n")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[0]["resumed"] is True
     assert events[-1]["result"] == "Again."
 
 
-def test_a_policy_decides_before_anybody_is_asked(podium: Any) -> None:
-    (podium.workspace / "p.yaml").write_text(
+def test_a_policy_decides_before_anybody_is_asked(stagedoor: Any) -> None:
+    (stagedoor.workspace / "p.yaml").write_text(
         "rules:\n  - {action: allow, command: touch *}\n  - {action: deny, command: rm *}\n"
     )
     script = "- shell: touch made\n- shell: rm made\n- say: Over.\n"
-    done = podium.run("run", "understudy", "--approval", "ask", "--policy", "p.yaml", script)
+    done = stagedoor.run("run", "understudy", "--approval", "ask", "--policy", "p.yaml", script)
     assert "✓ shell touch made" in done.stdout
     assert "⊘ shell rm made" in done.stdout
-    assert (podium.workspace / "made").exists()
+    assert (stagedoor.workspace / "made").exists()
 
 
-def test_a_reader_that_leaves_ends_us_quietly(podium: Any) -> None:
+def test_a_reader_that_leaves_ends_us_quietly(stagedoor: Any) -> None:
     import subprocess
     import sys
 
     script = "- endless\n"
-    command = f"{sys.executable} -m podium.cli run understudy --json '{script}' | head -n 3"
+    command = f"{sys.executable} -m stagedoor.cli run understudy --json '{script}' | head -n 3"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=podium.workspace, env=podium.env, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command], cwd=stagedoor.workspace, env=stagedoor.env, capture_output=True, text=True, timeout=60
     )
     assert len(done.stdout.splitlines()) == 3
     assert "Traceback" not in done.stderr

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.api import Task
-from podium.cli.asking import describe, visible
-from podium.cli.choosing import answer, questions_in
-from podium.cli.keyboard import Keyboard
-from podium.cli.lines import Lines, clean, plain, summary
-from podium.cli.race import Entry, comparison
-from podium.cli.screen import Blocks
-from podium.cli.tables import ago, table
-from podium.unified.decisions import Allow, Deny
-from podium.unified.events import (
+from stagedoor.api import Task
+from stagedoor.cli.asking import describe, visible
+from stagedoor.cli.choosing import answer, questions_in
+from stagedoor.cli.keyboard import Keyboard
+from stagedoor.cli.lines import Lines, clean, plain, summary
+from stagedoor.cli.race import Entry, comparison
+from stagedoor.cli.screen import Blocks
+from stagedoor.cli.tables import ago, table
+from stagedoor.unified.decisions import Allow, Deny
+from stagedoor.unified.events import (
     Done,
     Error,
     FileChange,
@@ -32,7 +32,7 @@ from podium.unified.events import (
     ToolUse,
     Usage,
 )
-from podium.worktrees import Worktree
+from stagedoor.worktrees import Worktree
 
 WHOLE = {
     "a paragraph is whole at its blank line": (
@@ -153,12 +153,12 @@ def test_summary() -> None:
 
 
 def test_branches_stand_below_where_the_terminal_is_narrow(tmp_path: Path) -> None:
-    tree = Worktree(tmp_path, tmp_path, "podium/1115-083612-f978/one", "base", tmp_path)
+    tree = Worktree(tmp_path, tmp_path, "stagedoor/1115-083612-f978/one", "base", tmp_path)
     entry = Entry("one", Task("understudy", "x"), tree)
     wide = comparison([entry], plain, 120)
-    assert wide.splitlines()[-1].endswith("  podium/1115-083612-f978/one")
+    assert wide.splitlines()[-1].endswith("  stagedoor/1115-083612-f978/one")
     narrow = comparison([entry], plain, 60).splitlines()
-    assert narrow[-1] == "branch: podium/1115-083612-f978/one"
+    assert narrow[-1] == "branch: stagedoor/1115-083612-f978/one"
     assert max(map(len, narrow)) <= 60
 
 

@@ -1,4 +1,4 @@
-"""``podium serve``, ``pair`` and ``devices`` as a user meets them."""
+"""``stagedoor serve``, ``pair`` and ``devices`` as a user meets them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from podium.cli import main as command
+from stagedoor.cli import main as command
 
 BOUND = 60.0
 
@@ -49,11 +49,11 @@ class Running:
 
 
 @pytest.fixture
-def start(podium: Any) -> Iterator[Callable[..., Running]]:
+def start(stagedoor: Any) -> Iterator[Callable[..., Running]]:
     begun: list[Running] = []
 
     def one(*words: str) -> Running:
-        begun.append(Running(podium, *words))
+        begun.append(Running(stagedoor, *words))
         return begun[-1]
 
     yield one
@@ -71,47 +71,47 @@ def post(url: str, body: object) -> Any:
         return json.load(answer)
 
 
-def test_from_the_first_start_to_the_last_device(podium: Any, start: Callable[..., Running]) -> None:
+def test_from_the_first_start_to_the_last_device(stagedoor: Any, start: Callable[..., Running]) -> None:
     server = start("--log-format", "json")
-    assert f"folders  {podium.workspace}" in server.said
+    assert f"folders  {stagedoor.workspace}" in server.said
     assert "#pair=" not in server.said, "a link that lets somebody in does not belong into a pipe"
 
-    invited = json.loads(podium.run("pair", "--scope", "watch", "--name", "phone", "--json").stdout)
+    invited = json.loads(stagedoor.run("pair", "--scope", "watch", "--name", "phone", "--json").stdout)
     assert invited["url"] == f"{server.url}/#pair={invited['code']}"
     paired = post(f"{server.url}/api/pair", {"code": invited["code"]})
     assert (paired["name"], paired["scopes"]) == ("phone", ["watch"])
 
-    shown = podium.run("pair")
+    shown = stagedoor.run("pair")
     assert re.search(r"^code  \w{4}-\w{4}$", shown.stdout, re.MULTILINE)
     assert "this machine only" in shown.stderr
 
-    listed = podium.run("devices")
+    listed = stagedoor.run("devices")
     assert "phone" in listed.stdout
     assert paired["token"] not in listed.stdout
-    assert podium.run("devices", "revoke", "phone").stdout == "revoked phone\n"
-    assert podium.run("devices", "revoke", "phone").returncode == 2
-    assert "no devices" in podium.run("devices", "list").stderr
+    assert stagedoor.run("devices", "revoke", "phone").stdout == "revoked phone\n"
+    assert stagedoor.run("devices", "revoke", "phone").returncode == 2
+    assert "no devices" in stagedoor.run("devices", "list").stderr
 
-    second = podium.run("serve", "--port", "0")
-    assert (second.returncode, "in use by another Podium server" in second.stderr) == (2, True)
-    taken = podium.run(
-        "serve", "--port", server.url.rpartition(":")[2], env={"PODIUM_HOME": str(podium.home / "other")}
+    second = stagedoor.run("serve", "--port", "0")
+    assert (second.returncode, "in use by another Stagedoor server" in second.stderr) == (2, True)
+    taken = stagedoor.run(
+        "serve", "--port", server.url.rpartition(":")[2], env={"STAGEDOOR_HOME": str(stagedoor.home / "other")}
     )
     assert (taken.returncode, "is taken" in taken.stderr) == (2, True)
 
     code, logged = server.stop()
     assert code == 0
-    token = (podium.home / ".local" / "state" / "podium" / "token").read_text().strip()
+    token = (stagedoor.home / ".local" / "state" / "stagedoor" / "token").read_text().strip()
     said = [json.loads(line)["message"] for line in logged.splitlines()]
     assert next(message for message in said if "POST" in message) == "POST /api/pairing"
     assert said[-1].startswith("stopping")
     assert not any(secret in logged for secret in (token, paired["token"], invited["code"]))
-    gone = podium.run("pair")
-    assert (gone.returncode, "podium serve" in gone.stderr) == (2, True)
+    gone = stagedoor.run("pair")
+    assert (gone.returncode, "stagedoor serve" in gone.stderr) == (2, True)
 
 
-def test_at_a_terminal_it_shows_a_link_that_works_once(podium: Any) -> None:
-    terminal = podium.terminal("serve", "--port", "0")
+def test_at_a_terminal_it_shows_a_link_that_works_once(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("serve", "--port", "0")
     terminal.until("Ctrl-C stops it.")
     url, code = re.findall(r"(http://\S+)/#pair=(\S+)", terminal.text)[0]
     assert post(f"{url}/api/pair", {"code": code})["scopes"] == ["admin"]
@@ -120,9 +120,9 @@ def test_at_a_terminal_it_shows_a_link_that_works_once(podium: Any) -> None:
     assert "stopping" in terminal.text
 
 
-def test_sessions_that_run_are_ended_when_it_stops(podium: Any, start: Callable[..., Running]) -> None:
+def test_sessions_that_run_are_ended_when_it_stops(stagedoor: Any, start: Callable[..., Running]) -> None:
     server = start()
-    token = (podium.home / ".local" / "state" / "podium" / "token").read_text().strip()
+    token = (stagedoor.home / ".local" / "state" / "stagedoor" / "token").read_text().strip()
     prompt = json.dumps({"script": [[{"shell": f"touch begun; sleep {BOUND}"}]]})
     request = urllib.request.Request(
         f"{server.url}/api/sessions",
@@ -132,7 +132,7 @@ def test_sessions_that_run_are_ended_when_it_stops(podium: Any, start: Callable[
     with urllib.request.urlopen(request, timeout=BOUND) as answer:
         assert answer.status == 201
     until = time.monotonic() + BOUND
-    while not (podium.workspace / "begun").exists():
+    while not (stagedoor.workspace / "begun").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
     code, _ = server.stop(signal.SIGINT)
@@ -141,7 +141,7 @@ def test_sessions_that_run_are_ended_when_it_stops(podium: Any, start: Callable[
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "no-certificate").write_text("nothing of the kind\n")
@@ -174,12 +174,12 @@ def test_what_it_refuses_to_start_with(
 def test_a_home_that_cannot_be_made_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "home").write_text("a file")
     assert command(["serve", "--port", "0"]) == 2
-    assert "cannot be Podium's own folder: File exists; name another with PODIUM_HOME" in capsys.readouterr().err
+    assert "cannot be Stagedoor's own folder: File exists; name another with STAGEDOOR_HOME" in capsys.readouterr().err
 
 
 def test_a_token_file_that_others_can_read_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "home").mkdir()
-    (here / "home" / "token").write_text("podium_that-everybody-could-have-read\n")
+    (here / "home" / "token").write_text("stagedoor_that-everybody-could-have-read\n")
     (here / "home" / "token").chmod(0o644)
     assert command(["serve", "--port", "0"]) == 2
     assert "no secret any more" in capsys.readouterr().err

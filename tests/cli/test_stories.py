@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from podium.drivers.driver import Stored
-from podium.drivers.stories import AGENTS, reader_of
-from podium.unified.events import Event, Text, Thinking, ToolResult, ToolUse, TurnStarted
+from stagedoor.drivers.driver import Stored
+from stagedoor.drivers.stories import AGENTS, reader_of
+from stagedoor.unified.events import Event, Text, Thinking, ToolResult, ToolUse, TurnStarted
 
 AT = "2026-11-15T08:00:00.000Z"
 MS = 1794729600000
@@ -183,7 +183,7 @@ def test_a_database_is_told_in_order(tmp_path: Path) -> None:
 
 
 def test_every_agent_has_a_reader() -> None:
-    from podium import catalog
+    from stagedoor import catalog
 
     assert set(AGENTS) == set(catalog.AGENTS)
     readers: list[Callable[..., Any] | None] = [reader_of(agent) for agent in AGENTS]

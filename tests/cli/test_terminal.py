@@ -1,4 +1,4 @@
-"""``podium run`` at a terminal."""
+"""``stagedoor run`` at a terminal."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 ASK_TWICE = '- shell: echo first >> log\n- shell: echo first >> log\n- say: "Over, **done**."\n'
 
 
-def log(podium: Any) -> str:
-    path: Path = podium.workspace / "log"
+def log(stagedoor: Any) -> str:
+    path: Path = stagedoor.workspace / "log"
     return path.read_text() if path.exists() else ""
 
 
-def test_it_streams_markdown_tools_and_diffs_and_ends_with_a_summary(podium: Any) -> None:
+def test_it_streams_markdown_tools_and_diffs_and_ends_with_a_summary(stagedoor: Any) -> None:
     script = (
         '- [{think: "Hm."}, {say: "# Plan\\n\\n- one\\n"}, {write_file: {path: n.txt, content: "one\\n"}}]\n'
         "- shell: echo out; exit 3\n- say: It is `done`.\n"
     )
-    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", script)
+    terminal = stagedoor.terminal("run", "understudy", "--tier", "autonomous", script)
     assert terminal.end() == 0
     shown = [line.strip() for line in terminal.screen.splitlines() if line.strip()]
     assert shown[0] == "· Hm."
@@ -45,9 +45,9 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_one_key_answers(podium: Any, name: str) -> None:
+def test_one_key_answers(stagedoor: Any, name: str) -> None:
     first, second, wanted = ANSWERS[name]
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", ASK_TWICE)
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", ASK_TWICE)
     terminal.until("allow?")
     assert "$ echo first >> log" in terminal.text
     asked = len(terminal.text)
@@ -60,23 +60,23 @@ def test_one_key_answers(podium: Any, name: str) -> None:
         terminal.until("allow?", after=asked)
         terminal.type("n")
     assert terminal.end() == 0
-    assert log(podium) == wanted
+    assert log(stagedoor) == wanted
     assert "\nOver, done.\n" in terminal.screen
 
 
-def test_keys_typed_before_the_question_are_no_answer(podium: Any) -> None:
+def test_keys_typed_before_the_question_are_no_answer(stagedoor: Any) -> None:
     script = "- [{say: wait}, {stall: 1}]\n- shell: touch made\n- say: Over.\n"
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", script)
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", script)
     terminal.until("understudy · ")
     terminal.type("yyy")
     terminal.until("allow?")
     terminal.type("n")
     assert terminal.end() == 0
-    assert not (podium.workspace / "made").exists()
+    assert not (stagedoor.workspace / "made").exists()
 
 
-def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(podium: Any) -> None:
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: rm log\n- say: Over.\n")
+def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", "- shell: rm log\n- say: Over.\n")
     terminal.until("allow?")
     terminal.type("e")
     terminal.until("> rm log")
@@ -86,32 +86,32 @@ def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(podi
     assert "⊘ shell rm log" in terminal.screen
 
 
-def test_the_audit_log_says_that_a_person_decided(podium: Any) -> None:
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
+def test_the_audit_log_says_that_a_person_decided(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
     terminal.until("allow?")
     terminal.type("y")
     assert terminal.end() == 0
     assert "allowed by" not in terminal.text  # the answer stands behind the question already
-    [line] = podium.run("audit", "show", "--json").stdout.splitlines()
+    [line] = stagedoor.run("audit", "show", "--json").stdout.splitlines()
     assert json.loads(line)["entry"]["by"] == "person"
 
 
-def test_edit_opens_the_editor(podium: Any, tmp_path: Path) -> None:
+def test_edit_opens_the_editor(stagedoor: Any, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\ncp "$1" seen\necho \'touch other\' > "$1"\n')
     editor.chmod(0o755)
-    terminal = podium.terminal(
+    terminal = stagedoor.terminal(
         "run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n", env={"EDITOR": str(editor)}
     )
     terminal.until("allow?")
     terminal.type("e")
     assert terminal.end() == 0
-    assert (podium.workspace / "seen").read_text() == "touch made"
-    assert not (podium.workspace / "made").exists()
+    assert (stagedoor.workspace / "seen").read_text() == "touch made"
+    assert not (stagedoor.workspace / "made").exists()
 
 
-def test_ctrl_c_interrupts_the_turn(podium: Any) -> None:
-    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", "- shell: touch begun; sleep 300\n")
+def test_ctrl_c_interrupts_the_turn(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("run", "understudy", "--tier", "autonomous", "- shell: touch begun; sleep 300\n")
     terminal.until("touch begun; sleep 300 0.")
     terminal.type("\x03")
     assert terminal.end() == 130
@@ -119,61 +119,63 @@ def test_ctrl_c_interrupts_the_turn(podium: Any) -> None:
     assert terminal.echoes()
 
 
-def test_ctrl_c_ends_a_question(podium: Any) -> None:
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n")
+def test_ctrl_c_ends_a_question(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", "- shell: touch made\n")
     terminal.until("allow?")
     terminal.type("\x03")
     assert terminal.end() == 130
-    assert not (podium.workspace / "made").exists()
+    assert not (stagedoor.workspace / "made").exists()
 
 
-def test_ctrl_c_twice_kills_an_agent_that_does_not_listen(podium: Any, eventually: Any) -> None:
+def test_ctrl_c_twice_kills_an_agent_that_does_not_listen(stagedoor: Any, eventually: Any) -> None:
     # The shell ignores what the agent sends it, and stands in a session of its own.
     command = "trap '' INT TERM HUP; echo $$ > pid; while :; do sleep 1; done"
-    terminal = podium.terminal("run", "understudy", "--tier", "autonomous", f'- shell: "{command}"\n')
-    eventually(lambda: (podium.workspace / "pid").exists() and (podium.workspace / "pid").read_text().strip() != "")
+    terminal = stagedoor.terminal("run", "understudy", "--tier", "autonomous", f'- shell: "{command}"\n')
+    eventually(
+        lambda: (stagedoor.workspace / "pid").exists() and (stagedoor.workspace / "pid").read_text().strip() != ""
+    )
     terminal.type("\x03")
     terminal.type("\x03")
     assert terminal.end() == 130
-    pid = int((podium.workspace / "pid").read_text())
+    pid = int((stagedoor.workspace / "pid").read_text())
     eventually(lambda: not Path(f"/proc/{pid}").exists())
     assert terminal.echoes()
 
 
-def test_a_question_shows_what_a_command_hides(podium: Any) -> None:
+def test_a_question_shows_what_a_command_hides(stagedoor: Any) -> None:
     script = '- shell: "echo \\e[2K\\e[1Gharmless"\n- say: Over.\n'
-    terminal = podium.terminal("run", "understudy", "--approval", "ask", script)
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", script)
     terminal.until("allow?")
     assert "$ echo \\x1b[2K\\x1b[1Gharmless" in terminal.text
     terminal.type("n")
     assert terminal.end() == 0
 
 
-def test_the_question_is_asked_when_the_prompt_comes_from_a_file(podium: Any, tmp_path: Path) -> None:
+def test_the_question_is_asked_when_the_prompt_comes_from_a_file(stagedoor: Any, tmp_path: Path) -> None:
     task = tmp_path / "task.yaml"
     task.write_text("- shell: touch made\n- say: Over.\n")
-    terminal = podium.shell(f"{podium.command} run understudy --approval ask - < {task}")
+    terminal = stagedoor.shell(f"{stagedoor.command} run understudy --approval ask - < {task}")
     terminal.until("allow?")
     terminal.type("y")
     assert terminal.end() == 0
-    assert (podium.workspace / "made").exists()
+    assert (stagedoor.workspace / "made").exists()
 
 
-def test_always_is_written_to_a_policy(podium: Any) -> None:
+def test_always_is_written_to_a_policy(stagedoor: Any) -> None:
     words = ("run", "understudy", "--approval", "ask", "--remember-in", "mine.yaml", ASK_TWICE)
-    terminal = podium.terminal(*words)
+    terminal = stagedoor.terminal(*words)
     terminal.until("allow?")
     assert "[a]lways [e]dit" in terminal.text
     terminal.type("a")
     assert terminal.end() == 0
-    assert "action: allow" in (podium.workspace / "mine.yaml").read_text()
-    again = podium.run("run", "understudy", "--approval", "ask", "--policy", "mine.yaml", ASK_TWICE)
+    assert "action: allow" in (stagedoor.workspace / "mine.yaml").read_text()
+    again = stagedoor.run("run", "understudy", "--approval", "ask", "--policy", "mine.yaml", ASK_TWICE)
     assert again.returncode == 0
-    assert log(podium) == "first\n" * 4
+    assert log(stagedoor) == "first\n" * 4
 
 
-def test_the_demo_asks_too(podium: Any) -> None:
-    terminal = podium.terminal("demo")
+def test_the_demo_asks_too(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("demo")
     for _ in range(2):
         asked = len(terminal.text)
         terminal.until("allow?", after=asked)

@@ -16,19 +16,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium import catalog
-from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.claude.protocol import ClaudeProtocol
-from podium.agents.codex.protocol import AppServerProtocol, ExecProtocol
-from podium.agents.gemini.protocol import StreamProtocol
-from podium.agents.opencode.events import ServerSaid
-from podium.agents.opencode.protocol import RunProtocol, ServeProtocol
-from podium.wire.jsonl import LineBuffer
-from podium.wire.shapes import Unrecognized
+from stagedoor import catalog
+from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.claude.protocol import ClaudeProtocol
+from stagedoor.agents.codex.protocol import AppServerProtocol, ExecProtocol
+from stagedoor.agents.gemini.protocol import StreamProtocol
+from stagedoor.agents.opencode.events import ServerSaid
+from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
+from stagedoor.wire.jsonl import LineBuffer
+from stagedoor.wire.shapes import Unrecognized
 
 TESTS = Path(__file__).parent.parent
 TRANSCRIPTS, GOLDENS = TESTS / "transcripts", TESTS / "goldens" / "native"
-BLESS = os.environ.get("PODIUM_BLESS") == "1"
+BLESS = os.environ.get("STAGEDOOR_BLESS") == "1"
 
 # (agent, mark in the file's name) → protocol; the first mark that occurs decides.
 PROTOCOLS: list[tuple[str, str, Callable[[], Any]]] = [

@@ -7,25 +7,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.acp import commands as acp
-from podium.agents.acp.content import TextContent
-from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.acp.requests import PermissionKind
-from podium.agents.claude import commands as claude
-from podium.agents.claude.protocol import ClaudeProtocol
-from podium.agents.codex import commands as codex
-from podium.agents.codex.overheard import UNREADABLE
-from podium.agents.codex.protocol import AppServerProtocol
-from podium.agents.opencode import commands as opencode
-from podium.agents.opencode.overheard import command_in
-from podium.agents.opencode.requests import (
+from stagedoor.agents.acp import commands as acp
+from stagedoor.agents.acp.content import TextContent
+from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.acp.requests import PermissionKind
+from stagedoor.agents.claude import commands as claude
+from stagedoor.agents.claude.protocol import ClaudeProtocol
+from stagedoor.agents.codex import commands as codex
+from stagedoor.agents.codex.overheard import UNREADABLE
+from stagedoor.agents.codex.protocol import AppServerProtocol
+from stagedoor.agents.opencode import commands as opencode
+from stagedoor.agents.opencode.overheard import command_in
+from stagedoor.agents.opencode.requests import (
     abort,
     prompt,
     reject_question,
     reply_permission,
     reply_question,
 )
-from podium.wire.http import Request
+from stagedoor.wire.http import Request
 
 
 def line(**members: Any) -> bytes:

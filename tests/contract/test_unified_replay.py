@@ -16,16 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium import catalog
-from podium.drivers.driver import Driver
-from podium.replay import Account, translate
-from podium.unified import events
-from podium.unified.events import Event, decode, encode
-from podium.wire.jsonl import LineBuffer
+from stagedoor import catalog
+from stagedoor.drivers.driver import Driver
+from stagedoor.replay import Account, translate
+from stagedoor.unified import events
+from stagedoor.unified.events import Event, decode, encode
+from stagedoor.wire.jsonl import LineBuffer
 
 TESTS = Path(__file__).parent.parent
 TRANSCRIPTS, GOLDENS = TESTS / "transcripts", TESTS / "goldens" / "unified"
-BLESS = os.environ.get("PODIUM_BLESS") == "1"
+BLESS = os.environ.get("STAGEDOOR_BLESS") == "1"
 
 # (agent, mark in the file's name) → driver; the first mark that matches decides.
 DRIVERS: list[tuple[str, str, str]] = [
@@ -130,7 +130,7 @@ def test_any_bytes_end_with_exactly_one_done(agent: str, name: str, garbage: lis
 
 
 def test_the_command_line_never_shows_a_traceback() -> None:
-    argv = [sys.executable, "-m", "podium.cli", "translate", "claude", "--account"]
+    argv = [sys.executable, "-m", "stagedoor.cli", "translate", "claude", "--account"]
     done = subprocess.run(argv, input=b"\xff\x00\n{\nnull\n" + b"[" * 5000, capture_output=True, check=False)
     assert done.returncode == 0
     assert done.stdout.count(b'"type":"done"') == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from podium.unified.events import (
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from podium.dialects import DIALECTS, encode
-from podium.dialects.fields import type_of
-from podium.unified.events import Event
+from stagedoor.dialects import DIALECTS, encode
+from stagedoor.dialects.fields import type_of
+from stagedoor.unified.events import Event
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
 COLUMNS = ["ues", "lifecycle", "board", "notify", "chat"]
@@ -26,7 +26,7 @@ def words(dialect: str, event: Event) -> str:
 
 
 def silent(dialect: str) -> dict[str, str]:
-    return import_module(f"podium.dialects.{dialect}").SILENT
+    return import_module(f"stagedoor.dialects.{dialect}").SILENT
 
 
 def table(samples: list[Event]) -> str:
@@ -46,7 +46,7 @@ def table(samples: list[Event]) -> str:
 def test_the_table_is_what_the_dialects_say(samples: list[Event]) -> None:
     before, rest = PAGE.read_text().split(BEGIN)
     written, after = rest.split(END)
-    if os.environ.get("PODIUM_REWRITE"):
+    if os.environ.get("STAGEDOOR_REWRITE"):
         written = table(samples)
         PAGE.write_text(before + BEGIN + written + END + after)
     assert written == table(samples)

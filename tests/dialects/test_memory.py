@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.dialects import DIALECTS, encode
-from podium.dialects.board import session_state
-from podium.dialects.drafts import Drafts
-from podium.dialects.moments import iso_time, whole_ms
-from podium.unified.events import (
+from stagedoor.dialects import DIALECTS, encode
+from stagedoor.dialects.board import session_state
+from stagedoor.dialects.drafts import Drafts
+from stagedoor.dialects.moments import iso_time, whole_ms
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -207,8 +207,8 @@ def test_durations(duration: float | None, whole: int | None) -> None:
 
 def test_a_dialect_is_imported_when_it_is_opened() -> None:
     program = (
-        "import sys, podium.dialects as d\n"
-        "names = lambda: [n for n in d.DIALECTS if 'podium.dialects.' + n in sys.modules]\n"
+        "import sys, stagedoor.dialects as d\n"
+        "names = lambda: [n for n in d.DIALECTS if 'stagedoor.dialects.' + n in sys.modules]\n"
         "before = names(); d.DIALECTS['ues'](); print(before, names())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.dialects import DIALECTS, board, chat, encode, lifecycle_events, notify_payloads, ues
-from podium.dialects.fields import own_fields
-from podium.dialects.schemas import board_schema, lifecycle_schema
-from podium.unified.events import Event, TextDelta, stamp
-from podium.unified.events import decode as decode_canonical
+from stagedoor.dialects import DIALECTS, board, chat, encode, lifecycle_events, notify_payloads, ues
+from stagedoor.dialects.fields import own_fields
+from stagedoor.dialects.schemas import board_schema, lifecycle_schema
+from stagedoor.unified.events import Event, TextDelta, stamp
+from stagedoor.unified.events import decode as decode_canonical
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "unified"
 AGENTS = ["claude", "codex", "gemini", "opencode", "some-acp-agent"]
@@ -56,7 +56,7 @@ def read_notify(line: bytes) -> object:
     return msgspec.convert(said["params"]["payload"], payload)
 
 
-def read_podium(line: bytes) -> object:
+def read_stagedoor(line: bytes) -> object:
     # The canonical decoder does not take back a ``native`` it has written.
     said = msgspec.json.decode(line, type=dict[str, Any])
     said.pop("native", None)
@@ -64,7 +64,7 @@ def read_podium(line: bytes) -> object:
 
 
 READERS: dict[str, Callable[[bytes], object]] = {
-    "podium": read_podium,
+    "stagedoor": read_stagedoor,
     "ues": ues.decode,
     "lifecycle": read_lifecycle,
     "board": read_board,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.dialects.schemas import session_request_schema
-from podium.dialects.session_request import RequestedConfig, SessionRequest, parse_session_request
-from podium.errors import LocalProtocolError
+from stagedoor.dialects.schemas import session_request_schema
+from stagedoor.dialects.session_request import RequestedConfig, SessionRequest, parse_session_request
+from stagedoor.errors import LocalProtocolError
 
 SCHEMA = jsonschema.Draft7Validator(session_request_schema())
 LONGEST = "x" * 100_000

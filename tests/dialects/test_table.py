@@ -1,6 +1,6 @@
 """Every canonical event in every dialect, as whole objects.
 
-``expected/`` holds each canonical event on one line and under it what the dialect says. ``PODIUM_REWRITE=1`` writes
+``expected/`` holds each canonical event on one line and under it what the dialect says. ``STAGEDOOR_REWRITE=1`` writes
 what is said now, for review.
 """
 
@@ -12,12 +12,12 @@ from typing import get_args
 
 import pytest
 
-from podium.dialects import DIALECTS, encode
-from podium.unified.events import Event
-from podium.unified.events import encode as canonical_line
+from stagedoor.dialects import DIALECTS, encode
+from stagedoor.unified.events import Event
+from stagedoor.unified.events import encode as canonical_line
 
 EXPECTED = Path(__file__).parent / "expected"
-OTHERS = sorted(set(DIALECTS) - {"podium"})
+OTHERS = sorted(set(DIALECTS) - {"stagedoor"})
 
 
 def check(name: str, told: list[tuple[Event, list[bytes]]]) -> None:
@@ -27,7 +27,7 @@ def check(name: str, told: list[tuple[Event, list[bytes]]]) -> None:
         for line in (canonical_line(event).decode(), *(f"    {each.decode()}" for each in said))
     ]
     path = EXPECTED / name
-    if os.environ.get("PODIUM_REWRITE"):
+    if os.environ.get("STAGEDOOR_REWRITE"):
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n".join(lines) + "\n")
     assert lines == path.read_text().splitlines()
@@ -48,6 +48,6 @@ def test_a_whole_turn(dialect: str, whole_turn: list[Event]) -> None:
     check(f"{dialect}.turn.txt", [(event, encode(projection, event)) for event in whole_turn])
 
 
-def test_podium_is_the_canonical_form(samples: list[Event]) -> None:
-    projection = DIALECTS["podium"]()
+def test_stagedoor_is_the_canonical_form(samples: list[Event]) -> None:
+    projection = DIALECTS["stagedoor"]()
     assert [encode(projection, event) for event in samples] == [[canonical_line(event)] for event in samples]

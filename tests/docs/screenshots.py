@@ -25,8 +25,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from podium.cli.demo import scratch_repository
-from podium.testing.clis import find_cli
+from stagedoor.cli.demo import scratch_repository
+from stagedoor.testing.clis import find_cli
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT, BOUND = 112, 60, 120.0
@@ -56,19 +56,19 @@ class Shot:
 
 
 SHOTS: dict[str, Shot] = {
-    "demo": Shot(("demo", "--yes"), "podium demo"),
+    "demo": Shot(("demo", "--yes"), "stagedoor demo"),
     "run": Shot(
-        ("run", "understudy", "--approval", "ask", RUN_SCRIPT), 'podium run AGENT "Repair the greeting"', "yyy"
+        ("run", "understudy", "--approval", "ask", RUN_SCRIPT), 'stagedoor run AGENT "Repair the greeting"', "yyy"
     ),
-    "agents": Shot(("agents",), "podium agents", needs_clis=True),
-    "doctor": Shot(("doctor",), "podium doctor", needs_clis=True),
+    "agents": Shot(("agents",), "stagedoor agents", needs_clis=True),
+    "doctor": Shot(("doctor",), "stagedoor doctor", needs_clis=True),
 }
 
 
 def picture(name: str) -> str:
     """The SVG of one shot, taken now."""
     shot = SHOTS[name]
-    with tempfile.TemporaryDirectory(prefix="podium-shot-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-shot-") as scratch:
         folder = Path(scratch) / "greeting"
         folder.mkdir()
         scratch_repository(folder)
@@ -95,7 +95,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join(dict.fromkeys([*folders, *os.environ["PATH"].split(os.pathsep)])),
         "HOME": str(home),
-        "PODIUM_UNDERSTUDY_HOME": str(home / "understudy"),
+        "STAGEDOOR_UNDERSTUDY_HOME": str(home / "understudy"),
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
         "TMPDIR": str(scratch),
@@ -106,7 +106,7 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
     descriptor, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "podium.cli", *shot.words],
+        [sys.executable, "-m", "stagedoor.cli", *shot.words],
         cwd=folder,
         env=env,
         stdin=inside,
@@ -138,7 +138,7 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
         process.wait()
         os.close(descriptor)
     if not raw.strip() or "Traceback (most recent call last)" in raw:
-        raise SystemExit(f"`podium {shot.words[0]}` failed, which is no picture:\n{raw}")
+        raise SystemExit(f"`stagedoor {shot.words[0]}` failed, which is no picture:\n{raw}")
     return raw
 
 

@@ -41,7 +41,7 @@ def _rows() -> list[Row]:
 
 ROWS = _rows()
 PROOFS = sorted(set(re.findall(r"`(tests/[^`]+::[^`]+)`", PAGE)))
-NAMES = sorted(set(re.findall(r"`(podium\.[a-z_.A-Z]+)`", "\n".join(row.where for row in ROWS))))
+NAMES = sorted(set(re.findall(r"`(stagedoor\.[a-z_.A-Z]+)`", "\n".join(row.where for row in ROWS))))
 
 
 def test_every_section_and_row_of_the_seeds_is_listed_in_order() -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents import acp, claude, codex, gemini, opencode
-from podium.agents.claude.launch import launch as claude_launch
-from podium.agents.gemini.launch import launch as gemini_launch
-from podium.agents.opencode.launch import launch as opencode_launch
-from podium.testing.clis import find_cli
-from podium.transports.launch import EndInput, Launch, Signal
+from stagedoor.agents import acp, claude, codex, gemini, opencode
+from stagedoor.agents.claude.launch import launch as claude_launch
+from stagedoor.agents.gemini.launch import launch as gemini_launch
+from stagedoor.agents.opencode.launch import launch as opencode_launch
+from stagedoor.testing.clis import find_cli
+from stagedoor.transports.launch import EndInput, Launch, Signal
 
 PAGE = Path(__file__).parents[2] / "docs" / "native.md"
 BEGIN, END = "<!-- table: written by tests/docs/test_native.py -->\n", "<!-- end of table -->\n"
@@ -66,8 +66,8 @@ def test_a_program_runs(name: str, tmp_path: Path) -> None:
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
-        "PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy"),
-        **({"PODIUM_CLIS": os.environ["PODIUM_CLIS"]} if "PODIUM_CLIS" in os.environ else {}),
+        "STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy"),
+        **({"STAGEDOOR_CLIS": os.environ["STAGEDOOR_CLIS"]} if "STAGEDOOR_CLIS" in os.environ else {}),
     }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAMS[name]],
@@ -128,7 +128,7 @@ def table() -> str:
 def test_the_table_is_what_the_launch_modules_say() -> None:
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     written, after = rest.split(END)
-    if os.environ.get("PODIUM_REWRITE"):
+    if os.environ.get("STAGEDOOR_REWRITE"):
         written = table()
         PAGE.write_text(before + BEGIN + written + END + after, encoding="utf-8")
     assert written == table()

@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 
-from podium.testing.clis import find_cli
+from stagedoor.testing.clis import find_cli
 
 
 def _loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("podium_screenshots", Path(__file__).with_name("screenshots.py"))
+    spec = importlib.util.spec_from_file_location("stagedoor_screenshots", Path(__file__).with_name("screenshots.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium import catalog
-from podium.replay import Account, translate
+from stagedoor import catalog
+from stagedoor.replay import Account, translate
 
 HEADER = ("agent", "sessionId", "seq", "timestamp", "turn")
 # section of a seed → (agent, driver, what it shows, the unified events that must be heard, in this order)
@@ -206,9 +206,9 @@ def test_seed_example(name: str) -> None:
 
 def test_claudes_control_channel_as_the_seed_shows_it() -> None:
     """004 §4: initialize with a hook, the hook is called, the answer allows."""
-    from podium.agents.claude import ClaudeProtocol
-    from podium.agents.claude.commands import AnswerHook, Initialize
-    from podium.agents.claude.requests import HookCallback
+    from stagedoor.agents.claude import ClaudeProtocol
+    from stagedoor.agents.claude.commands import AnswerHook, Initialize
+    from stagedoor.agents.claude.requests import HookCallback
 
     protocol = ClaudeProtocol()
     hooks = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["hook_0"]}]}
@@ -259,9 +259,9 @@ TOOL_NAMES = [  # 002 §5.2, row by row: ours, Claude's, Gemini's and Codex's as
 
 @pytest.mark.parametrize("row", TOOL_NAMES, ids=lambda row: row[0])
 def test_tool_names(row: tuple[str, str, str, str]) -> None:
-    from podium.unified.claude.tools import name_of as of_claude
-    from podium.unified.codex.tools import name_of as of_codex
-    from podium.unified.gemini.tools import TOOLS as OF_GEMINI
+    from stagedoor.unified.claude.tools import name_of as of_claude
+    from stagedoor.unified.codex.tools import name_of as of_codex
+    from stagedoor.unified.gemini.tools import TOOLS as OF_GEMINI
 
     ours, claude, gemini, codex = row
     assert (of_claude(claude), OF_GEMINI[gemini], of_codex(codex)) == (ours, ours, ours)

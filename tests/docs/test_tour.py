@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing.clis import find_cli
+from stagedoor.testing.clis import find_cli
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
@@ -43,10 +43,10 @@ def run(code: str, folder: Path, clis: str) -> str:
     env = {
         "PATH": os.environ["PATH"] if clis else f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(folder / "home"),
-        "PODIUM_UNDERSTUDY_HOME": str(folder / "understudy"),
-        "PODIUM_STATE_HOME": str(folder / "state"),
+        "STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy"),
+        "STAGEDOOR_STATE_HOME": str(folder / "state"),
         "LANG": "C.UTF-8",
-        **({"PODIUM_CLIS": clis} if clis else {}),
+        **({"STAGEDOOR_CLIS": clis} if clis else {}),
     }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

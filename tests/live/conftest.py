@@ -16,15 +16,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import podium
-from podium import catalog
-from podium.drivers.driver import Driver
-from podium.testing.cli_install import FOLDER, SECOND, second_executable
-from podium.testing.clis import find_cli
-from podium.testing.compatibility import Outcome, Record, write
-from podium.transports.executables import read_version
-from podium.transports.guard import descendants
-from podium.unified.capabilities import Capabilities
+import stagedoor
+from stagedoor import catalog
+from stagedoor.drivers.driver import Driver
+from stagedoor.testing.cli_install import FOLDER, SECOND, second_executable
+from stagedoor.testing.clis import find_cli
+from stagedoor.testing.compatibility import Outcome, Record, write
+from stagedoor.transports.executables import read_version
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.capabilities import Capabilities
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -71,11 +71,11 @@ class Rig(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        return podium.__version__ if self.is_embedded else _version_of(str(self.executable))
+        return stagedoor.__version__ if self.is_embedded else _version_of(str(self.executable))
 
 
 def _clis() -> Path:
-    return Path(os.environ.get("PODIUM_CLIS") or CHECKOUT / FOLDER)
+    return Path(os.environ.get("STAGEDOOR_CLIS") or CHECKOUT / FOLDER)
 
 
 @functools.cache

@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import podium
-from podium.testing import ScriptedModel, say, shell
+import stagedoor
+from stagedoor.testing import ScriptedModel, say, shell
 
 INTERFACE = "watched0"
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -61,7 +61,7 @@ def seen(device: int) -> set[str]:
     return found
 
 
-async def turn(given: dict[str, Any]) -> podium.Done:
+async def turn(given: dict[str, Any]) -> stagedoor.Done:
     folder = Path(given["folder"])
     workspace = folder / "workspace"
     workspace.mkdir()
@@ -69,15 +69,15 @@ async def turn(given: dict[str, Any]) -> podium.Done:
         options: dict[str, Any] = {"cwd": str(workspace), "driver": given["driver"], "tier": "autonomous"}
         prompt = "Be quiet."
         if given["executable"] is None:
-            options["env"] = {"PODIUM_UNDERSTUDY_HOME": str(folder / "home")}
+            options["env"] = {"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "home")}
             prompt = json.dumps({"script": [[{"shell": "echo quiet"}], [{"say": "Not a word."}]]})
         else:
             env = model.environment(given["agent"], home=folder / "home", cwd=workspace).env
             options |= {"env": env, "inherit_env": False, "executable": given["executable"]}
         async with asyncio.timeout(120):
-            events = [event async for event in podium.run(given["agent"], prompt, **options)]
+            events = [event async for event in stagedoor.run(given["agent"], prompt, **options)]
     done = events[-1]
-    assert isinstance(done, podium.Done)
+    assert isinstance(done, stagedoor.Done)
     return done
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpClient,
     AcpConfig,
     AcpProfile,
@@ -22,10 +22,10 @@ from podium.agents.acp import (
     SessionUpdate,
     Unanswered,
 )
-from podium.errors import NotSupported, SessionNotFound
-from podium.testing import ScriptedModel, endless, find_cli, say, shell, write_file
-from podium.testing.script import Script
-from podium.transports.launch import Exited
+from stagedoor.errors import NotSupported, SessionNotFound
+from stagedoor.testing import ScriptedModel, endless, find_cli, say, shell, write_file
+from stagedoor.testing.script import Script
+from stagedoor.transports.launch import Exited
 
 pytestmark = pytest.mark.live
 BOUND = 150.0

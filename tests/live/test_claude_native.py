@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.claude import (
+from stagedoor.agents.claude import (
     Allow,
     CanUseTool,
     ClaudeClient,
@@ -30,12 +30,12 @@ from podium.agents.claude import (
     answer_questions,
     questions_in,
 )
-from podium.agents.claude.blocks import ContentBlockDelta, TextDelta, ToolResult
-from podium.agents.claude.events import StreamEvent
-from podium.agents.claude.notices import SystemStatus, TaskNotification, TaskStarted
-from podium.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
-from podium.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
-from podium.transports.launch import Exited
+from stagedoor.agents.claude.blocks import ContentBlockDelta, TextDelta, ToolResult
+from stagedoor.agents.claude.events import StreamEvent
+from stagedoor.agents.claude.notices import SystemStatus, TaskNotification, TaskStarted
+from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
+from stagedoor.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
+from stagedoor.transports.launch import Exited
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(find_cli("claude") is None, reason="claude is not installed")]
 BOUND = 90.0

@@ -1,4 +1,4 @@
-"""The real Claude Code through ``podium.open``, against the scripted model: what is its own among the agents.
+"""The real Claude Code through ``stagedoor.open``, against the scripted model: what is its own among the agents.
 
 What every agent must do is in ``contract/``; here is how Claude Code's rights are enforced, and what it says wrongly.
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.drivers import claude as driver
-from podium.permissions.policy import Policy
-from podium.permissions.rules import Rule
-from podium.register import Register
-from podium.testing import (
+import stagedoor
+from stagedoor.drivers import claude as driver
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.register import Register
+from stagedoor.testing import (
     Script,
     ScriptedModel,
     edit_file,
@@ -32,8 +32,8 @@ from podium.testing import (
     task,
     write_file,
 )
-from podium.unified.claude import ClaudeDictionary
-from podium.unified.events import session_in
+from stagedoor.unified.claude import ClaudeDictionary
+from stagedoor.unified.events import session_in
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
@@ -52,9 +52,9 @@ class Stage:
         self.model = model
         self.env = model.environment("claude", cwd=self.repo, home=self.home).env
 
-    def open(self, **more: Any) -> podium.Session:
+    def open(self, **more: Any) -> stagedoor.Session:
         options = {"cwd": str(self.repo), "executable": str(CLI), "env": self.env, "inherit_env": False}
-        return podium.open("claude", **{**options, **more})
+        return stagedoor.open("claude", **{**options, **more})
 
     def files(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(self.repo.rglob("*")) if path.is_file()}
@@ -73,30 +73,32 @@ def run(main: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
-async def turn(session: podium.Session, prompt: str = "go") -> list[podium.Event]:
+async def turn(session: stagedoor.Session, prompt: str = "go") -> list[stagedoor.Event]:
     return [event async for event in session.send(prompt)]
 
 
-def of(events: list[podium.Event], kind: Any) -> list[Any]:
+def of(events: list[stagedoor.Event], kind: Any) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def statuses(events: list[podium.Event]) -> list[tuple[str, str]]:
-    return [(result.name, result.status) for result in of(events, podium.ToolResult)]
+def statuses(events: list[stagedoor.Event]) -> list[tuple[str, str]]:
+    return [(result.name, result.status) for result in of(events, stagedoor.ToolResult)]
 
 
 class Asked:
     """A callback that allows, and remembers what it was asked."""
 
-    def __init__(self, answer: Callable[[podium.PermissionRequest], Any] = lambda request: podium.Allow()) -> None:
-        self.requests: list[podium.PermissionRequest] = []
+    def __init__(
+        self, answer: Callable[[stagedoor.PermissionRequest], Any] = lambda request: stagedoor.Allow()
+    ) -> None:
+        self.requests: list[stagedoor.PermissionRequest] = []
         self.answer = answer
 
     @property
     def targets(self) -> list[str]:
         return [request.target for request in self.requests]
 
-    async def __call__(self, request: podium.PermissionRequest) -> Any:
+    async def __call__(self, request: stagedoor.PermissionRequest) -> Any:
         self.requests.append(request)
         return self.answer(request)
 
@@ -131,8 +133,8 @@ def test_a_dry_run_holds_against_settings_sub_agents_and_an_approving_caller(sta
         assert ("shell", "success") not in told, told
         assert [status for name, status in told if name in ("shell", "write_file")] == ["denied"] * 4, told
         assert told[-1] == ("read_file", "success")
-        assert of(heard, podium.FileChange) == []
-        assert of(heard, podium.TurnCompleted)[0].status == "success"
+        assert of(heard, stagedoor.FileChange) == []
+        assert of(heard, stagedoor.TurnCompleted)[0].status == "success"
 
     run(main)
 
@@ -149,16 +151,18 @@ def test_supervised_asks_about_every_command_and_lets_edits_pass(stage: Callable
             say("Done."),
         ]
         scene = stage(script)
-        asked = Asked(lambda request: podium.Deny("Not that.") if "touch" in request.target else podium.Allow())
+        asked = Asked(lambda request: stagedoor.Deny("Not that.") if "touch" in request.target else stagedoor.Allow())
         async with scene.open(can_use_tool=asked) as session:
             heard = await turn(session)
         assert asked.targets == ["ls", "echo below", "touch outside.txt"]  # the first runs unasked by its own rules
-        [task_use] = [use for use in of(heard, podium.ToolUse) if use.name == "task"]
+        [task_use] = [use for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
         assert asked.requests[1].parent_tool_use_id == task_use.tool_use_id
         below_said = [event for event in heard if event.parent_tool_use_id == task_use.tool_use_id]
-        assert [text.text for text in of(below_said, podium.Text)] == ["Done below."]
-        assert [use.target for use in of(below_said, podium.ToolUse)] == ["echo below"]
-        changes = [(change.path, change.change, change.before, change.after) for change in of(heard, podium.FileChange)]
+        assert [text.text for text in of(below_said, stagedoor.Text)] == ["Done below."]
+        assert [use.target for use in of(below_said, stagedoor.ToolUse)] == ["echo below"]
+        changes = [
+            (change.path, change.change, change.before, change.after) for change in of(heard, stagedoor.FileChange)
+        ]
         assert changes == [
             ("a.txt", "created", None, "one\ntwo\n"),
             ("a.txt", "modified", "one\ntwo\n", "one\n2\n"),
@@ -175,7 +179,7 @@ def test_nobody_to_ask(stage: Callable[..., Stage]) -> None:
         async with scene.open(tier="supervised") as session:
             heard = await turn(session)
         assert sorted(statuses(heard)) == [("shell", "denied"), ("write_file", "success")]
-        [resolved] = of(heard, podium.PermissionResolved)
+        [resolved] = of(heard, stagedoor.PermissionResolved)
         assert (resolved.decision, resolved.by) == ("deny", "policy")
 
     run(main)
@@ -192,7 +196,7 @@ def test_dangerous_calls_a_policy_and_rules_of_the_caller(stage: Callable[..., S
             }
         )
         (scene.repo / "secret.txt").write_text("hush\n")
-        asked = Asked(lambda request: podium.Deny("no"))
+        asked = Asked(lambda request: stagedoor.Deny("no"))
         async with scene.open(approval="askDangerous", can_use_tool=asked) as session:
             heard = await turn(session, "dangerous")
             assert asked.targets == [DANGER]
@@ -212,10 +216,10 @@ def test_dangerous_calls_a_policy_and_rules_of_the_caller(stage: Callable[..., S
 
 
 def test_a_question_of_the_model_a_picture_and_a_system_prompt(stage: Callable[..., Stage]) -> None:
-    def answer(request: podium.PermissionRequest) -> podium.Allow:
+    def answer(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         assert (request.tool_name, request.operation) == ("question", "other")
         [asked] = request.input["questions"]
-        return podium.Allow(updated_input={**request.input, "answers": {asked["question"]: "Blue"}})
+        return stagedoor.Allow(updated_input={**request.input, "answers": {asked["question"]: "Blue"}})
 
     async def main() -> None:
         scene = stage([question("Which colour?", ["Red", "Blue"]), say("Blue it is.")])
@@ -226,7 +230,7 @@ def test_a_question_of_the_model_a_picture_and_a_system_prompt(stage: Callable[.
         ) as session:
             heard = await turn(session)
         assert statuses(heard) == [("question", "success")]
-        assert "Blue" in of(heard, podium.ToolResult)[0].output
+        assert "Blue" in of(heard, stagedoor.ToolResult)[0].output
         first = str(scene.model.requests[0].body)
         assert DOT in first
         assert "Speak like a pirate." in first
@@ -239,26 +243,26 @@ def test_a_wrong_key_is_told_while_it_is_retried(stage: Callable[..., Stage]) ->
         scene = stage([http_error(401, "invalid x-api-key"), say("Better.")])
         async with scene.open() as session:
             heard = await turn(session)
-            [error] = of(heard, podium.Error)
+            [error] = of(heard, stagedoor.Error)
             assert (error.kind, error.fatal) == ("authentication_failed", True)
-            assert of(heard, podium.TurnCompleted)[0].status == "error"
-            assert [notice.code for notice in of(heard, podium.Notice)] == ["success_was_error"]
-            assert len(of(heard, podium.Retry)) >= 1
+            assert of(heard, stagedoor.TurnCompleted)[0].status == "error"
+            assert [notice.code for notice in of(heard, stagedoor.Notice)] == ["success_was_error"]
+            assert len(of(heard, stagedoor.Retry)) >= 1
 
     run(main)
 
 
 def test_a_cleared_conversation_is_resumed_by_either_id(stage: Callable[..., Stage]) -> None:
-    """``/clear`` makes another session of it: the stream says so, and Podium's own id leads to the newer one."""
+    """``/clear`` makes another session of it: the stream says so, and Stagedoor's own id leads to the newer one."""
 
     async def main() -> None:
         scene = stage([say("One."), say("Two."), say("Three.")])
         async with scene.open(tier="autonomous") as session:
-            [first] = of(await turn(session, "first prompt"), podium.Init)
+            [first] = of(await turn(session, "first prompt"), stagedoor.Init)
             cleared = await turn(session, "/clear")
             await turn(session, "second prompt")
             after = session.id
-        [changed] = [one for one in of(cleared, podium.Notice) if one.code == "session_changed"]
+        [changed] = [one for one in of(cleared, stagedoor.Notice) if one.code == "session_changed"]
         assert session_in(changed) == after != first.native_session_id
         register = Register()
         entries = [register.find(one) for one in (first.native_session_id, after, first.session_id)]
@@ -278,16 +282,16 @@ def test_resume_from_elsewhere_history_and_inspection(stage: Callable[..., Stage
         async with scene.open(tier="autonomous") as session:
             await turn(session, "first prompt")
             session_id = session.id
-        stored = podium.history(scene.repo, "claude", env=scene.env)
+        stored = stagedoor.history(scene.repo, "claude", env=scene.env)
         assert [(one.session_id, one.first_prompt, one.cwd) for one in stored] == [
             (session_id, "first prompt", str(scene.repo))
         ]
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
-        options = podium.Options(
+        options = stagedoor.Options(
             cwd=str(elsewhere), resume=session_id, env=scene.env, inherit_env=False, executable=str(CLI)
         )
-        with pytest.raises(podium.SessionNotFound, match=r"belongs to .*repo"):
+        with pytest.raises(stagedoor.SessionNotFound, match=r"belongs to .*repo"):
             await driver.open_session("go", options, Asked(), ClaudeDictionary())
         env = {**scene.env, "PATH": f"{Path(str(CLI)).parent}:{scene.env['PATH']}"}
         presence = await driver.inspect(env)

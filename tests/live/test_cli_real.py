@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from podium import catalog
-from podium.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
-from podium.past import events_of
-from podium.testing import AGENTS, ScriptedModel, find_cli, say, shell
-from podium.unified import events
+from stagedoor import catalog
+from stagedoor.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
+from stagedoor.past import events_of
+from stagedoor.testing import AGENTS, ScriptedModel, find_cli, say, shell
+from stagedoor.unified import events
 
 pytestmark = pytest.mark.live
 CONFTEST = Path(__file__).parent.parent / "cli" / "conftest.py"
@@ -72,7 +72,7 @@ def test_an_edited_command_is_what_runs(tmp_path: Path) -> None:
         env.pop("NO_COLOR")
         path = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
         words = ["run", "claude", "go", "--executable", claude, "--approval", "ask"]
-        at = terminal.Terminal([*terminal.PODIUM, *words], workspace, {**env, "PATH": path})
+        at = terminal.Terminal([*terminal.STAGEDOOR, *words], workspace, {**env, "PATH": path})
         try:
             at.until("allow?")
             assert "$ touch made" in at.text
@@ -90,7 +90,7 @@ def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
     claude = program("claude")
     with ScriptedModel([say("Hello.")]) as model:
         env = model.environment("claude", home=tmp_path / "home", cwd=tmp_path).env
-        words = [sys.executable, "-m", "podium.cli", "run", "claude", "hi", "--json", "--executable", claude]
+        words = [sys.executable, "-m", "stagedoor.cli", "run", "claude", "hi", "--json", "--executable", claude]
         done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, "")
@@ -98,7 +98,7 @@ def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
 
 
 def test_two_real_clis_race_in_worktrees(tmp_path: Path) -> None:
-    """``podium parallel`` as a user has it: one home, both CLIs on the PATH, a repository."""
+    """``stagedoor parallel`` as a user has it: one home, both CLIs on the PATH, a repository."""
     import subprocess
 
     agents = ("claude", "codex")
@@ -118,7 +118,7 @@ def test_two_real_clis_race_in_worktrees(tmp_path: Path) -> None:
         words = ["parallel", "Append two", "--agents", ",".join(agents), "--tier", "autonomous"]
         test = ["--test", "grep -q two a.txt", "--json"]
         done = subprocess.run(
-            [sys.executable, "-m", "podium.cli", *words, *test],
+            [sys.executable, "-m", "stagedoor.cli", *words, *test],
             cwd=repository, env=env, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines()]

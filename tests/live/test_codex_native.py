@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from podium.agents.codex import (
+from stagedoor.agents.codex import (
     MINIMUM_VERSION,
     Accept,
     AcceptForSession,
@@ -31,31 +31,31 @@ from podium.agents.codex import (
     SandboxMode,
     Usage,
 )
-from podium.agents.codex.config import Driver
-from podium.agents.codex.events import ItemCompleted, ItemStarted, TurnCompleted, TurnFailed
-from podium.agents.codex.items import AgentMessage, CommandExecution
-from podium.agents.codex.locate import EXEC_FORK_SINCE
-from podium.agents.codex.notifications import (
+from stagedoor.agents.codex.config import Driver
+from stagedoor.agents.codex.events import ItemCompleted, ItemStarted, TurnCompleted, TurnFailed
+from stagedoor.agents.codex.items import AgentMessage, CommandExecution
+from stagedoor.agents.codex.locate import EXEC_FORK_SINCE
+from stagedoor.agents.codex.notifications import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
     ItemStartedNotification,
     TurnCompletedNotification,
 )
-from podium.agents.codex.questions import (
+from stagedoor.agents.codex.questions import (
     CommandExecutionRequestApproval,
     FileChangeRequestApproval,
     McpServerElicitationRequest,
     PermissionsRequestApproval,
     ToolRequestUserInput,
 )
-from podium.agents.codex.thread_items import (
+from stagedoor.agents.codex.thread_items import (
     AgentMessageThreadItem,
     CommandExecutionThreadItem,
     FileChangeThreadItem,
     FileUpdateChange,
     PatchChangeKind,
 )
-from podium.errors import (
+from stagedoor.errors import (
     AlreadyAnswered,
     LaunchError,
     LocalProtocolError,
@@ -64,12 +64,12 @@ from podium.errors import (
     SessionEnded,
     SessionNotFound,
 )
-from podium.testing.clis import find_cli
-from podium.testing.environment import Environment
-from podium.testing.model import ScriptedModel
-from podium.testing.script import Script, mcp, native, say, shell, task, write_file
-from podium.transports.launch import Exited
-from podium.transports.relay import LIMIT
+from stagedoor.testing.clis import find_cli
+from stagedoor.testing.environment import Environment
+from stagedoor.testing.model import ScriptedModel
+from stagedoor.testing.script import Script, mcp, native, say, shell, task, write_file
+from stagedoor.transports.launch import Exited
+from stagedoor.transports.relay import LIMIT
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]

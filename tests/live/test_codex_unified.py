@@ -1,4 +1,4 @@
-"""Codex CLI through ``podium.open``: the real program, a scripted model, both drivers."""
+"""Codex CLI through ``stagedoor.open``: the real program, a scripted model, both drivers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-import podium
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.views import Wanted
-from podium.testing.clis import find_cli
-from podium.testing.model import ScriptedModel
-from podium.testing.script import (
+import stagedoor
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.views import Wanted
+from stagedoor.testing.clis import find_cli
+from stagedoor.testing.model import ScriptedModel
+from stagedoor.testing.script import (
     Script,
     delete_file,
     edit_file,
@@ -35,7 +35,7 @@ from podium.testing.script import (
     task,
     write_file,
 )
-from podium.unified.events import Event, decode
+from stagedoor.unified.events import Event, decode
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the co
 BOUND = 60.0
 DRIVERS = ("app-server", "exec")
 Seen = TypeVar("Seen")
-Decide = Callable[[podium.PermissionRequest], podium.Allow | podium.Deny]
+Decide = Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny]
 
 
 class Stage:
@@ -60,8 +60,8 @@ class Stage:
         fixed: dict[str, Any] = {"cwd": str(self.cwd), "executable": str(CODEX), "env": self.env, "inherit_env": False}
         return fixed | more
 
-    def open(self, **more: Any) -> podium.Session:
-        return podium.open("codex", **self.options(**more))
+    def open(self, **more: Any) -> stagedoor.Session:
+        return stagedoor.open("codex", **self.options(**more))
 
     def git(self, *words: str) -> None:
         identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
@@ -85,7 +85,7 @@ def play(scene: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def turn(session: podium.Session, prompt: str) -> list[Event]:
+async def turn(session: stagedoor.Session, prompt: str) -> list[Event]:
     return [event async for event in session.send(prompt)]
 
 
@@ -93,13 +93,13 @@ def of(events: list[Event], kind: type[Seen]) -> list[Seen]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def completed(events: list[Event]) -> podium.TurnCompleted:
-    [found] = of(events, podium.TurnCompleted)
+def completed(events: list[Event]) -> stagedoor.TurnCompleted:
+    [found] = of(events, stagedoor.TurnCompleted)
     return found
 
 
 def results(events: list[Event]) -> list[tuple[str, str, int | None]]:
-    return [(result.name, result.status, result.exit_code) for result in of(events, podium.ToolResult)]
+    return [(result.name, result.status, result.exit_code) for result in of(events, stagedoor.ToolResult)]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -119,16 +119,16 @@ def test_turns_of_an_autonomous_session(tmp_path: Path, driver: str) -> None:
             async with stage.open(driver=driver, tier="autonomous") as session:
                 heard = await turn(session, "Talk")
                 assert (completed(heard).result, completed(heard).status) == ("Hello there.", "success")
-                deltas = "".join(delta.text for delta in of(heard, podium.TextDelta))
+                deltas = "".join(delta.text for delta in of(heard, stagedoor.TextDelta))
                 assert deltas == ("Hello there." if driver == "app-server" else "")
                 one_call = completed(heard).usage
                 assert (one_call.input_tokens, one_call.output_tokens, one_call.total_tokens) == (100, 20, 120)
                 heard = await turn(session, "Commands")
                 assert results(heard) == [("shell", "success", 0), ("shell", "error", 3)]
-                assert [use.target for use in of(heard, podium.ToolUse)] == ["echo fine", "echo bad; exit 3"]
+                assert [use.target for use in of(heard, stagedoor.ToolUse)] == ["echo fine", "echo bad; exit 3"]
                 assert completed(heard).usage.total_tokens == 360  # of this turn's three calls, not of all four
                 heard = await turn(session, "Files")
-                changes = [(change.path, change.change, change.diff) for change in of(heard, podium.FileChange)]
+                changes = [(change.path, change.change, change.diff) for change in of(heard, stagedoor.FileChange)]
                 assert changes == [
                     ("a.txt", "created", "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"),
                     ("a.txt", "modified", changes[1][2]),
@@ -137,22 +137,22 @@ def test_turns_of_an_autonomous_session(tmp_path: Path, driver: str) -> None:
                 assert changes[1][2].startswith("--- a/a.txt\n+++ b/a.txt\n@@")
                 assert "-two\n+2\n" in changes[1][2]
                 heard = await turn(session, "Delete")
-                assert [(change.path, change.change) for change in of(heard, podium.FileChange)] == [
+                assert [(change.path, change.change) for change in of(heard, stagedoor.FileChange)] == [
                     ("b.txt", "deleted")
                 ]
-                ids = [use.tool_use_id for use in of(heard, podium.ToolUse)]
+                ids = [use.tool_use_id for use in of(heard, stagedoor.ToolUse)]
                 assert len(ids) == len(set(ids))
                 identity = session.id
             async with stage.open(driver=driver, tier="autonomous", resume=identity) as session:
                 heard = await turn(session, "Again")
-                assert of(heard, podium.Init)[0].resumed
+                assert of(heard, stagedoor.Init)[0].resumed
                 assert (session.id, completed(heard).result) == (identity, "Here again.")
                 assert completed(heard).usage.total_tokens == 120
             async with stage.open(driver=driver, tier="autonomous", resume=identity, fork=True) as session:
                 heard = await turn(session, "Elsewhere")
                 assert completed(heard).usage.total_tokens == 120
                 assert session.id != identity
-            stored = podium.history(stage.cwd, "codex", env=stage.env)
+            stored = stagedoor.history(stage.cwd, "codex", env=stage.env)
             assert identity in [one.session_id for one in stored]
 
     play(scene)
@@ -173,10 +173,10 @@ def test_questions(tmp_path: Path) -> None:
             say("Done."),
         ],
     }
-    asked: list[podium.PermissionRequest] = []
-    decide: Decide = lambda request: podium.Allow()  # noqa: E731
+    asked: list[stagedoor.PermissionRequest] = []
+    decide: Decide = lambda request: stagedoor.Allow()  # noqa: E731
 
-    def callback(request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+    def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         asked.append(request)
         return decide(request)
 
@@ -190,34 +190,34 @@ def test_questions(tmp_path: Path) -> None:
             assert results(heard) == [("shell", "success", 0)]
             assert (stage.cwd / "allowed").exists()
 
-            decide = lambda request: podium.Deny("not today")  # noqa: E731
+            decide = lambda request: stagedoor.Deny("not today")  # noqa: E731
             heard = await turn(session, "Refuse")
-            [result] = of(heard, podium.ToolResult)
+            [result] = of(heard, stagedoor.ToolResult)
             assert (result.status, result.output) == ("denied", "not today")
             assert completed(heard).result == "Understood."
 
-            decide = lambda request: podium.Allow(updated_input={"command": "touch other"})  # noqa: E731
+            decide = lambda request: stagedoor.Allow(updated_input={"command": "touch other"})  # noqa: E731
             heard = await turn(session, "Change")
-            assert [one.decision for one in of(heard, podium.PermissionResolved)] == ["deny"]
+            assert [one.decision for one in of(heard, stagedoor.PermissionResolved)] == ["deny"]
             assert results(heard) == [("shell", "denied", None)]
 
-            decide = lambda request: podium.Deny("stop", interrupt=True)  # noqa: E731
+            decide = lambda request: stagedoor.Deny("stop", interrupt=True)  # noqa: E731
             heard = await turn(session, "Stop")
             assert completed(heard).status == "interrupted"
             assert results(heard) == [("shell", "denied", None)]
 
             asked.clear()
-            decide = lambda request: podium.Allow(remember="session")  # noqa: E731
+            decide = lambda request: stagedoor.Allow(remember="session")  # noqa: E731
             heard = await turn(session, "Remember")
             assert [one.target for one in asked] == ["touch kept"]
             assert results(heard) == [("shell", "success", 0)] * 2
 
             asked.clear()
-            decide = lambda request: podium.Deny("not there")  # noqa: E731
+            decide = lambda request: stagedoor.Deny("not there")  # noqa: E731
             heard = await turn(session, "Edit")
             assert [Path(one.target).name for one in asked] == ["out.txt", "post-commit"]
             assert [status for _, status, _ in results(heard)] == ["success", "denied", "denied"]
-            assert [change.path for change in of(heard, podium.FileChange)] == ["in.txt"]
+            assert [change.path for change in of(heard, stagedoor.FileChange)] == ["in.txt"]
             made = {path.name for path in stage.cwd.iterdir()} | {path.name for path in stage.outside.iterdir()}
             assert made == {".git", "allowed", "kept", "in.txt"}
 
@@ -225,9 +225,9 @@ def test_questions(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_closes_a_question(tmp_path: Path) -> None:
-    async def never(request: podium.PermissionRequest) -> podium.Allow:
+    async def never(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         await asyncio.Event().wait()
-        return podium.Allow()
+        return stagedoor.Allow()
 
     routes: dict[str, Script] = {"Wait": [shell("touch late"), say("Never said.")], "Go on": [say("Still here.")]}
 
@@ -237,10 +237,12 @@ def test_an_interrupt_closes_a_question(tmp_path: Path) -> None:
             stopping: list[asyncio.Task[None]] = []
             async for event in session.send("Wait"):
                 heard.append(event)
-                if isinstance(event, podium.PermissionRequest):
+                if isinstance(event, stagedoor.PermissionRequest):
                     stopping.append(asyncio.create_task(session.interrupt()))
             await asyncio.gather(*stopping)
-            assert [(one.decision, one.by) for one in of(heard, podium.PermissionResolved)] == [("deny", "interrupt")]
+            assert [(one.decision, one.by) for one in of(heard, stagedoor.PermissionResolved)] == [
+                ("deny", "interrupt")
+            ]
             assert results(heard) == [("shell", "denied", None)]
             assert completed(heard).status == "interrupted"
             assert completed(await turn(session, "Go on")).result == "Still here."
@@ -261,7 +263,7 @@ def test_nobody_to_ask(tmp_path: Path) -> None:
                 async with stage.open(driver=driver) as session:
                     heard = await turn(session, "Go")
                 assert completed(heard).result == "Done."
-                assert [change.path for change in of(heard, podium.FileChange)] == ["in.txt"]
+                assert [change.path for change in of(heard, stagedoor.FileChange)] == ["in.txt"]
                 assert {path.name for path in stage.cwd.iterdir()} == {".git", "in.txt"}
                 (stage.cwd / "in.txt").unlink()
 
@@ -302,8 +304,8 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, driver: str, rules: bool) -> 
                 heard = await turn(session, "Try")
             assert completed(heard).result == "I tried."
             assert stage.snapshot() == before
-            assert of(heard, podium.FileChange) == []
-            reads = [one.status for one in of(heard, podium.ToolResult) if one.output == "one\ntwo\n"]
+            assert of(heard, stagedoor.FileChange) == []
+            reads = [one.status for one in of(heard, stagedoor.ToolResult) if one.output == "one\ntwo\n"]
             assert reads == ([] if rules and driver == "app-server" else ["success"])
 
     play(scene)
@@ -375,9 +377,9 @@ def test_approval_modes(tmp_path: Path) -> None:
             for mode, targets in expected.items():
                 asked: list[str] = []
 
-                def callback(request: podium.PermissionRequest, asked: list[str] = asked) -> podium.Deny:
+                def callback(request: stagedoor.PermissionRequest, asked: list[str] = asked) -> stagedoor.Deny:
                     asked.append(request.target)
-                    return podium.Deny("no")
+                    return stagedoor.Deny("no")
 
                 async with stage.open(approval=mode, can_use_tool=callback) as session:
                     heard = await turn(session, f"Mode {mode}")
@@ -414,12 +416,12 @@ for line in sys.stdin:
 def test_tools_of_mcp_servers(tmp_path: Path, driver: str) -> None:
     """Even one that says of itself that it only reads: refused in a dry run, asked about, or let through."""
     mark = tmp_path / "mark"
-    server = podium.McpServer(command=sys.executable, args=("-I", "-c", SERVER, str(mark)))
-    asked: list[podium.PermissionRequest] = []
+    server = stagedoor.McpServer(command=sys.executable, args=("-I", "-c", SERVER, str(mark)))
+    asked: list[stagedoor.PermissionRequest] = []
 
-    def callback(request: podium.PermissionRequest) -> podium.Allow:
+    def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         asked.append(request)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     cases: list[tuple[dict[str, Any], bool]] = [
         ({"tier": "dry-run"}, False),
@@ -437,7 +439,7 @@ def test_tools_of_mcp_servers(tmp_path: Path, driver: str) -> None:
                     heard = await turn(session, "Mark")
                 assert completed(heard).result == "Done."
                 assert (options.get("tier"), mark.exists()) == (options.get("tier"), called)
-                [result] = of(heard, podium.ToolResult)
+                [result] = of(heard, stagedoor.ToolResult)
                 assert (result.name, result.status) == ("mcp", "success" if called else "denied")
             assert [one.native_name for one in asked] == (["mcp__marks__mark"] if driver == "app-server" else [])
 
@@ -453,7 +455,7 @@ def test_a_session_that_is_dropped_leaves_nothing(tmp_path: Path, driver: str, n
             session = stage.open(driver=driver, tier="autonomous")
             turned = session.send("Sleep")
             async for event in turned:
-                if isinstance(event, podium.ToolUse):
+                if isinstance(event, stagedoor.ToolUse):
                     break
             await nap.until(True)
             await turned.aclose()
@@ -475,13 +477,13 @@ def test_interrupt(tmp_path: Path, driver: str, napping: Any) -> None:
             heard: list[Event] = []
             async for event in session.send("Sleep"):
                 heard.append(event)
-                if isinstance(event, podium.ToolUse):
+                if isinstance(event, stagedoor.ToolUse):
                     await nap.until(True)
                     stopping = asyncio.create_task(session.interrupt())
             await stopping
             assert completed(heard).status == "interrupted"
             assert [status for _, status, _ in results(heard)] == ["error"]
-            assert of(heard, podium.Error) == []
+            assert of(heard, stagedoor.Error) == []
             await nap.until(False)
             assert completed(await turn(session, "Go on")).result == "Still here."
 
@@ -493,18 +495,18 @@ def test_sub_agents_and_structured_answers(tmp_path: Path) -> None:
         "Delegate": [task("The sub job", [shell("touch below"), say("Below.")]), say("Delegated.")],
         "Answer": [structured({"answer": 42})],
     }
-    asked: list[podium.PermissionRequest] = []
+    asked: list[stagedoor.PermissionRequest] = []
 
-    def callback(request: podium.PermissionRequest) -> podium.Allow:
+    def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         asked.append(request)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage:
             async with stage.open(can_use_tool=callback, model="scripted-model") as session:
                 heard = await turn(session, "Delegate")
-                [spawn] = [use.tool_use_id for use in of(heard, podium.ToolUse) if use.name == "task"]
-                [command] = [use for use in of(heard, podium.ToolUse) if use.name == "shell"]
+                [spawn] = [use.tool_use_id for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
+                [command] = [use for use in of(heard, stagedoor.ToolUse) if use.name == "shell"]
                 assert command.parent_tool_use_id == spawn
                 assert [(one.target, one.parent_tool_use_id) for one in asked] == [("touch below", spawn)]
                 assert (completed(heard).result, completed(heard).status) == ("Delegated.", "success")
@@ -549,9 +551,9 @@ def test_a_wrong_key(tmp_path: Path, driver: str) -> None:
         async with staged(tmp_path, {"Hello": [http_error(401)] * 9}) as stage:
             async with stage.open(driver=driver, tier="autonomous") as session:
                 heard = await turn(session, "Hello")
-            assert [error.kind for error in of(heard, podium.Error)] == ["authentication_failed"]
+            assert [error.kind for error in of(heard, stagedoor.Error)] == ["authentication_failed"]
             assert completed(heard).status == "error"
-            assert of(heard, podium.Retry) != []
+            assert of(heard, stagedoor.Retry) != []
 
     play(scene)
 
@@ -560,13 +562,13 @@ def test_what_is_installed(tmp_path: Path) -> None:
     async def scene() -> None:
         async with staged(tmp_path, {}) as stage:
             env = stage.env | {"PATH": f"{Path(str(CODEX)).parent}:{stage.env['PATH']}"}
-            [found] = await podium.discover(["codex"], env=env)
+            [found] = await stagedoor.discover(["codex"], env=env)
             assert (found.installed, found.signed_in, found.problem) == (True, None, "")
             assert found.version.count(".") == 2
             bare = {"PATH": env["PATH"], "HOME": str(tmp_path / "nobody")}
-            [found] = await podium.discover(["codex"], env=bare)
+            [found] = await stagedoor.discover(["codex"], env=bare)
             assert (found.signed_in, found.fix) == (False, "codex login")
-            [found] = await podium.discover(["codex"], env={"PATH": str(tmp_path)})
+            [found] = await stagedoor.discover(["codex"], env={"PATH": str(tmp_path)})
             assert (found.installed, found.fix) == (False, "npm install -g @openai/codex")
 
     play(scene)
@@ -581,7 +583,7 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage:
             settings = Settings(
-                home=str(tmp_path / "podium"),
+                home=str(tmp_path / "stagedoor"),
                 roots=(str(stage.cwd),),
                 agents={"codex": AgentSettings(command=str(CODEX), env=stage.env)},
             )
@@ -592,21 +594,24 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
                 async with contextlib.aclosing(service.follow(session_id, 0)) as batches:
                     async for event in (decode(record.body) async for batch in batches for record in batch):
                         heard.append(event)
-                        if isinstance(event, podium.ToolUse):
+                        if isinstance(event, stagedoor.ToolUse):
                             message = await service.send(session_id, "Mind the tests", steer=True)
                             assert message.state == "sent"
                             stored = await service.journal.store.records(session_id, 0, 1000)
                             assert any(b"Mind the tests" in record.body for record in stored)
                             (stage.cwd / "go").touch()
-                        if isinstance(event, podium.TurnCompleted) and event.turn == 1:
+                        if isinstance(event, stagedoor.TurnCompleted) and event.turn == 1:
                             message = await service.send(session_id, "And then", steer=True)
                             assert message.state == "queued"
-                        if isinstance(event, podium.TurnCompleted) and event.turn == 2:
+                        if isinstance(event, stagedoor.TurnCompleted) and event.turn == 2:
                             break
-            told = [(one.turn, one.message) for one in of(heard, podium.Notice) if one.code == "steered"]
+            told = [(one.turn, one.message) for one in of(heard, stagedoor.Notice) if one.code == "steered"]
             assert told == [(1, "Mind the tests")]
-            assert [(one.turn, one.result) for one in of(heard, podium.TurnCompleted)] == [(1, "Done."), (2, "Later.")]
-            assert [one.prompt for one in of(heard, podium.TurnStarted)] == ["Wait for me", "And then"]
+            assert [(one.turn, one.result) for one in of(heard, stagedoor.TurnCompleted)] == [
+                (1, "Done."),
+                (2, "Later."),
+            ]
+            assert [one.prompt for one in of(heard, stagedoor.TurnStarted)] == ["Wait for me", "And then"]
             assert any("Mind the tests" in str(request.body) for request in stage.model.requests)
 
     play(scene)

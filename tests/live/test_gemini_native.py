@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.acp.events import RequestWithdrawn
-from podium.agents.acp.requests import RequestPermission
-from podium.agents.acp.responses import PromptResponse
-from podium.agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCallUpdate
-from podium.agents.gemini import (
+from stagedoor.agents.acp.events import RequestWithdrawn
+from stagedoor.agents.acp.requests import RequestPermission
+from stagedoor.agents.acp.responses import PromptResponse
+from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCallUpdate
+from stagedoor.agents.gemini import (
     ApprovalMode,
     Decision,
     Driver,
@@ -31,8 +31,8 @@ from podium.agents.gemini import (
     ToolUse,
     Truncated,
 )
-from podium.errors import LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
-from podium.testing import (
+from stagedoor.errors import LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
+from stagedoor.testing import (
     Environment,
     ScriptedModel,
     endless,
@@ -44,7 +44,7 @@ from podium.testing import (
     stall,
     write_file,
 )
-from podium.transports.launch import Exited
+from stagedoor.transports.launch import Exited
 
 CLI = find_cli("gemini")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Gemini CLI is not installed")]

@@ -1,4 +1,4 @@
-"""The real Gemini CLI through ``podium.open`` and ``podium.run``, over both drivers, against the scripted model."""
+"""The real Gemini CLI through ``stagedoor.open`` and ``stagedoor.run``, both drivers, on the scripted model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import (
+import stagedoor
+from stagedoor.testing import (
     Environment,
     ScriptedModel,
     edit_file,
@@ -61,8 +61,8 @@ class Stage:
         }
         return {**given, **more}
 
-    def open(self, **more: Any) -> podium.Session:
-        return podium.open("gemini", **self.options(**more))
+    def open(self, **more: Any) -> stagedoor.Session:
+        return stagedoor.open("gemini", **self.options(**more))
 
     def left_running(self) -> list[str]:
         mark = f"HOME={self.environment.home}".encode()
@@ -92,17 +92,17 @@ def stage(tmp_path: Path, scripted_model: Callable[..., ScriptedModel]) -> Calla
     return start
 
 
-async def turn(session: podium.Session, prompt: str) -> list[podium.Event]:
+async def turn(session: stagedoor.Session, prompt: str) -> list[stagedoor.Event]:
     async with asyncio.timeout(BOUND):
         return [event async for event in session.send(prompt)]
 
 
-def of(events: list[podium.Event], *kinds: type) -> list[Any]:
+def of(events: list[stagedoor.Event], *kinds: type) -> list[Any]:
     return [event for event in events if isinstance(event, kinds)]
 
 
-def outcomes(events: list[podium.Event]) -> list[tuple[str, str, int | None]]:
-    return [(event.name, event.status, event.exit_code) for event in of(events, podium.ToolResult)]
+def outcomes(events: list[stagedoor.Event]) -> list[tuple[str, str, int | None]]:
+    return [(event.name, event.status, event.exit_code) for event in of(events, stagedoor.ToolResult)]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -121,11 +121,11 @@ def test_a_conversation(stage: Callable[..., Stage], driver: str) -> None:
             everything = session.events
             events = await turn(session, "/about @a.txt")
             init = events[0]
-            assert isinstance(init, podium.Init)
+            assert isinstance(init, stagedoor.Init)
             assert (init.cwd, init.model, init.resumed) == (str(play.repo), play.environment.model, False)
-            assert [event.text for event in of(events, podium.Text)] == ["Working. ", "Done."]
-            assert "".join(event.text for event in of(events, podium.TextDelta)) == "Working. Done."
-            assert bool(of(events, podium.Thinking)) is (driver == "acp")
+            assert [event.text for event in of(events, stagedoor.Text)] == ["Working. ", "Done."]
+            assert "".join(event.text for event in of(events, stagedoor.TextDelta)) == "Working. Done."
+            assert bool(of(events, stagedoor.Thinking)) is (driver == "acp")
             assert outcomes(events) == [
                 ("shell", "success", 0),
                 ("shell", "error", 3),
@@ -134,42 +134,44 @@ def test_a_conversation(stage: Callable[..., Stage], driver: str) -> None:
                 ("edit_file", "success", None),
                 ("read_file", "success", None),
             ]
-            assert of(events, podium.ToolResult)[-1].output == "two\n"
-            changes = [(event.path, event.change, event.before, event.after) for event in of(events, podium.FileChange)]
+            assert of(events, stagedoor.ToolResult)[-1].output == "two\n"
+            changes = [
+                (event.path, event.change, event.before, event.after) for event in of(events, stagedoor.FileChange)
+            ]
             assert changes == [("a.txt", "created", None, "one\n"), ("a.txt", "modified", "one\n", "two\n")]
-            assert of(events, podium.FileChange)[1].diff == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
-            assert of(events, podium.Plan) == of(events, podium.Plan)[:1]
-            assert [(item.text, item.status) for item in of(events, podium.Plan)[0].items] == [
+            assert of(events, stagedoor.FileChange)[1].diff == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
+            assert of(events, stagedoor.Plan) == of(events, stagedoor.Plan)[:1]
+            assert [(item.text, item.status) for item in of(events, stagedoor.Plan)[0].items] == [
                 ("x", "completed"),
                 ("y", "pending"),
             ]
-            assert [event.target for event in of(events, podium.ToolUse)][:2] == ["echo hi", "echo no; exit 3"]
+            assert [event.target for event in of(events, stagedoor.ToolUse)][:2] == ["echo hi", "echo no; exit 3"]
             completed = events[-1]
-            assert isinstance(completed, podium.TurnCompleted)
+            assert isinstance(completed, stagedoor.TurnCompleted)
             assert (completed.status, completed.result) == ("success", "Done.")
             assert completed.usage.input_tokens == 400
 
             again = await turn(session, "again")  # at once: its process has perhaps not even ended
-            assert isinstance(again[-1], podium.TurnCompleted)
+            assert isinstance(again[-1], stagedoor.TurnCompleted)
             assert again[-1].usage.input_tokens == 100
             native_id = session.id
 
         last = [event async for event in everything][-1]
-        assert isinstance(last, podium.Done)
+        assert isinstance(last, stagedoor.Done)
         assert (last.status, last.usage.input_tokens, last.tool_uses) == ("success", 500, 6)
 
         for other in DRIVERS:  # within the minute it was created in, too
             async with play.open(tier="dry-run", driver=other, resume=native_id) as session:
                 events = await turn(session, "go on")
-                assert isinstance(events[0], podium.Init)
+                assert isinstance(events[0], stagedoor.Init)
                 assert (events[0].native_session_id, events[0].resumed) == (native_id, True)
-                assert [event.text for event in of(events, podium.Text)] == ["Done."]
-        [stored] = podium.history(play.repo, "gemini", env=play.environment.env)
+                assert [event.text for event in of(events, stagedoor.Text)] == ["Done."]
+        [stored] = stagedoor.history(play.repo, "gemini", env=play.environment.env)
         assert stored.session_id == native_id
 
         (play.root / "elsewhere").mkdir()
         elsewhere = {"cwd": str(play.root / "elsewhere"), "driver": driver, "resume": native_id}
-        with pytest.raises(podium.SessionNotFound, match="pass cwd="):
+        with pytest.raises(stagedoor.SessionNotFound, match="pass cwd="):
             await turn(play.open(**elsewhere), "where?")
         await play.nothing_left()
 
@@ -190,20 +192,20 @@ def test_questions(stage: Callable[..., Stage]) -> None:
     )
     asked: list[tuple[str, str]] = []
 
-    async def ask(request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+    async def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         asked.append((request.tool_name, request.target))
         if "edited" in request.target:
-            return podium.Allow(updated_input={"command": "touch other"})
+            return stagedoor.Allow(updated_input={"command": "touch other"})
         if "interrupted" in request.target:
-            return podium.Deny("stop it", interrupt=True)
+            return stagedoor.Deny("stop it", interrupt=True)
         allowed = request.tool_name in ("shell", "mcp") and "denied" not in request.target
-        return podium.Allow(remember="session") if allowed else podium.Deny("not that")
+        return stagedoor.Allow(remember="session") if allowed else stagedoor.Deny("not that")
 
     async def main() -> None:
-        server = podium.McpServer(command=sys.executable, args=(str(MCP_SERVER),))
+        server = stagedoor.McpServer(command=sys.executable, args=(str(MCP_SERVER),))
         async with play.open(can_use_tool=ask, mcp_servers={"house": server}) as session:
             events = await turn(session, "first")
-            results = of(events, podium.ToolResult)
+            results = of(events, stagedoor.ToolResult)
             assert [(event.name, event.status) for event in results] == [
                 ("shell", "success"),
                 ("shell", "success"),
@@ -215,15 +217,15 @@ def test_questions(stage: Callable[..., Stage]) -> None:
             ]
             assert results[2].output == "not that"
             assert "input" in results[3].output
-            assert {event.by for event in of(events, podium.PermissionResolved)} == {"callback"}
+            assert {event.by for event in of(events, stagedoor.PermissionResolved)} == {"callback"}
 
             events = await turn(session, "second")
             assert outcomes(events) == [("shell", "denied", None)]
-            assert isinstance(events[-1], podium.TurnCompleted)
+            assert isinstance(events[-1], stagedoor.TurnCompleted)
             assert events[-1].status == "interrupted"
 
             events = await turn(session, "third")
-            assert [event.text for event in of(events, podium.Text)] == ["Still here."]
+            assert [event.text for event in of(events, stagedoor.Text)] == ["Still here."]
         await play.nothing_left()
 
     asyncio.run(main())
@@ -259,9 +261,9 @@ def test_everything_asks(stage: Callable[..., Stage]) -> None:
     (play.repo / "kept").write_text("kept\n")
     asked: list[str] = []
 
-    def ask(request: podium.PermissionRequest) -> podium.Allow:
+    def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         asked.append(request.tool_name)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     async def main() -> None:
         async with play.open(approval="ask", can_use_tool=ask) as session:
@@ -307,20 +309,20 @@ def test_a_dry_run_changes_nothing(stage: Callable[..., Stage], driver: str) -> 
     before, around = snapshot(play.repo), sorted(path.name for path in play.root.iterdir())
 
     async def main() -> None:
-        server = podium.McpServer(command=sys.executable, args=(str(MCP_SERVER),))
-        more: dict[str, Any] = {"can_use_tool": lambda request: podium.Allow()} if driver == "acp" else {}
+        server = stagedoor.McpServer(command=sys.executable, args=(str(MCP_SERVER),))
+        more: dict[str, Any] = {"can_use_tool": lambda request: stagedoor.Allow()} if driver == "acp" else {}
         async with play.open(tier="dry-run", driver=driver, mcp_servers={"house": server}, **more) as session:
             events = await turn(session, "go")
             assert events[-1].status == "success"
-            ended = {event.tool_use_id: event.status for event in of(events, podium.ToolResult)}
+            ended = {event.tool_use_id: event.status for event in of(events, stagedoor.ToolResult)}
             statuses = {
                 (event.native_name, Path(event.target).name): ended[event.tool_use_id]
-                for event in of(events, podium.ToolUse)
+                for event in of(events, stagedoor.ToolUse)
             }
             ran = {call for call, status in statuses.items() if status == "success"}
             assert {call for call in ran if call[0] != "exit_plan_mode"} == {("read_file", "kept.txt")}
             assert {("run_shell_command", "touch late"), ("write_file", "late.txt")} <= set(statuses)
-            assert of(events, podium.FileChange) == []
+            assert of(events, stagedoor.FileChange) == []
 
     asyncio.run(main())
     assert snapshot(play.repo) == before
@@ -362,13 +364,13 @@ def test_failures_have_their_kind(stage: Callable[..., Stage], driver: str) -> N
     async def main() -> None:
         async with play.open(tier="autonomous", driver=driver) as session:
             events = await turn(session, "key")
-            assert [(event.kind, event.fatal) for event in of(events, podium.Error)] == [
+            assert [(event.kind, event.fatal) for event in of(events, stagedoor.Error)] == [
                 ("authentication_failed", True)
             ]
-            assert of(events, podium.Error)[0].message == "Bad key. (401 UNAUTHENTICATED)"
+            assert of(events, stagedoor.Error)[0].message == "Bad key. (401 UNAUTHENTICATED)"
             assert events[-1].status == "error"
             events = await turn(session, "nothing")  # though there is nothing stored to resume
-            assert [event.kind for event in of(events, podium.Error)] == ["unknown"]
+            assert [event.kind for event in of(events, stagedoor.Error)] == ["unknown"]
             assert events[-1].status == "error"
         async with play.open(tier="autonomous", driver=driver, max_turns=2) as session:
             events = await turn(session, "limit")
@@ -385,7 +387,7 @@ def test_a_dropped_session_leaves_nothing(stage: Callable[..., Stage]) -> None:
             session = play.open(driver=driver)
             async with contextlib.aclosing(session.send("go")) as events:
                 async for event in events:
-                    if isinstance(event, podium.TextDelta):
+                    if isinstance(event, stagedoor.TextDelta):
                         break
             del session, events
             await play.nothing_left()
@@ -400,7 +402,7 @@ def test_images_reach_the_model(stage: Callable[..., Stage]) -> None:
     async def main() -> None:
         async with play.open(images=("dot.png",)) as session:
             assert (await turn(session, "look"))[-1].status == "success"
-        with pytest.raises(podium.NotSupported, match="images"):
+        with pytest.raises(stagedoor.NotSupported, match="images"):
             play.open(images=("dot.png",), driver="stream-json")
 
     asyncio.run(main())
@@ -411,7 +413,7 @@ def test_discovered(stage: Callable[..., Stage]) -> None:
     play = stage([])
     assert CLI is not None
     env = {**play.environment.env, "PATH": f"{CLI.parent}:{play.environment.env['PATH']}"}
-    [found] = asyncio.run(podium.discover(["gemini"], env=env))
+    [found] = asyncio.run(stagedoor.discover(["gemini"], env=env))
     assert (found.installed, found.signed_in, found.problem) == (True, True, "")
     assert found.version >= "0.61.0"
     assert set(found.drivers) == set(DRIVERS)

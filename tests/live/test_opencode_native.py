@@ -12,10 +12,10 @@ import httpx
 import msgspec
 import pytest
 
-from podium.agents.acp.requests import RequestPermission
-from podium.agents.acp.responses import PromptResponse
-from podium.agents.acp.session import AcpSession
-from podium.agents.opencode import (
+from stagedoor.agents.acp.requests import RequestPermission
+from stagedoor.agents.acp.responses import PromptResponse
+from stagedoor.agents.acp.session import AcpSession
+from stagedoor.agents.opencode import (
     AUTONOMOUS,
     READ_ONLY,
     SUPERVISED,
@@ -29,7 +29,7 @@ from podium.agents.opencode import (
     Reject,
     guard,
 )
-from podium.agents.opencode.events import (
+from stagedoor.agents.opencode.events import (
     MessagePartDelta,
     MessagePartUpdated,
     PermissionAsked,
@@ -43,8 +43,8 @@ from podium.agents.opencode.events import (
     ToolUse,
     TurnEnded,
 )
-from podium.agents.opencode.parts import Cache, TextPart, Tokens, ToolPart
-from podium.errors import (
+from stagedoor.agents.opencode.parts import Cache, TextPart, Tokens, ToolPart
+from stagedoor.errors import (
     AlreadyAnswered,
     LaunchError,
     LocalProtocolError,
@@ -53,10 +53,10 @@ from podium.errors import (
     SessionEnded,
     SessionNotFound,
 )
-from podium.testing.clis import find_cli
-from podium.testing.model import ScriptedModel
-from podium.testing.script import Script, endless, question, say, shell, task, write_file
-from podium.transports.launch import Exited
+from stagedoor.testing.clis import find_cli
+from stagedoor.testing.model import ScriptedModel
+from stagedoor.testing.script import Script, endless, question, say, shell, task, write_file
+from stagedoor.transports.launch import Exited
 
 CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="the opencode CLI is not installed")]

@@ -1,4 +1,4 @@
-"""The real OpenCode through ``podium.open``, what the contract suite does not ask: its rights, its questions."""
+"""The real OpenCode through ``stagedoor.open``, what the contract suite does not ask: its rights, its questions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import ScriptedModel, edit_file, find_cli, mcp, question, read_file, say, shell, task, write_file
-from podium.testing.script import Script
+import stagedoor
+from stagedoor.testing import ScriptedModel, edit_file, find_cli, mcp, question, read_file, say, shell, task, write_file
+from stagedoor.testing.script import Script
 
 CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="OpenCode is not installed")]
@@ -36,10 +36,12 @@ class Stage:
         self.work.mkdir(parents=True, exist_ok=True)
         subprocess.run(["git", "init", "-q", str(self.repo)], check=True)
         self.environment = model.environment("opencode", home=root / "home", cwd=self.work)
-        self.asked: list[podium.PermissionRequest] = []
-        self.decide: Callable[[podium.PermissionRequest], podium.Allow | podium.Deny] = lambda asked: podium.Allow()
+        self.asked: list[stagedoor.PermissionRequest] = []
+        self.decide: Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny] = lambda asked: (
+            stagedoor.Allow()
+        )
 
-    def open(self, **more: Any) -> podium.Session:
+    def open(self, **more: Any) -> stagedoor.Session:
         fixed = {
             "cwd": str(self.work),
             "executable": str(CLI),
@@ -47,13 +49,13 @@ class Stage:
             "env": self.environment.env,
             "inherit_env": False,
         }
-        return podium.open("opencode", **{**fixed, **more})
+        return stagedoor.open("opencode", **{**fixed, **more})
 
-    async def callback(self, request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+    async def callback(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         self.asked.append(request)
         return self.decide(request)
 
-    async def turn(self, session: podium.Session, prompt: str) -> list[podium.Event]:
+    async def turn(self, session: stagedoor.Session, prompt: str) -> list[stagedoor.Event]:
         self.asked.clear()
         async with asyncio.timeout(BOUND), contextlib.aclosing(session.send(prompt)) as events:
             return [event async for event in events]
@@ -67,17 +69,17 @@ def play(folder: Path, routes: dict[str, Script], scene: Callable[[Stage], Corou
     asyncio.run(main())
 
 
-def of(events: list[podium.Event], kind: type[Any]) -> list[Any]:
+def of(events: list[stagedoor.Event], kind: type[Any]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def outcomes(events: list[podium.Event]) -> list[tuple[str, str]]:
-    return [(event.name, event.status) for event in of(events, podium.ToolResult)]
+def outcomes(events: list[stagedoor.Event]) -> list[tuple[str, str]]:
+    return [(event.name, event.status) for event in of(events, stagedoor.ToolResult)]
 
 
 def test_serve_supervised(tmp_path: Path) -> None:
     work, above = tmp_path / "repo" / "work", tmp_path / "repo" / "above.txt"
-    sums = podium.McpServer(command="python3", args=("-I", "-S", str(SUMS)))
+    sums = stagedoor.McpServer(command="python3", args=("-I", "-S", str(SUMS)))
 
     async def scene(stage: Stage) -> None:
         (work / "old.txt").write_text("old\n")
@@ -93,19 +95,19 @@ def test_serve_supervised(tmp_path: Path) -> None:
             await edits(stage, session)
             await questions(stage, session)
             resumed = session.id
-        with pytest.raises(podium.SessionNotFound, match="belongs to"):
+        with pytest.raises(stagedoor.SessionNotFound, match="belongs to"):
             async with stage.open(cwd=str(tmp_path), resume=resumed) as elsewhere:
                 await stage.turn(elsewhere, "Edit inside")
 
-    async def edits(stage: Stage, session: podium.Session) -> None:
+    async def edits(stage: Stage, session: stagedoor.Session) -> None:
         heard = await stage.turn(session, "Edit inside")
         assert stage.asked == []  # edits in the working directory run
-        assert [(one.path, one.change, one.before) for one in of(heard, podium.FileChange)] == [
+        assert [(one.path, one.change, one.before) for one in of(heard, stagedoor.FileChange)] == [
             ("new.txt", "created", None),
             ("new.txt", "modified", None),
             ("old.txt", "modified", None),
         ]
-        assert all("\n+" in one.diff for one in of(heard, podium.FileChange))
+        assert all("\n+" in one.diff for one in of(heard, stagedoor.FileChange))
         said = json.dumps(stage.model.requests[-1].body["messages"])
         assert "You are a TESTER." in said
         assert "Be BRIEF." in said
@@ -121,34 +123,34 @@ def test_serve_supervised(tmp_path: Path) -> None:
         assert (request.tool_name, request.target) == ("shell", f"touch {tmp_path}/outside.txt")
         assert (tmp_path / "outside.txt").exists()
 
-    async def questions(stage: Stage, session: podium.Session) -> None:
+    async def questions(stage: Stage, session: stagedoor.Session) -> None:
         heard = await stage.turn(session, "Delegate")
         [request] = stage.asked
-        [(started, _)] = [(use.tool_use_id, use) for use in of(heard, podium.ToolUse) if use.name == "task"]
+        [(started, _)] = [(use.tool_use_id, use) for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
         assert (request.target, request.parent_tool_use_id) == ("touch below.txt", started)
         heard = await stage.turn(session, "Add")
         [request] = stage.asked
         assert (request.tool_name, request.native_name, request.input) == ("mcp", "sums_add", {"a": 20, "b": 3})
         assert outcomes(heard) == [("mcp", "success")]
 
-        stage.decide = lambda asked: podium.Allow() if "cd" in asked.target else podium.Deny("No.")
+        stage.decide = lambda asked: stagedoor.Allow() if "cd" in asked.target else stagedoor.Deny("No.")
         heard = await stage.turn(session, "Redirect")
         assert [one.target for one in stage.asked] == ["> hole.txt", "[[ 1 ]] > hole.txt", "cd . > gap.txt"]
         assert outcomes(heard) == [("shell", "denied"), ("shell", "denied"), ("shell", "success")]
         assert (work / "gap.txt").exists()
         assert not (work / "hole.txt").exists()
-        assert of(heard, podium.Notice) == []
+        assert of(heard, stagedoor.Notice) == []
 
-        stage.decide = lambda asked: podium.Allow(updated_input={"answers": [["B"]]})
+        stage.decide = lambda asked: stagedoor.Allow(updated_input={"answers": [["B"]]})
         heard = await stage.turn(session, "Ask me")
         assert [(one.tool_name, one.choices) for one in stage.asked] == [("question", ["A", "B"])]
-        [result] = of(heard, podium.ToolResult)
+        [result] = of(heard, stagedoor.ToolResult)
         assert '"Which?"="B"' in result.output
-        stage.decide = lambda asked: podium.Deny("Leave me alone.")
+        stage.decide = lambda asked: stagedoor.Deny("Leave me alone.")
         heard = await stage.turn(session, "Once more")
-        [result] = of(heard, podium.ToolResult)
+        [result] = of(heard, stagedoor.ToolResult)
         assert "Leave me alone." in result.output
-        assert of(heard, podium.TurnCompleted)[0].result == "None, then."
+        assert of(heard, stagedoor.TurnCompleted)[0].result == "None, then."
 
     routes: dict[str, Script] = {
         "Edit inside": [
@@ -174,7 +176,7 @@ def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
         async with stage.open(driver="run") as session:
             heard = await stage.turn(session, "Try everything")
         assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("write_file", "denied")]
-        assert (of(heard, podium.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
+        assert (of(heard, stagedoor.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
         async with stage.open(driver="run", tier="autonomous", disallowed_tools=("shell",)) as session:
             heard = await stage.turn(session, "Run it")
         assert outcomes(heard) == [("shell", "denied")]
@@ -194,7 +196,7 @@ def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
 def test_acp_goes_on_after_a_refusal(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         async with stage.open(driver="acp", can_use_tool=stage.callback) as session:
-            stage.decide = lambda asked: podium.Deny("No.")
+            stage.decide = lambda asked: stagedoor.Deny("No.")
             heard = await stage.turn(session, "Try")
             assert [(one.tool_name, one.target) for one in stage.asked] == [
                 ("shell", "touch never.txt"),
@@ -202,7 +204,7 @@ def test_acp_goes_on_after_a_refusal(tmp_path: Path) -> None:
             ]
             assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("shell", "denied")]
             assert [path.name for path in (tmp_path / "repo" / "work").iterdir()] == ["in.txt"]
-            assert of(heard, podium.TurnCompleted)[0].result == "I tried."
+            assert of(heard, stagedoor.TurnCompleted)[0].result == "I tried."
 
     routes: dict[str, Script] = {
         "Try": [

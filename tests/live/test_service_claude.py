@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.views import Wanted
-from podium.testing import Script, ScriptedModel, find_cli, say, shell
-from podium.unified.decisions import Allow
-from podium.unified.events import Event, Notice, PermissionRequest, PermissionResolved, TurnCompleted, decode
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.views import Wanted
+from stagedoor.testing import Script, ScriptedModel, find_cli, say, shell
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved, TurnCompleted, decode
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
@@ -33,7 +33,7 @@ def _settings(folder: Path, model: ScriptedModel, **more: Any) -> Settings:
     workspace.mkdir(exist_ok=True)
     env = model.environment("claude", cwd=workspace, home=folder / "home").env
     return Settings(
-        home=str(folder / "podium"),
+        home=str(folder / "stagedoor"),
         roots=(str(workspace),),
         default_agent="claude",
         agents={"claude": AgentSettings(command=str(CLI), env=env)},

@@ -1,6 +1,6 @@
 """Tiers, approval modes and sandbox modes: what becomes of five actions in each, with the real CLIs.
 
-``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it and is renewed with ``PODIUM_BLESS=1``.
+``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it and is renewed with ``STAGEDOOR_BLESS=1``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 import pytest
 import yaml
 
-import podium
-from podium import catalog
-from podium.testing import ScriptedModel, say, shell, write_file
-from podium.testing.script import Call
-from podium.testing.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, told
+import stagedoor
+from stagedoor import catalog
+from stagedoor.testing import ScriptedModel, say, shell, write_file
+from stagedoor.testing.script import Call
+from stagedoor.testing.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, told
 
 BOUND = 120.0
 TABLES = Path(__file__).with_name("tiers.yaml")
@@ -57,14 +57,14 @@ class Trial:
         self.rig = rig
         self.model = model
         self.workspace, self.outside, self.home = folder / "workspace", elsewhere / "outside", elsewhere / "home"
-        self.asked: list[podium.PermissionRequest] = []
-        self.heard: list[podium.Event] = []
+        self.asked: list[stagedoor.PermissionRequest] = []
+        self.heard: list[stagedoor.Event] = []
         for place in (self.workspace, self.outside, self.home):
             place.mkdir()
         (self.workspace / SEEN).touch()
         if model is None:
             kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-            self.env = kept | {"HOME": str(self.home), "PODIUM_UNDERSTUDY_HOME": str(self.home / "understudy")}
+            self.env = kept | {"HOME": str(self.home), "STAGEDOOR_UNDERSTUDY_HOME": str(self.home / "understudy")}
             script = folder / "script.yaml"
             script.write_text(
                 yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}])
@@ -81,7 +81,7 @@ class Trial:
         options = {"cwd": str(self.workspace), "driver": self.rig.driver, "executable": self.rig.executable}
         async with (
             asyncio.timeout(BOUND),
-            podium.open(self.rig.agent, **options, env=self.env, inherit_env=False, **more) as session,
+            stagedoor.open(self.rig.agent, **options, env=self.env, inherit_env=False, **more) as session,
         ):
             first = 0
             while first < len(ACTIONS):  # an agent may end its turn when something is refused
@@ -92,9 +92,9 @@ class Trial:
                 first = tried
         return [self._outcome(action) for action in ACTIONS]
 
-    async def _allow(self, request: podium.PermissionRequest) -> podium.Allow:
+    async def _allow(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         self.asked.append(request)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     def _tried(self, first: int) -> int:
         if self.model is None:
@@ -105,7 +105,7 @@ class Trial:
     def _outcome(self, action: Action) -> str:
         asked = any(_action_of(request) == action for request in self.asked)
         if action == "harmless":
-            results = [event for event in self.heard if isinstance(event, podium.ToolResult)]
+            results = [event for event in self.heard if isinstance(event, stagedoor.ToolResult)]
             done = any(SEEN in result.output and result.name == "shell" for result in results)
         else:
             place = {"outside": self.outside, "danger": self.home}.get(action, self.workspace)
@@ -138,7 +138,7 @@ def _as_yaml(call: Call) -> dict[str, Any]:
     return {"call": {"tool": call.tool, "input": dict(call.input)}}
 
 
-def _action_of(request: podium.PermissionRequest) -> Action:
+def _action_of(request: stagedoor.PermissionRequest) -> Action:
     words = f"{request.target} {request.input}"
     for action, mark in MARKS.items():
         if mark in words:
@@ -150,7 +150,7 @@ def _action_of(request: podium.PermissionRequest) -> Action:
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A folder that no sandbox takes for part of the workspace, or for a temporary one."""
-    with tempfile.TemporaryDirectory(prefix="podium-tiers-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-tiers-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()
 
 
@@ -187,8 +187,8 @@ def behind_walls(happened: str, wanted: str) -> str:
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name.replace(" ", "-"))
 def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
     if cell.sandbox is not None and cell.sandbox not in rig.capabilities.sandbox:
-        with pytest.raises(podium.NotSupported, match="sandbox"):
-            podium.open(rig.agent, driver=rig.driver, **cell.options)
+        with pytest.raises(stagedoor.NotSupported, match="sandbox"):
+            stagedoor.open(rig.agent, driver=rig.driver, **cell.options)
         return
     wanted = expected(rig.agent, rig.driver, cell)
     if (other := stand_in(rig, cell)) is not None:
@@ -241,7 +241,7 @@ def table(agent: str, driver: str) -> Iterator[str]:
 def test_the_page_shows_the_tables() -> None:
     shown = "\n".join(line for agent, driver in drivers() for line in table(agent, driver))
     head, mark, _ = PAGE.read_text().partition(MARK)
-    if os.environ.get("PODIUM_BLESS") == "1":
+    if os.environ.get("STAGEDOOR_BLESS") == "1":
         PAGE.write_text(f"{head}{MARK}\n\n{shown}")
     assert mark, f"{PAGE.name} has lost its line {MARK!r}"
     assert PAGE.read_text() == f"{head}{MARK}\n\n{shown}"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.permissions.risk import judge_command
+from stagedoor.permissions.risk import judge_command
 
 PROGRAMS = ("bash", "sh", "cat", "env", "nice", "timeout", "xargs", "find", "printf")
-TARGET = "/no-such-folder-of-podium"
+TARGET = "/no-such-folder-of-stagedoor"
 Make = Callable[[str, str], str]
 q = shlex.quote
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.permissions.audit import AuditLog, Entry, Head, Verification, entry_of, head_path, read_log, verify
-from podium.unified.events import PermissionRequest, PermissionResolved
+from stagedoor.permissions.audit import AuditLog, Entry, Head, Verification, entry_of, head_path, read_log, verify
+from stagedoor.unified.events import PermissionRequest, PermissionResolved
 
 
 def entry(number: int) -> Entry:
@@ -120,7 +120,7 @@ def test_a_crash_between_line_and_head_is_mended(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from podium.permissions.audit import AuditLog, Entry
+from stagedoor.permissions.audit import AuditLog, Entry
 for number in range(20):
     entry = Entry(session=sys.argv[2], request=str(number), decision="deny", by="timeout")
     AuditLog(Path(sys.argv[1])).append(entry, number)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.errors import PolicyError
-from podium.permissions.load import load_policy, parse_policy
-from podium.permissions.policy import Policy
-from podium.permissions.rules import Rule
-from podium.permissions.write import add_rule, format_policy, remember_rule
+from stagedoor.errors import PolicyError
+from stagedoor.permissions.load import load_policy, parse_policy
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.permissions.write import add_rule, format_policy, remember_rule
 
 YAML = textwrap.dedent("""\
     # what we agreed on
@@ -103,7 +103,7 @@ BAD: list[tuple[Literal["yaml", "toml"], str, str]] = [
     ("yaml", "rules:\n  - action: deny\n    outside: maybe\n", "p: 'outside' must be true or false on line 3"),
     ("yaml", "default: ask\ndefault: allow\n", "p: 'default' is said twice on line 2"),
     ("yaml", "auto_approve: [shell]\nautoApprove: [shell]\n", "p: 'autoApprove' is said twice on line 2"),
-    ("yaml", "version: 2\n", "p: unknown version on line 1; this Podium reads version 1"),
+    ("yaml", "version: 2\n", "p: unknown version on line 1; this Stagedoor reads version 1"),
     ("yaml", "- action: allow\n", "p: a policy is a table of settings and rules, which is missing on line 1"),
     ("yaml", "", "p: a policy is a table of settings and rules, which is missing on line 1"),
     ("yaml", "rules:\n  - action: [\n",

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.permissions.explain import Step, explain, simulate
-from podium.permissions.globs import literal, match_command, match_path
-from podium.permissions.modes import APPROVALS, SANDBOXES, TIERS, built_in
-from podium.permissions.policy import Policy, Ruling
-from podium.permissions.rules import Rule
-from podium.unified.events import (
+from stagedoor.permissions.explain import Step, explain, simulate
+from stagedoor.permissions.globs import literal, match_command, match_path
+from stagedoor.permissions.modes import APPROVALS, SANDBOXES, TIERS, built_in
+from stagedoor.permissions.policy import Policy, Ruling
+from stagedoor.permissions.rules import Rule
+from stagedoor.unified.events import (
     Init,
     Operation,
     PermissionRequest,
@@ -22,7 +22,7 @@ from podium.unified.events import (
     ToolResult,
     ToolUse,
 )
-from podium.unified.tools import operation_of, target_of
+from stagedoor.unified.tools import operation_of, target_of
 
 WORKSPACE = "/home/me/work"
 

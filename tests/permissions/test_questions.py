@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from podium.errors import AlreadyAnswered
-from podium.permissions.audit import Entry
-from podium.permissions.policy import Policy
-from podium.permissions.questions import Questions
-from podium.permissions.rules import Rule
-from podium.unified.decisions import Allow, Decision, Deny
-from podium.unified.events import Event, Notice, PermissionRequest, PermissionResolved
+from stagedoor.errors import AlreadyAnswered
+from stagedoor.permissions.audit import Entry
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.questions import Questions
+from stagedoor.permissions.rules import Rule
+from stagedoor.unified.decisions import Allow, Decision, Deny
+from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved
 
 WORKSPACE = "/home/me/work"
 

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.permissions.risk import Verdict, judge, judge_command
-from podium.unified.events import Operation, ToolName
+from stagedoor.permissions.risk import Verdict, judge, judge_command
+from stagedoor.unified.events import Operation, ToolName
 
 WORKSPACE = "/home/me/work"
 TABLE = cast("dict[str, list[str]]", yaml.safe_load((Path(__file__).parent / "commands.yaml").read_text()))
@@ -173,7 +173,7 @@ def test_a_known_home_makes_its_paths_known() -> None:
 
 
 def test_the_parser_is_loaded_only_when_a_command_is_read() -> None:
-    code = "import sys, podium, podium.permissions.risk; sys.exit('tree_sitter' in sys.modules)"
+    code = "import sys, stagedoor, stagedoor.permissions.risk; sys.exit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("podium_serving", Path(__file__).parents[1] / "server" / "conftest.py")
+_spec = importlib.util.spec_from_file_location(
+    "stagedoor_serving", Path(__file__).parents[1] / "server" / "conftest.py"
+)
 assert _spec is not None
 assert _spec.loader is not None
 _serving = importlib.util.module_from_spec(_spec)

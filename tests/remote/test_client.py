@@ -1,4 +1,4 @@
-"""``podium.connect`` against the real server: the same words, the same stories, the same exceptions as here."""
+"""``stagedoor.connect`` against the real server: the same words, the same stories, the same exceptions as here."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.errors import AlreadyAnswered, BadRequest, LocalProtocolError, NotAllowed
-from podium.remote.wishes import _WHY, ACCEPTED
-from podium.unified.options import Options
+import stagedoor
+from stagedoor.errors import AlreadyAnswered, BadRequest, LocalProtocolError, NotAllowed
+from stagedoor.remote.wishes import _WHY, ACCEPTED
+from stagedoor.unified.options import Options
 
 HELLO = [{"say": "Hello"}]
 
 
-def kinds(events: list[podium.Event]) -> list[str]:
+def kinds(events: list[stagedoor.Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
@@ -25,15 +25,15 @@ def test_a_run_tells_the_same_as_a_local_one(server: Any, script: Any, tmp_path:
     prompt = script([{"say": "I make a file."}, {"shell": "touch made"}], [{"say": "Done."}])
     asked: list[str] = []
 
-    def ask(request: podium.PermissionRequest) -> podium.Allow:
+    def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         asked.append(request.target)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     here = tmp_path / "here"
     here.mkdir()
-    env = {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy-here")}
-    local = podium.run_sync("understudy", prompt, cwd=str(here), can_use_tool=ask, env=env)
-    remote = podium.connect(server.url, server.token).run_sync(
+    env = {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy-here")}
+    local = stagedoor.run_sync("understudy", prompt, cwd=str(here), can_use_tool=ask, env=env)
+    remote = stagedoor.connect(server.url, server.token).run_sync(
         "understudy", prompt, cwd=server.workspace, tier="supervised", can_use_tool=ask
     )
     assert kinds(remote.events) == kinds(local.events)
@@ -41,13 +41,13 @@ def test_a_run_tells_the_same_as_a_local_one(server: Any, script: Any, tmp_path:
     assert (remote.text, remote.status, remote.usage) == (local.text, local.status, local.usage)
     assert asked == ["touch made", "touch made"]
     assert (server.workspace / "made").exists()
-    resolved = next(event for event in remote.events if isinstance(event, podium.PermissionResolved))
+    resolved = next(event for event in remote.events if isinstance(event, stagedoor.PermissionResolved))
     assert (resolved.decision, resolved.by) == ("allow", "client")
 
 
 def test_a_conversation_is_kept_and_ended_with_its_block(serve: Any, script: Any) -> None:
     async def main() -> None:
-        async with serve() as server, podium.connect(server.url, server.token) as remote:
+        async with serve() as server, stagedoor.connect(server.url, server.token) as remote:
             async with remote.open("understudy", title="Two turns") as session:
                 assert session.id == ""
                 with pytest.raises(LocalProtocolError, match="send one"):
@@ -66,7 +66,7 @@ def test_a_conversation_is_kept_and_ended_with_its_block(serve: Any, script: Any
             assert (view.id, view.title, view.state, view.turn) == (session.id, "Two turns", "done", 2)
             with pytest.raises(LocalProtocolError, match="open another"):
                 await session.post("again")
-            with pytest.raises(podium.SessionEnded):
+            with pytest.raises(stagedoor.SessionEnded):
                 await remote.session(view.id).post("again")
 
             async with remote.open("understudy", resume=view.id) as going_on:
@@ -85,15 +85,15 @@ def test_leaving_a_run_ends_it_and_leaving_a_joined_session_does_not(serve: Any,
 
     async def main() -> None:
         async with serve() as server:
-            remote = podium.connect(server.url, server.token)
+            remote = stagedoor.connect(server.url, server.token)
             running = remote.run("understudy", endless)
             async for event in running:
-                if isinstance(event, podium.TextDelta):
+                if isinstance(event, stagedoor.TextDelta):
                     break
             view = (await remote.sessions())[0]
             async with remote.session(view.id) as joined:
                 async for event in joined.events:
-                    if isinstance(event, podium.TextDelta):
+                    if isinstance(event, stagedoor.TextDelta):
                         break
             async for event in remote.session(view.id, after=1).events:
                 assert event.seq == 2
@@ -102,27 +102,27 @@ def test_leaving_a_run_ends_it_and_leaving_a_joined_session_does_not(serve: Any,
             await running.aclose()
             assert (await remote.session(view.id).view()).state == "cancelled"
 
-            token = podium.CancelToken()
-            stopped: list[podium.Event] = []
+            token = stagedoor.CancelToken()
+            stopped: list[stagedoor.Event] = []
             async for event in remote.run("understudy", endless, cancel=token):
                 stopped.append(event)
-                if isinstance(event, podium.TextDelta):
+                if isinstance(event, stagedoor.TextDelta):
                     token.cancel()
-            assert isinstance(stopped[-1], podium.Done)
+            assert isinstance(stopped[-1], stagedoor.Done)
             assert stopped[-1].status == "interrupted"
 
             session = remote.open("understudy")
-            turn: list[podium.Event] = []
+            turn: list[stagedoor.Event] = []
             async for event in session.send(endless):
                 turn.append(event)
-                if kinds(turn).count("TextDelta") == 1 and isinstance(event, podium.TextDelta):
+                if kinds(turn).count("TextDelta") == 1 and isinstance(event, stagedoor.TextDelta):
                     await session.interrupt()
-            assert isinstance(turn[-1], podium.TurnCompleted)
+            assert isinstance(turn[-1], stagedoor.TurnCompleted)
             assert turn[-1].status == "interrupted"
             dropped = session.id
             del session
             async with asyncio.timeout(60):
-                assert isinstance([event async for event in remote.session(dropped).events][-1], podium.Done)
+                assert isinstance([event async for event in remote.session(dropped).events][-1], stagedoor.Done)
 
     asyncio.run(main())
 
@@ -130,7 +130,7 @@ def test_leaving_a_run_ends_it_and_leaving_a_joined_session_does_not(serve: Any,
 def test_what_is_left_before_it_has_begun_is_ended_too(serve: Any, proxied: Any, script: Any) -> None:
     async def main() -> None:
         async with serve() as server, proxied(server) as proxy:
-            remote = podium.connect(proxy.url, server.token)
+            remote = stagedoor.connect(proxy.url, server.token)
             for way in ("run", "open"):
 
                 async def begin(way: str = way) -> None:
@@ -164,26 +164,26 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
     thinking = threading.Event()
     told: list[str] = []
 
-    def slow(request: podium.PermissionRequest) -> podium.Allow:
+    def slow(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         told.append(request.target)
         thinking.wait(60)
-        return podium.Allow()
+        return stagedoor.Allow()
 
     async def main() -> None:
         async with serve() as server:
-            remote = podium.connect(server.url, server.token)
-            events: list[podium.Event] = []
+            remote = stagedoor.connect(server.url, server.token)
+            events: list[stagedoor.Event] = []
             async for event in remote.run("understudy", prompt, can_use_tool=slow):
                 events.append(event)
-                if isinstance(event, podium.PermissionRequest):
+                if isinstance(event, stagedoor.PermissionRequest):
                     question = (await remote.questions())[0]
                     assert question.id == f"{event.session_id}:{event.request_id}"
-                    await remote.answer(question.id, podium.Deny("not now"))
+                    await remote.answer(question.id, stagedoor.Deny("not now"))
                     with pytest.raises(AlreadyAnswered):
-                        await remote.answer(question.id, podium.Allow())
-                elif isinstance(event, podium.TurnCompleted):
+                        await remote.answer(question.id, stagedoor.Allow())
+                elif isinstance(event, stagedoor.TurnCompleted):
                     thinking.set()
-            resolved = [event for event in events if isinstance(event, podium.PermissionResolved)]
+            resolved = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
             assert [(one.decision, one.message) for one in resolved] == [("deny", "not now")] * 2
             assert sorted(told) == ["touch one", "touch two"]
             assert await remote.questions() == []
@@ -191,9 +191,9 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
             # Whoever joins later is asked only what is still open.
             asked: list[str] = []
 
-            async def ask(request: podium.PermissionRequest) -> podium.Deny:
+            async def ask(request: stagedoor.PermissionRequest) -> stagedoor.Deny:
                 asked.append(request.target)
-                return podium.Deny("no")
+                return stagedoor.Deny("no")
 
             old = (await remote.sessions())[0]
             assert kinds([event async for event in remote.session(old.id, can_use_tool=ask).events])[-1] == "Done"
@@ -205,7 +205,7 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
                         await asyncio.sleep(0.01)
                 async with remote.session(session.id, can_use_tool=ask) as joined:
                     async for event in joined.events:
-                        if isinstance(event, podium.TurnCompleted):
+                        if isinstance(event, stagedoor.TurnCompleted):
                             break
             assert asked == ["touch three"]
 
@@ -215,22 +215,22 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
 def test_a_callback_that_cannot_be_obeyed_denies(serve: Any, script: Any) -> None:
     prompt = script([{"shell": "touch made"}], [{"say": "Done."}])
 
-    def broken(_: podium.PermissionRequest) -> podium.Allow:
+    def broken(_: stagedoor.PermissionRequest) -> stagedoor.Allow:
         raise ZeroDivisionError("thought too far")
 
     answers: dict[str, Any] = {
         "the permission callback failed: ZeroDivisionError('thought too far')": broken,
         "the permission callback returned 'yes', which is neither Allow nor Deny": lambda _: "yes",
-        "cannot run a tool with another input": lambda _: podium.Allow(updated_input={"command": "touch other"}),
+        "cannot run a tool with another input": lambda _: stagedoor.Allow(updated_input={"command": "touch other"}),
     }
 
     async def main() -> list[str]:
         async with serve() as server:
-            remote = podium.connect(server.url, server.token)
+            remote = stagedoor.connect(server.url, server.token)
             said: list[str] = []
             for callback in answers.values():
                 async for event in remote.run("understudy", prompt, can_use_tool=callback):
-                    if isinstance(event, podium.PermissionResolved):
+                    if isinstance(event, stagedoor.PermissionResolved):
                         said.append(f"{event.decision}: {event.message}")
             assert list(server.workspace.iterdir()) == []
             return said
@@ -243,18 +243,18 @@ def test_a_callback_that_cannot_be_obeyed_denies(serve: Any, script: Any) -> Non
 def test_what_is_wrong_is_raised_as_it_is_here(serve: Any, script: Any, tmp_path: Path) -> None:
     async def main() -> None:
         async with serve() as server:
-            remote = podium.connect(server.url, server.token)
-            stranger = podium.connect(server.url, "podium_nobody-knows-this-token")
+            remote = stagedoor.connect(server.url, server.token)
+            stranger = stagedoor.connect(server.url, "stagedoor_nobody-knows-this-token")
             for fault, work in (
-                (podium.SessionNotFound, remote.session("nope").view()),
-                (podium.SessionNotFound, anext(remote.session("nope").events)),
-                (podium.SessionNotFound, remote.answer("nope:1", podium.Allow())),
+                (stagedoor.SessionNotFound, remote.session("nope").view()),
+                (stagedoor.SessionNotFound, anext(remote.session("nope").events)),
+                (stagedoor.SessionNotFound, remote.answer("nope:1", stagedoor.Allow())),
                 (BadRequest, anext(remote.session("nope", after=-1).events)),
                 (BadRequest, anext(remote.run("nobody", "Hello"))),
                 (BadRequest, anext(remote.run("understudy", " "))),
                 (NotAllowed, anext(remote.run("understudy", "Hello", cwd=tmp_path.parent))),
-                (podium.NotSignedIn, stranger.agents()),
-                (podium.NotSignedIn, anext(stranger.session("nope").events)),
+                (stagedoor.NotSignedIn, stranger.agents()),
+                (stagedoor.NotSignedIn, anext(stranger.session("nope").events)),
             ):
                 with pytest.raises(fault):
                     await work
@@ -271,10 +271,10 @@ def test_an_answer_nobody_may_give_is_raised(serve: Any, script: Any) -> None:
             async with server.client() as client:
                 invited = (await client.post("/api/pairing", json={"scope": "watch", "name": "screen"})).json()
                 paired = (await client.post("/api/pair", json={"code": invited["code"]})).json()
-            remote, screen = (podium.connect(server.url, token) for token in (server.token, paired["token"]))
+            remote, screen = (stagedoor.connect(server.url, token) for token in (server.token, paired["token"]))
             async with remote.open("understudy") as session:
                 await session.post(script([{"shell": "touch made"}], [{"say": "Done."}]))
-                watching = screen.session(session.id, can_use_tool=lambda _: podium.Allow())
+                watching = screen.session(session.id, can_use_tool=lambda _: stagedoor.Allow())
                 with pytest.raises(NotAllowed, match="takes the scope 'answer'"):
                     [event async for event in watching.events]
                 assert not (server.workspace / "made").exists()
@@ -283,16 +283,16 @@ def test_an_answer_nobody_may_give_is_raised(serve: Any, script: Any) -> None:
 
 
 def test_options_that_make_no_sense_with_a_server_are_refused(server: Any) -> None:
-    remote = podium.connect(server.url, server.token)
+    remote = stagedoor.connect(server.url, server.token)
     for name in set(Options.__struct_fields__) - ACCEPTED:
-        with pytest.raises(podium.NotSupported, match=f"{name}= makes no sense with a server: "):
+        with pytest.raises(stagedoor.NotSupported, match=f"{name}= makes no sense with a server: "):
             remote.open("understudy", **{name: None})
     assert set(_WHY) == set(Options.__struct_fields__) - ACCEPTED
     with pytest.raises(TypeError, match="unknown option 'colour'"):
         remote.open("understudy", colour="red")
-    with pytest.raises(podium.NotSupported, match="leave out model="):
+    with pytest.raises(stagedoor.NotSupported, match="leave out model="):
         remote.open("understudy", resume="some", model="other")
-    with pytest.raises(podium.NotSupported, match="needs resume="):
+    with pytest.raises(stagedoor.NotSupported, match="needs resume="):
         remote.open("understudy", fork=True)
-    with pytest.raises(podium.NotSupported, match="leave it out"):
+    with pytest.raises(stagedoor.NotSupported, match="leave it out"):
         remote.open("understudy", permission_timeout=None)

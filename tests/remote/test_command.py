@@ -1,4 +1,4 @@
-"""``podium run --server``: the same command, somewhere else."""
+"""``stagedoor run --server``: the same command, somewhere else."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 
 def command(*words: str, cwd: Path, **env: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "podium.cli", "run", *words],
+        [sys.executable, "-m", "stagedoor.cli", "run", *words],
         cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, podium_home: Path) -> None:
+def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, stagedoor_home: Path) -> None:
     inside = server.workspace / "inside"
     inside.mkdir()
-    (podium_home / "token").write_text(server.token)
-    (podium_home / "server.json").write_text(json.dumps({"url": server.url}))
+    (stagedoor_home / "token").write_text(server.token)
+    (stagedoor_home / "server.json").write_text(json.dumps({"url": server.url}))
     prompt = script([{"say": "I look."}, {"read_file": "note"}], [{"say": "Done."}])
     (inside / "note").write_text("hello")
 
@@ -41,7 +41,7 @@ def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, pod
         "inside",
         "--quiet",
         cwd=tmp_path,
-        PODIUM_TOKEN=server.token,
+        STAGEDOOR_TOKEN=server.token,
     )
     assert (code, said, wrong) == (0, "Done.\n", "")
 

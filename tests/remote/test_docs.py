@@ -1,4 +1,4 @@
-"""The page about the client: its examples run, its table is the code's. ``PODIUM_BLESS=1`` writes the table."""
+"""The page about the client: its examples run, its table is the code's. ``STAGEDOOR_BLESS=1`` writes the table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from podium.remote.problems import FAULTS, PASSING
-from podium.remote.wishes import ACCEPTED
-from podium.server.problems import KINDS, REFUSALS, UNEXPECTED
-from podium.understudy.demo import DEMO_FILES
+from stagedoor.remote.problems import FAULTS, PASSING
+from stagedoor.remote.wishes import ACCEPTED
+from stagedoor.server.problems import KINDS, REFUSALS, UNEXPECTED
+from stagedoor.understudy.demo import DEMO_FILES
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -30,9 +30,9 @@ def test_the_table_is_the_codes() -> None:
     told = re.sub(
         r"<!-- faults -->\n.*?<!-- /faults -->", f"<!-- faults -->\n{faults()}\n<!-- /faults -->", text, flags=re.DOTALL
     )
-    if os.environ.get("PODIUM_BLESS"):
+    if os.environ.get("STAGEDOOR_BLESS"):
         PAGE.write_text(told)
-    assert told == text or os.environ.get("PODIUM_BLESS")
+    assert told == text or os.environ.get("STAGEDOOR_BLESS")
 
 
 def test_every_problem_of_the_server_is_the_exception_it_was_made_of() -> None:
@@ -53,7 +53,7 @@ def test_every_option_is_named() -> None:
 def test_example(code: str, server: Any, tmp_path: Path) -> None:
     for name, content in DEMO_FILES.items():
         (server.workspace / name).write_text(content)
-    env = os.environ | {"PODIUM_URL": server.url, "PODIUM_TOKEN": server.token}
+    env = os.environ | {"STAGEDOOR_URL": server.url, "STAGEDOOR_TOKEN": server.token}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-import podium
+import stagedoor
 
 BOUND = 60.0
 
 
 class Servers:
-    """``podium serve`` with one home, on another port each time."""
+    """``stagedoor serve`` with one home, on another port each time."""
 
     def __init__(self, folder: Path) -> None:
-        self._env = {**os.environ, "PODIUM_HOME": str(folder / "podium"), "HOME": str(folder)}
+        self._env = {**os.environ, "STAGEDOOR_HOME": str(folder / "stagedoor"), "HOME": str(folder)}
         self._workspace = folder / "workspace"
         self._workspace.mkdir()
         self._log = folder / "errors"
@@ -34,7 +34,7 @@ class Servers:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "podium.cli", "serve", "--port", "0", "--root", str(self._workspace)],
+            [sys.executable, "-m", "stagedoor.cli", "serve", "--port", "0", "--root", str(self._workspace)],
             env=self._env,
             cwd=self._workspace,
             stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ class Servers:
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium"))
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "stagedoor"))
     found = Servers(tmp_path)
     yield found
     found.end(signal.SIGTERM)
@@ -66,32 +66,32 @@ def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any
     asking = script([{"say": "I ask."}, {"shell": "touch made"}], [{"say": "Done."}])
     restarted = asyncio.Event()
 
-    async def patient(_: podium.PermissionRequest) -> podium.Deny:
+    async def patient(_: stagedoor.PermissionRequest) -> stagedoor.Deny:
         """Decides after the server has died and come back."""
         await restarted.wait()
-        return podium.Deny("no")
+        return stagedoor.Deny("no")
 
-    async def talking(remote: podium.Remote, heard: asyncio.Event) -> list[podium.Event]:
-        events: list[podium.Event] = []
+    async def talking(remote: stagedoor.Remote, heard: asyncio.Event) -> list[stagedoor.Event]:
+        events: list[stagedoor.Event] = []
         async for event in remote.run("understudy", talk):
             events.append(event)
-            if isinstance(event, podium.TextDelta):
+            if isinstance(event, stagedoor.TextDelta):
                 heard.set()
         return events
 
-    async def asked(session: podium.RemoteSession, heard: asyncio.Event) -> list[podium.Event]:
-        events: list[podium.Event] = []
+    async def asked(session: stagedoor.RemoteSession, heard: asyncio.Event) -> list[stagedoor.Event]:
+        events: list[stagedoor.Event] = []
         async for event in session.events:
             events.append(event)
-            if isinstance(event, podium.PermissionRequest):
+            if isinstance(event, stagedoor.PermissionRequest):
                 heard.set()
-            elif isinstance(event, podium.PermissionResolved):
+            elif isinstance(event, stagedoor.PermissionResolved):
                 break
         return events
 
     async def main() -> None:
         await servers.start()
-        remote = podium.connect()
+        remote = stagedoor.connect()
         first = remote.url
         spoke, asks = asyncio.Event(), asyncio.Event()
         async with remote.open("understudy") as idle, remote.open("understudy", can_use_tool=patient) as open_question:
@@ -110,11 +110,11 @@ def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any
 
         for story in (cut, decided, [*before, *after]):
             assert [event.seq for event in story] == list(range(1, len(story) + 1))
-        assert isinstance(cut[-1], podium.Done)
+        assert isinstance(cut[-1], stagedoor.Done)
         assert cut[-1].status == "interrupted"
-        assert isinstance(after[-1], podium.TurnCompleted)
+        assert isinstance(after[-1], stagedoor.TurnCompleted)
         assert after[-1].status == "success"
-        assert isinstance(decided[-1], podium.PermissionResolved)
+        assert isinstance(decided[-1], stagedoor.PermissionResolved)
         assert (decided[-1].decision, decided[-1].message) == ("deny", "no")
         assert [view.state for view in await remote.sessions(ended=False)] == []
 

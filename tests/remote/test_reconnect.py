@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-import podium
-from podium.errors import ConnectionLost
-from podium.service.store import Append
-from podium.service.views import Record, SessionView
-from podium.unified.events import Done, Event, TextDelta, encode
+import stagedoor
+from stagedoor.errors import ConnectionLost
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView
+from stagedoor.unified.events import Done, Event, TextDelta, encode
 
 REFUSALS = {
     "websocket": "",
@@ -58,7 +58,7 @@ def test_no_gap_and_no_repeat_on_a_line_that_is_cut_anywhere(
         async with serve() as server, proxied(server) as proxy:
             await put(server.service, records[:1])
             proxy.refuses = REFUSALS[door]
-            remote = podium.connect(proxy.url, server.token)
+            remote = stagedoor.connect(proxy.url, server.token)
             assert [view.id for view in await remote.sessions()] == ["s"]
             proxy.cut_within, proxy.cuts_left = cut_within, cuts
             seen: list[int] = []
@@ -79,11 +79,11 @@ def test_requests_are_carried_out_once_on_a_line_that_is_cut_anywhere(serve: Any
 
     async def main() -> tuple[list[list[int]], list[str], list[str]]:
         async with serve() as server, proxied(server) as proxy:
-            remote = podium.connect(proxy.url, server.token)
+            remote = stagedoor.connect(proxy.url, server.token)
             await remote.sessions()
             proxy.cut_within, proxy.cuts_left = 4000, 1000
             told: list[list[int]] = []
-            async with remote.open("understudy", can_use_tool=lambda _: podium.Allow()) as session:
+            async with remote.open("understudy", can_use_tool=lambda _: stagedoor.Allow()) as session:
                 for prompt in prompts:
                     told.append([event.seq async for event in session.send(prompt)])
                 rest = session.events
@@ -116,7 +116,7 @@ def test_where_a_proxy_lets_no_stream_through_the_next_door_is_taken(
     async def main() -> tuple[list[int], list[int], set[str]]:
         async with serve() as server, proxied(server) as proxy:
             setattr(proxy, how, what)
-            remote = podium.connect(proxy.url, server.token)
+            remote = stagedoor.connect(proxy.url, server.token)
             if how == "swallows":
                 remote._line.first_word_within = 0.3
             seen = [event.seq async for event in remote.run("understudy", script([{"say": "Hello"}]))]
@@ -140,12 +140,12 @@ def test_a_gap_is_told(serve: Any, proxied: Any) -> None:
             told = []
             for refused in REFUSALS.values():
                 proxy.refuses = refused
-                remote = podium.connect(proxy.url, server.token)
+                remote = stagedoor.connect(proxy.url, server.token)
                 told.append([event async for event in remote.session("s", after=2).events])
             return told
 
     for events in asyncio.run(main()):
-        assert events[0] == podium.Notice(
+        assert events[0] == stagedoor.Notice(
             session_id="s", seq=4, level="warning", code="events_missing",
             message="events 3 to 4 are no longer kept by the server",
         )  # fmt: skip
@@ -156,15 +156,15 @@ def test_a_server_that_never_was_there_is_told_at_once_and_one_that_left_after_a
     async def main() -> tuple[str, str]:
         async with serve() as server:
             await put(server.service, said(10)[:5])
-            remote = podium.connect(server.url, server.token, patience=0.2)
+            remote = stagedoor.connect(server.url, server.token, patience=0.2)
             events = remote.session("s").events
             assert [(await anext(events)).seq for _ in range(5)] == [1, 2, 3, 4, 5]
         with pytest.raises(ConnectionLost) as left:
             await anext(events)
         with pytest.raises(ConnectionLost) as never:
-            await podium.connect(server.url, server.token).sessions()
+            await stagedoor.connect(server.url, server.token).sessions()
         return str(left.value), str(never.value)
 
     left, never = asyncio.run(main())
     assert "gave up after 0.2 seconds" in left
-    assert "start one with: podium serve" in never
+    assert "start one with: stagedoor serve" in never

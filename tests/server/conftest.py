@@ -20,13 +20,13 @@ import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from podium.server.app import create_app
-from podium.server.listening import listening, open_socket
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
+from stagedoor.server.app import create_app
+from stagedoor.server.listening import listening, open_socket
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
 
 BOUND = 60.0
-TOKEN = "podium_test-token-of-the-administrator"
+TOKEN = "stagedoor_test-token-of-the-administrator"
 Value = TypeVar("Value")
 
 
@@ -79,11 +79,11 @@ def settings(tmp_path: Path) -> Settings:
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
     return Settings(
-        home=str(tmp_path / "podium-home"),
+        home=str(tmp_path / "stagedoor-home"),
         port=0,
         roots=(str(workspace),),
         default_agent="understudy",
-        agents={"understudy": AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")})},
+        agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})},
     )
 
 

@@ -1,6 +1,6 @@
-"""``podium serve`` again and again, for a test that kills it.
+"""``stagedoor serve`` again and again, for a test that kills it.
 
-    python killable.py ARGUMENT…        (the arguments of podium serve)
+    python killable.py ARGUMENT…        (the arguments of stagedoor serve)
 
 For each line on standard input a process is forked off in which the command runs; what has to be imported has been, so
 that a start costs next to nothing. Says ``pid N``, then what the command says, and ``over STATUS`` when it has ended.
@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 
-from podium.cli import serve
+from stagedoor.cli import serve
 
 NEEDED = ("catalog", "drivers.understudy", "server.app", "server.listening", "server.running", "service.config")
 
@@ -32,7 +32,7 @@ def _run(arguments: list[str]) -> None:
 
 def main(arguments: list[str]) -> None:
     for name in NEEDED:
-        importlib.import_module(f"podium.{name}")
+        importlib.import_module(f"stagedoor.{name}")
     for _ in sys.stdin:
         sys.stdout.flush()
         pid = os.fork()

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from podium.errors import ConnectionLost, PodiumError
-from podium.server.address import is_loopback, public_url
-from podium.server.running import ask, find, noted
-from podium.server.tokens import token_path
-from podium.service.settings import Settings
-from podium.service.views import SessionView, Wanted
+from stagedoor.errors import ConnectionLost, StagedoorError
+from stagedoor.server.address import is_loopback, public_url
+from stagedoor.server.running import ask, find, noted
+from stagedoor.server.tokens import token_path
+from stagedoor.service.settings import Settings
+from stagedoor.service.views import SessionView, Wanted
 
 BOUND = 60.0
 Value = TypeVar("Value")
@@ -64,7 +64,7 @@ def test_what_is_our_own_mistake_tells_a_client_nothing(serve: Any, monkeypatch:
             return answer
 
     answer = run(main())
-    assert (answer.status_code, answer.json()["type"]) == (500, "urn:podium:problem:fault")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:stagedoor:problem:fault")
     assert "secret" not in answer.text
 
 
@@ -114,13 +114,13 @@ def test_commands_on_this_machine_find_the_server_and_trust_its_certificate_alon
             token_path(server.home).chmod(0o600)
             with noted(server.home, server.service.settings, (server.host, server.port)) as note:
                 me = await asyncio.to_thread(ask, server.home, "GET", "/api/me")
-                with pytest.raises(PodiumError, match="no device has the id"):
+                with pytest.raises(StagedoorError, match="no device has the id"):
                     await asyncio.to_thread(ask, server.home, "DELETE", "/api/devices/nobody")
                 other = replace(note, certificate=ssl.get_default_verify_paths().cafile or "")
                 (server.home / "server.json").write_bytes(msgspec.json.encode(other))
                 with pytest.raises(ConnectionLost):
                     await asyncio.to_thread(ask, server.home, "GET", "/api/me")
-            with pytest.raises(ConnectionLost, match="podium serve"):
+            with pytest.raises(ConnectionLost, match="stagedoor serve"):
                 find(server.home)
             return me
 
@@ -174,8 +174,8 @@ def test_a_websocket_to_nowhere_is_refused(serve: Any) -> None:
     [
         (Settings(), "http://127.0.0.1:16180"),
         (Settings(host="::1"), "http://[::1]:16180"),
-        (Settings(host="0.0.0.0", hosts=("podium.example",), tls_cert="c", port=443), "https://podium.example"),
-        (Settings(hosts=("podium.example:8443",), tls_cert="c"), "https://podium.example:8443"),
+        (Settings(host="0.0.0.0", hosts=("stagedoor.example",), tls_cert="c", port=443), "https://stagedoor.example"),
+        (Settings(hosts=("stagedoor.example:8443",), tls_cert="c"), "https://stagedoor.example:8443"),
         (Settings(port=80), "http://127.0.0.1"),
     ],
 )

@@ -49,9 +49,10 @@ def test_no_spelling_of_a_path_and_no_method_lets_a_stranger_in(serve: Any) -> N
     [
         "X-Original-URL: /docs", "X-Rewrite-URL: /healthz", "X-Forwarded-Prefix: /docs", "X-HTTP-Method-Override: GET",
         "X-Forwarded-For: 127.0.0.1", "X-Real-IP: 127.0.0.1", "Forwarded: for=127.0.0.1", "Authorization: Bearer ",
-        "Authorization: Bearer null", "Authorization: Bearer undefined", "Authorization:", "Cookie: podium=",
-        "Cookie: podium=null; podium=", "Sec-WebSocket-Protocol: podium, bearer.", "Proxy-Authorization: Bearer x",
-        "Authorization: Bearer local", "Authorization: Bearer admin", "Cookie: $Version=1; podium=local",
+        "Authorization: Bearer null", "Authorization: Bearer undefined", "Authorization:", "Cookie: stagedoor=",
+        "Cookie: stagedoor=null; stagedoor=", "Sec-WebSocket-Protocol: stagedoor, bearer.",
+        "Proxy-Authorization: Bearer x",
+        "Authorization: Bearer local", "Authorization: Bearer admin", "Cookie: $Version=1; stagedoor=local",
     ],
 )  # fmt: skip
 def test_no_header_lets_a_stranger_in(serve: Any, trick: str) -> None:
@@ -65,11 +66,11 @@ def test_no_header_lets_a_stranger_in(serve: Any, trick: str) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/api/sessions/%0d%0aSet-Cookie:%20podium=evil", ""),
-        ("/nowhere%0d%0aSet-Cookie:%20podium=evil", ""),
-        ("/api/me?x=%0d%0aSet-Cookie:%20podium=evil", ""),
+        ("/api/sessions/%0d%0aSet-Cookie:%20stagedoor=evil", ""),
+        ("/nowhere%0d%0aSet-Cookie:%20stagedoor=evil", ""),
+        ("/api/me?x=%0d%0aSet-Cookie:%20stagedoor=evil", ""),
         ("/api/me", "Idempotency-Key: a\tb"),
-        ("/api/me", "Sec-WebSocket-Protocol: podium\t, x"),
+        ("/api/me", "Sec-WebSocket-Protocol: stagedoor\t, x"),
     ],
 )
 def test_nothing_that_is_sent_becomes_a_header(serve: Any, path: str, words: str) -> None:

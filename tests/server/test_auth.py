@@ -15,11 +15,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from podium.errors import NotAllowed
-from podium.server.devices import RIGHTS, Caller, Devices, demand
-from podium.server.rest import OPERATIONS
-from podium.server.tokens import new_token, server_token, token_path
-from podium.service.views import Device, SessionView, Wanted
+from stagedoor.errors import NotAllowed
+from stagedoor.server.devices import RIGHTS, Caller, Devices, demand
+from stagedoor.server.rest import OPERATIONS
+from stagedoor.server.tokens import new_token, server_token, token_path
+from stagedoor.service.views import Device, SessionView, Wanted
 
 BOUND = 60.0
 Value = TypeVar("Value")
@@ -58,13 +58,13 @@ def test_every_path_but_the_public_ones_needs_a_token(server: Any) -> None:
             answer = stranger.get(path)
             assert (path, answer.status_code) == (path, 401)
             assert answer.headers["www-authenticate"].startswith("Bearer")
-            assert answer.json()["type"] == "urn:podium:problem:not-signed-in"
+            assert answer.json()["type"] == "urn:stagedoor:problem:not-signed-in"
 
 
 WRONG = (
     "Bearer",
     "Bearer nonsense",
-    "Bearer podium_nonsense-that-is-long-enough-to-be-one",
+    "Bearer stagedoor_nonsense-that-is-long-enough-to-be-one",
     "Basic YTpi",
     "Bearer caf\u00e9",
 )
@@ -88,15 +88,15 @@ def test_the_token_is_taken_from_the_header_the_cookie_and_the_subprotocol(serve
             _, token = await paired(server, "watch")
             async with httpx.AsyncClient(base_url=server.url) as client:
                 by_header = await client.get("/api/me", headers=bearer(token))
-                by_cookie = await client.get("/api/me", headers={"Cookie": f"other=1; podium={token}"})
+                by_cookie = await client.get("/api/me", headers={"Cookie": f"other=1; stagedoor={token}"})
                 assert by_header.json() == by_cookie.json()
                 assert by_header.json()["scopes"] == ["watch"]
             where = f"{server.ws_url}/ws/sessions/{session}"
-            async with connect(where, subprotocols=["podium", f"bearer.{token}"]) as socket:  # type: ignore[list-item]
-                assert socket.subprotocol == "podium"
+            async with connect(where, subprotocols=["stagedoor", f"bearer.{token}"]) as socket:  # type: ignore[list-item]
+                assert socket.subprotocol == "stagedoor"
                 assert "verdict" in str(await socket.recv())
             with pytest.raises(InvalidStatus) as refused:
-                async with connect(where, subprotocols=["podium", "bearer.wrong"]):  # type: ignore[list-item]
+                async with connect(where, subprotocols=["stagedoor", "bearer.wrong"]):  # type: ignore[list-item]
                     pass
             assert refused.value.response.status_code == 401
             with pytest.raises(InvalidStatus):
@@ -265,16 +265,16 @@ def test_a_caller_is_compared_with_every_device_in_constant_time(monkeypatch: py
         return genuine(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
-    known = Devices(None, "podium_local", now=lambda: 0)  # type: ignore[arg-type]
+    known = Devices(None, "stagedoor_local", now=lambda: 0)  # type: ignore[arg-type]
     for n in range(3):
         known._devices[str(n)] = Device(id=str(n), name="", scopes=("watch",), token_hash="f" * 64, created_at=0)
-    assert known.caller("podium_local") is not None
-    assert known.caller("podium_other") is None
+    assert known.caller("stagedoor_local") is not None
+    assert known.caller("stagedoor_other") is None
     assert len(seen) == 2 * (1 + 3)
 
 
 def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_SERVER_TOKEN", "podium_in-the-environment-of-the-server")
+    monkeypatch.setenv("STAGEDOOR_SERVER_TOKEN", "stagedoor_in-the-environment-of-the-server")
 
     async def main() -> str:
         async with serve() as server:
@@ -286,5 +286,5 @@ def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypa
 
     environment = run(main())
     assert "PATH=" in environment
-    assert "podium_in-the-environment" not in environment
-    assert "PODIUM_HOME=" not in environment
+    assert "stagedoor_in-the-environment" not in environment
+    assert "STAGEDOOR_HOME=" not in environment

@@ -22,7 +22,8 @@ Script = Callable[..., str]
 NASTY = (
     "", "?", "&&=&", "=1", "after", "after=", "after=-1", "after=1e9", "after=" + "9" * 400, "after=%00", "after=１",
     "after=0&after=1", "after[]=1", "after=true", "after=0x10", "after= 1", "%ff=%fe", "after=%ed%a0%80", "x=%",
-    "dialect=", "dialect=../../etc/passwd", "dialect=podium%0d%0aSet-Cookie:%20a=b", "wait=nan", "wait=inf", "wait=-0",
+    "dialect=", "dialect=../../etc/passwd", "dialect=stagedoor%0d%0aSet-Cookie:%20a=b",
+    "wait=nan", "wait=inf", "wait=-0",
     "wait=1e-400", "wait=61", "limit=0", "limit=-1", "limit=99999999999999999999", "offset=99999999999999999999",
     "offset=9223372036854775807", "after=9223372036854775807", "heartbeat=nan", "heartbeat=0", "heartbeat=1e999",
     "verdict=maybe", "seq=2", "path=%00", "path=" + "../" * 50, "path=" + "a" * 5000, "path=%ed%b2%80", "by=;drop",
@@ -32,7 +33,8 @@ HEADERS = (
     {"Last-Event-ID": "9" * 5000}, {"Last-Event-ID": "-1"}, {"Last-Event-ID": "1.1.1"}, {"Last-Event-ID": b"\xb2\xff"},
     {"Last-Event-ID": ""}, {"Last-Event-ID": "0." + "9" * 18}, {"Idempotency-Key": ""}, {"Idempotency-Key": "x" * 256},
     {"Accept": "\x7f" * 100}, {"Content-Type": "application/json; charset=utf-99"}, {"Content-Encoding": "gzip"},
-    {"If-None-Match": "*"}, {"Range": "bytes=9-1"}, {"Cookie": "podium=\"; podium=a; =;;"}, {"Expect": "100-continue"},
+    {"If-None-Match": "*"}, {"Range": "bytes=9-1"}, {"Cookie": "stagedoor=\"; stagedoor=a; =;;"},
+    {"Expect": "100-continue"},
     {"Connection": "upgrade", "Upgrade": "h2c"}, {"X-HTTP-Method-Override": "DELETE"},
 )  # fmt: skip
 PATHS = (

@@ -15,9 +15,9 @@ import pytest
 from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection, connect
 
-from podium import __version__
-from podium.service.settings import AgentSettings, Limits, Settings
-from podium.testing import ScriptedModel, find_cli, say, shell
+from stagedoor import __version__
+from stagedoor.service.settings import AgentSettings, Limits, Settings
+from stagedoor.testing import ScriptedModel, find_cli, say, shell
 
 BOUND = 60.0
 Script = Callable[..., str]
@@ -188,7 +188,7 @@ def test_an_agent_without_that_container_says_what_it_has(play: Play) -> None:
         "code": -32602,
         "message": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
         "data": {
-            "type": "urn:podium:problem:bad-request",
+            "type": "urn:stagedoor:problem:bad-request",
             "title": "The request makes no sense",
             "status": 400,
             "detail": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
@@ -347,9 +347,9 @@ def test_events_are_read_in_pages_and_followed_in_any_dialect(play: Play, script
 
     async def part(client: Client, server: Any) -> dict[str, tuple[list[Json], list[Json]]]:
         found: dict[str, tuple[list[Json], list[Json]]] = {}
-        ran = await client.call("agent/run", prompt=script([{"say": "Hello"}]), keepOpen=False, dialect="podium")
+        ran = await client.call("agent/run", prompt=script([{"say": "Hello"}]), keepOpen=False, dialect="stagedoor")
         await client.hear("subscription_ended")
-        found["podium"] = (await read(client, ran["sessionId"], "podium"), client.heard[:-1])
+        found["stagedoor"] = (await read(client, ran["sessionId"], "stagedoor"), client.heard[:-1])
         for dialect in ("ues", "lifecycle", "board", "notify", "chat"):
             async with joined(server) as other:
                 await other.call("session/subscribe", sessionId=ran["sessionId"], dialect=dialect)
@@ -419,7 +419,7 @@ def test_a_workspace_is_shown_and_watched(play: Play, script: Script) -> None:
         text = await client.call("file/read", path="a.txt", firstLine=2)
         assert (text["content"], text["firstLine"], text["lastLine"]) == ("two\n", 2, 2)
         with pytest.raises(Failed) as outside:
-            await client.call("file/read", path="../podium-home/token")
+            await client.call("file/read", path="../stagedoor-home/token")
         assert outside.value.code == -32004
 
     play(part)

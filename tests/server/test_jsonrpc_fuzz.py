@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from podium.server.auth import RIGHTS, Caller
-from podium.server.jsonrpc.dispatch import reply_to
-from podium.server.jsonrpc.methods import METHODS
-from podium.server.jsonrpc.params import Run
-from podium.server.jsonrpc.peer import Peer, Shared
-from podium.service.service import Service
-from podium.service.settings import Limits, Settings
-from podium.service.views import Scope
+from stagedoor.server.auth import RIGHTS, Caller
+from stagedoor.server.jsonrpc.dispatch import reply_to
+from stagedoor.server.jsonrpc.methods import METHODS
+from stagedoor.server.jsonrpc.params import Run
+from stagedoor.server.jsonrpc.peer import Peer, Shared
+from stagedoor.service.service import Service
+from stagedoor.service.settings import Limits, Settings
+from stagedoor.service.views import Scope
 
 Value = TypeVar("Value")
 

@@ -1,4 +1,4 @@
-"""docs/jsonrpc.md is what the table says. ``PODIUM_BLESS=1`` writes it."""
+"""docs/jsonrpc.md is what the table says. ``STAGEDOOR_BLESS=1`` writes it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import re
 from pathlib import Path
 
-from podium.server.jsonrpc.methods import METHODS
-from podium.server.jsonrpc.reference import OURS, page
+from stagedoor.server.jsonrpc.methods import METHODS
+from stagedoor.server.jsonrpc.reference import OURS, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "jsonrpc.md"
-SOURCES = Path(__file__).parents[2] / "src" / "podium" / "server" / "jsonrpc"
+SOURCES = Path(__file__).parents[2] / "src" / "stagedoor" / "server" / "jsonrpc"
 
 
 def test_the_reference_page_is_true() -> None:
-    if os.environ.get("PODIUM_BLESS"):
+    if os.environ.get("STAGEDOOR_BLESS"):
         PAGE.write_text(page(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page()
 

@@ -1,4 +1,4 @@
-"""``podium rpc``: the same methods on stdin and stdout, here and across a bridge."""
+"""``stagedoor rpc``: the same methods on stdin and stdout, here and across a bridge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from podium.transports.guard import descendants
+from stagedoor.transports.guard import descendants
 
 BOUND = 60.0
 Json = dict[str, Any]
@@ -21,19 +21,19 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts ``podium rpc`` in a home and a folder of its own."""
+    """Starts ``stagedoor rpc`` in a home and a folder of its own."""
     started: list[subprocess.Popen[str]] = []
     folder = tmp_path / "folder"
     folder.mkdir()
 
     def run(*words: str, stdin: Any = subprocess.PIPE, **env: str) -> subprocess.Popen[str]:
         around = os.environ | {
-            "PODIUM_HOME": str(tmp_path / "rpc-home"),
+            "STAGEDOOR_HOME": str(tmp_path / "rpc-home"),
             "HOME": str(tmp_path),
-            "PODIUM_AGENTS__DEFAULT": "understudy",
+            "STAGEDOOR_AGENTS__DEFAULT": "understudy",
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "podium.cli", "rpc", *words],
+            [sys.executable, "-m", "stagedoor.cli", "rpc", *words],
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=around | env,
         )  # fmt: skip
         started.append(process)
@@ -109,7 +109,7 @@ def test_what_was_asked_before_the_end_is_answered(start: Start, tmp_path: Path)
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(start: Start) -> None:
-    process = start(PODIUM_SESSIONS__LIMITS__BODY="1000")
+    process = start(STAGEDOOR_SESSIONS__LIMITS__BODY="1000")
     say(process, call(1, "session/list", search="x" * 2000) + call(2, "session/list"))
     refused, answered = hear(process, lambda one: one.get("id") == 2)
     assert (refused["id"], refused["error"]["code"]) == (None, -32012)
@@ -132,8 +132,8 @@ def test_a_bridge_carries_everything(start: Start, server: Any, script: Any, tmp
 @pytest.mark.parametrize(
     ("words", "env", "code", "reason"),
     [
-        (["--url", "http://127.0.0.1:9"], {"PODIUM_TOKEN": "x"}, 1, "could not connect to ws://127.0.0.1:9/ws"),
-        (["--url", "ftp://x"], {"PODIUM_TOKEN": "x"}, 2, "http"),
+        (["--url", "http://127.0.0.1:9"], {"STAGEDOOR_TOKEN": "x"}, 1, "could not connect to ws://127.0.0.1:9/ws"),
+        (["--url", "ftp://x"], {"STAGEDOOR_TOKEN": "x"}, 2, "http"),
         (["--url", "http://127.0.0.1:9"], {}, 2, "no server has run there; name one with --token-file"),
         (["--token-file", "x"], {}, 2, "--token-file goes with --url"),
         (["--config", "nowhere.yaml"], {}, 2, "nowhere.yaml"),
@@ -149,7 +149,7 @@ def test_what_cannot_begin_says_why(
 
 
 def test_a_bridge_with_the_wrong_token_is_told_so(start: Start, server: Any) -> None:
-    ended, _, err = end(start("--url", server.url, stdin=subprocess.DEVNULL, PODIUM_TOKEN="podium_wrong"))
+    ended, _, err = end(start("--url", server.url, stdin=subprocess.DEVNULL, STAGEDOOR_TOKEN="stagedoor_wrong"))
     assert ended == 1
     assert "401" in err
 
@@ -160,5 +160,5 @@ def test_two_at_once_on_one_home_do_not_mix(start: Start) -> None:
     hear(first, lambda one: one.get("id") == 1)
     ended, out, err = end(start(stdin=subprocess.DEVNULL))
     assert (ended, out) == (1, "")
-    assert "in use by another Podium" in err
+    assert "in use by another Stagedoor" in err
     assert end(first)[0] == 0

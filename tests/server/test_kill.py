@@ -55,7 +55,7 @@ class Server:
         (folder / "script.json").write_text(json.dumps([{"say": "as you say"}]))
         agent = {
             "args": ["--script", str(folder / "script.json")],
-            "env": {"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")},
+            "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")},
         }
         (folder / "home" / "config.yaml").write_text(
             json.dumps({"agents": {"default": "understudy", "understudy": agent}})
@@ -63,8 +63,8 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def foreman(self) -> AsyncGenerator[None]:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("PODIUM")}
-        env |= {"PODIUM_HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "temporary"), MARK: self.mark}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("STAGEDOOR")}
+        env |= {"STAGEDOOR_HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "temporary"), MARK: self.mark}
         with self._log.open("wb") as log:
             self._foreman = await asyncio.create_subprocess_exec(
                 sys.executable, str(Path(__file__).with_name("killable.py")),
@@ -85,7 +85,7 @@ class Server:
         self._pid = int((await self._said(r"pid (\d+)"))[1])
 
     async def listens(self) -> None:
-        url = (await self._said(r"Podium listens on (\S+)"))[1]
+        url = (await self._said(r"Stagedoor listens on (\S+)"))[1]
         async with self.changed:
             self.url = url
             self.lives += 1

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from podium.server import listening as socket_room
-from podium.server.limits import HEAD_BYTES, Sizes, connection
-from podium.server.problems import Refused
-from podium.service.settings import Limits
+from stagedoor.server import listening as socket_room
+from stagedoor.server.limits import HEAD_BYTES, Sizes, connection
+from stagedoor.server.problems import Refused
+from stagedoor.service.settings import Limits
 
 BOUND = 60.0
 SMALL = replace(Limits(), body=10_000)
@@ -50,7 +50,7 @@ def test_a_large_body_is_refused_with_or_without_its_length(serve: Any) -> None:
             known = await client.post("/api/sessions", content=b"x" * 10_001, headers=headers)
             unknown = await client.post("/api/sessions", content=endless(), headers=headers)
             for answer in (known, unknown):
-                assert (answer.status_code, answer.json()["type"]) == (413, "urn:podium:problem:too-large")
+                assert (answer.status_code, answer.json()["type"]) == (413, "urn:stagedoor:problem:too-large")
             assert (await client.get("/healthz")).status_code == 200
             within = await client.post("/api/sessions", content=b"x" * 9_999, headers=headers)
             assert within.status_code == 400

@@ -10,8 +10,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from podium.server.origins import HEADERS, host_of, own_names, own_page
-from podium.service.settings import Settings
+from stagedoor.server.origins import HEADERS, host_of, own_names, own_page
+from stagedoor.service.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_the_name_in_a_host(netloc: str, host: str) -> None:
 
 
 def test_own_names_are_those_of_the_settings_but_never_all_addresses() -> None:
-    settings = Settings(host="0.0.0.0", hosts=("Podium.example:8443", "10.0.0.7"))
-    assert own_names(settings) == {"localhost", "127.0.0.1", "::1", "podium.example", "10.0.0.7"}
+    settings = Settings(host="0.0.0.0", hosts=("Stagedoor.example:8443", "10.0.0.7"))
+    assert own_names(settings) == {"localhost", "127.0.0.1", "::1", "stagedoor.example", "10.0.0.7"}
     assert "192.0.2.3" in own_names(Settings(host="192.0.2.3"))
 
 
@@ -77,8 +77,8 @@ def test_a_request_names_one_host(serve: Any, head: str) -> None:
 
 def test_configured_names_are_answered_to(serve: Any) -> None:
     async def main() -> list[int]:
-        async with serve(hosts=("podium.example",)) as server, server.client() as client:
-            names = ("podium.example", "podium.example:443", "other.example")
+        async with serve(hosts=("stagedoor.example",)) as server, server.client() as client:
+            names = ("stagedoor.example", "stagedoor.example:443", "other.example")
             return [(await client.get("/api/me", headers={"Host": name})).status_code for name in names]
 
     assert asyncio.run(main()) == [200, 200, 421]

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from podium.server.codes import ALPHABET, LENGTH, MOST, SECONDS, WINDOW, WRONG_FROM_ALL, WRONG_FROM_ONE, Codes
-from podium.server.problems import Refused
+from stagedoor.server.codes import ALPHABET, LENGTH, MOST, SECONDS, WINDOW, WRONG_FROM_ALL, WRONG_FROM_ONE, Codes
+from stagedoor.server.problems import Refused
 
 ORIGIN = "http://127.0.0.1"
 
@@ -127,11 +127,11 @@ def test_a_browser_gets_a_cookie_that_no_script_can_read(server: Any) -> None:
         answer = browser.post("/api/pair", json={"code": code, "name": "laptop", "cookie": True})
         assert "token" not in answer.json()
         cookie = answer.headers["set-cookie"].lower()
-        assert all(part in cookie for part in ("podium=podium_", "httponly", "samesite=strict", "path=/"))
+        assert all(part in cookie for part in ("stagedoor=stagedoor_", "httponly", "samesite=strict", "path=/"))
         assert browser.get("/api/me").json()["scopes"] == ["run"]
         gone = browser.delete(f"/api/devices/{answer.json()['deviceId']}")
         assert gone.status_code == 204
-        assert 'podium=""' in gone.headers["set-cookie"]
+        assert 'stagedoor=""' in gone.headers["set-cookie"]
 
 
 FROM_A_BROWSER: list[tuple[dict[str, str], int]] = [
@@ -150,7 +150,7 @@ def test_a_cookie_counts_only_for_our_own_page(server: Any) -> None:
     token = httpx.post(f"{server.url}/api/pair", json={"code": code}).json()["token"]
     for headers, status in FROM_A_BROWSER:
         sent = {name: value.replace("{own}", server.url) for name, value in headers.items()}
-        answer = httpx.post(f"{server.url}/api/pairing", json={}, headers={**sent, "Cookie": f"podium={token}"})
+        answer = httpx.post(f"{server.url}/api/pairing", json={}, headers={**sent, "Cookie": f"stagedoor={token}"})
         assert (headers, answer.status_code) == (headers, status)
 
 

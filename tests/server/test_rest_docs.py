@@ -1,4 +1,4 @@
-"""The page about REST: its examples run, its tables are the code's. ``PODIUM_BLESS=1`` writes the tables."""
+"""The page about REST: its examples run, its tables are the code's. ``STAGEDOOR_BLESS=1`` writes the tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from podium.server.problems import KINDS, REFUSALS, UNEXPECTED
-from podium.server.rest import OPERATIONS
+from stagedoor.server.problems import KINDS, REFUSALS, UNEXPECTED
+from stagedoor.server.rest import OPERATIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 def problems() -> str:
     kinds = {(kind.status, kind.slug, kind.title) for kind in (*KINDS.values(), *REFUSALS.values(), UNEXPECTED)}
     rows = [f"| {status} | `{slug}` | {title} |" for status, slug, title in sorted(kinds)]
-    return "\n".join(["| status | `type`: `urn:podium:problem:` … | |", "|---|---|---|", *rows])
+    return "\n".join(["| status | `type`: `urn:stagedoor:problem:` … | |", "|---|---|---|", *rows])
 
 
 def operations() -> str:
@@ -38,16 +38,16 @@ def test_the_tables_are_the_codes() -> None:
     for name, table in (("problems", problems()), ("operations", operations())):
         block = f"<!-- {name} -->\n{table}\n<!-- /{name} -->"
         told = re.sub(rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, told, flags=re.DOTALL)
-    if os.environ.get("PODIUM_BLESS"):
+    if os.environ.get("STAGEDOOR_BLESS"):
         PAGE.write_text(told)
-    assert told == text or os.environ.get("PODIUM_BLESS"), "run this test with PODIUM_BLESS=1 and read the diff"
+    assert told == text or os.environ.get("STAGEDOOR_BLESS"), "run this test with STAGEDOOR_BLESS=1 and read the diff"
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="the examples are for curl")
 def test_the_examples_run(server: Any, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(server.token)
     script = "\n".join(re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    env = {"PATH": os.environ["PATH"], "URL": server.url, "PODIUM_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    env = {"PATH": os.environ["PATH"], "URL": server.url, "STAGEDOOR_HOME": str(tmp_path), "HOME": str(tmp_path)}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False
     )

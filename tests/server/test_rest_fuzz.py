@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as some
 
-from podium.server.rest import OPERATIONS
-from podium.service.settings import AgentSettings, Settings
+from stagedoor.server.rest import OPERATIONS
+from stagedoor.service.settings import AgentSettings, Settings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -39,7 +39,7 @@ def settings(settings: Settings) -> Settings:
     """No real agent is started by chance."""
     from msgspec.structs import replace
 
-    from podium import catalog
+    from stagedoor import catalog
 
     off = {name: AgentSettings(enabled=False) for name in catalog.AGENTS if name != "understudy"}
     return replace(settings, agents={**settings.agents, **off})

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podium.server.idempotency import Once, Reply
-from podium.service.identity import first_id, fresh_id, ids_from
-from podium.service.sqlite import SqliteStore
-from podium.service.views import Done
+from stagedoor.server.idempotency import Once, Reply
+from stagedoor.service.identity import first_id, fresh_id, ids_from
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.views import Done
 
 Script = Callable[..., str]
 KEY = {"Idempotency-Key": "order-1"}
@@ -39,7 +39,7 @@ def test_the_same_request_is_carried_out_once(serve: Any, script: Script) -> Non
                 (f"/api/sessions/{answers[0].json()['id']}/cancel", None),
             ]:
                 refused = await client.post(path, json=other, headers=KEY)
-                assert (refused.status_code, refused.json()["type"]) == (422, "urn:podium:problem:key-reused")
+                assert (refused.status_code, refused.json()["type"]) == (422, "urn:stagedoor:problem:key-reused")
             for bad in (("",), ("a b",), ("x" * 256,), ("one", "two")):
                 headers = [*server.headers.items(), *(("Idempotency-Key", key) for key in bad)]
                 refused = await client.post("/api/sessions", json=body, headers=headers)
@@ -87,7 +87,7 @@ def test_what_a_crash_left_unanswered_is_found_again(serve: Any, script: Script)
 
 
 def test_refusals_that_pass_are_not_kept(serve: Any, script: Script) -> None:
-    from podium.service.settings import Limits
+    from stagedoor.service.settings import Limits
 
     body = {"prompt": script([{"say": "Hello"}])}
 

@@ -9,10 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from podium.server.problems import KINDS, REFUSALS, InvalidField, Refused, kind_of, problem, rpc_error
-from podium.server.rest import OPERATIONS, routes
-from podium.service.service import Service
-from podium.service.settings import Settings
+from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, Refused, kind_of, problem, rpc_error
+from stagedoor.server.rest import OPERATIONS, routes
+from stagedoor.service.service import Service
+from stagedoor.service.settings import Settings
 
 
 def _shape(path: str) -> str:
@@ -20,7 +20,7 @@ def _shape(path: str) -> str:
 
 
 def test_every_path_is_described_and_answered(server: Any, tmp_path: Any) -> None:
-    from podium.server.app import create_app
+    from stagedoor.server.app import create_app
 
     described = server.http.get("/openapi.json").json()["paths"]
     app = create_app(Service(Settings(home=str(tmp_path / "other"), roots=(str(tmp_path),))), token="t")

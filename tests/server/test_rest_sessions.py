@@ -11,8 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from podium.dialects import DIALECTS, encode
-from podium.unified.events import decode
+from stagedoor.dialects import DIALECTS, encode
+from stagedoor.unified.events import decode
 
 Script = Callable[..., str]
 STEPS = [{"think": "hm"}, {"say": "One"}, {"shell": "true"}, {"say": "Two"}]
@@ -90,12 +90,12 @@ def test_a_session_kept_open_takes_a_follow_up_and_is_cancelled(serve: Any, scri
                 after = (await client.get(f"{path}/poll", params={"after": after})).json()["lastSeq"]
             assert (await client.post(f"{path}/interrupt")).status_code == 200
             for refused in (await client.delete(path), await client.post(f"{path}/resume", json={"prompt": "on"})):
-                assert (refused.status_code, refused.json()["type"]) == (409, "urn:podium:problem:session-running")
+                assert (refused.status_code, refused.json()["type"]) == (409, "urn:stagedoor:problem:session-running")
             over = (await client.post(f"{path}/cancel")).json()
             assert over["activity"] == "ended"
             assert (await client.post(f"{path}/cancel")).json() == over
             late = await client.post(f"{path}/messages", json={"prompt": "more"})
-            assert (late.status_code, late.json()["type"]) == (409, "urn:podium:problem:session-ended")
+            assert (late.status_code, late.json()["type"]) == (409, "urn:stagedoor:problem:session-ended")
             changed = (await client.patch(path, json={"title": "Called so", "archived": True})).json()
             assert changed == over | {"title": "Called so", "archived": True, "updatedAt": changed["updatedAt"]}
             forked = (await client.post(f"{path}/fork", json={"prompt": script([{"say": "Beside"}])})).json()
@@ -174,9 +174,9 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
 
 
 def test_secrets_of_tool_servers_are_not_shown(serve: Any) -> None:
-    from podium.server.rest_sessions import shown
-    from podium.service.views import SessionView, Wanted
-    from podium.unified.options import McpServer
+    from stagedoor.server.rest_sessions import shown
+    from stagedoor.service.views import SessionView, Wanted
+    from stagedoor.unified.options import McpServer
 
     server = McpServer(command="x", env={"KEY": "secret"}, headers={"Authorization": "secret"})
     view = SessionView(id="1", agent="a", cwd="/", wanted=Wanted(prompt="p", mcp_servers={"s": server}))
@@ -234,7 +234,7 @@ def test_problems_say_what_is_wrong(serve: Any) -> None:
                     expected["field"] = field
                 assert answer.headers["content-type"] == "application/problem+json", path
                 assert {name: said[name] for name in said if name not in ("type", "title")} == expected, path
-                assert (answer.status_code, said["type"][:19]) == (status, "urn:podium:problem:")
+                assert (answer.status_code, said["type"][:19]) == (status, "urn:stagedoor:problem:")
 
     asyncio.run(main())
 
@@ -256,7 +256,7 @@ RAW: list[tuple[bytes, str, int]] = [
 
 
 def test_bad_bytes_are_refused(serve: Any) -> None:
-    from podium.service.settings import Limits
+    from stagedoor.service.settings import Limits
 
     async def main() -> None:
         async with serve(limits=Limits(body=12_000)) as server, server.client() as client:

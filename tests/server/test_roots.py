@@ -41,7 +41,7 @@ def test_a_session_that_was_made_under_a_root_reads_no_file_outside_it(server: A
     (server.home / "planted").write_text("secret")
     (server.workspace / "leak").symlink_to(server.home / "planted")
     made = server.http.post("/api/sessions", json={"prompt": script([{"say": "here"}]), "agent": "understudy"}).json()
-    for path in ("leak", str(server.home / "planted"), "../podium-home/planted", "/etc/passwd"):
+    for path in ("leak", str(server.home / "planted"), "../stagedoor-home/planted", "/etc/passwd"):
         answer = server.http.get(f"/api/sessions/{made['id']}/file", params={"path": path})
         assert (path, answer.status_code) == (path, 403)
         assert "secret" not in answer.text

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podium.service.settings import AgentSettings, Settings
-from podium.testing import ScriptedModel, find_cli, mcp, say
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.testing import ScriptedModel, find_cli, mcp, say
 
 OWN = ("token", "log.db", ".gitignore", "snapshots")
 
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path) -> Settings:
-    """The careless one: the server's own folder is in the workspace, as with ``podium serve --root ~``."""
-    return replace(settings, home=str(Path(settings.roots[0]) / ".state" / "podium"))
+    """The careless one: the server's own folder is in the workspace, as with ``stagedoor serve --root ~``."""
+    return replace(settings, home=str(Path(settings.roots[0]) / ".state" / "stagedoor"))
 
 
 async def _ended(client: Any, body: dict[str, Any]) -> str:
@@ -37,14 +37,14 @@ def test_the_servers_own_folder_is_not_shown_where_the_workspace_holds_it(serve:
     async def main() -> None:
         async with serve() as server, server.client() as client:
             subprocess.run(["git", "init", "-q", str(server.workspace)], check=True)
-            (server.home / "token").write_text("podium_this-is-the-secret")
+            (server.home / "token").write_text("stagedoor_this-is-the-secret")
             session_id = await _ended(client, {"prompt": script([{"say": "Hello"}])})
             for name in OWN:
-                for path in (f".state/podium/{name}", f"./.state/../.state/podium/{name}"):
+                for path in (f".state/stagedoor/{name}", f"./.state/../.state/stagedoor/{name}"):
                     answer = await client.get(f"/api/sessions/{session_id}/file", params={"path": path})
                     assert (path, answer.status_code) == (path, 403)
             for where in ("files", "diff"):
-                answer = await client.get(f"/api/sessions/{session_id}/{where}", params={"path": ".state/podium"})
+                answer = await client.get(f"/api/sessions/{session_id}/{where}", params={"path": ".state/stagedoor"})
                 assert answer.status_code == 403
             (server.workspace / "new.txt").write_text("new\n")
             told = (await client.get(f"/api/sessions/{session_id}/diff")).json()

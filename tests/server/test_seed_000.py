@@ -14,10 +14,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from podium.catalog import AGENTS
-from podium.dialects.schemas import board_schema, lifecycle_schema, session_request_schema
-from podium.service.settings import AgentSettings, Settings
-from podium.testing import ScriptedModel, edit_file, find_cli, read_file, say
+from stagedoor.catalog import AGENTS
+from stagedoor.dialects.schemas import board_schema, lifecycle_schema, session_request_schema
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.testing import ScriptedModel, edit_file, find_cli, read_file, say
 
 Script = Callable[..., str]
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ async def _play(server: Any, agent: str, prompt: str) -> tuple[Json, list[Json]]
                 await client.post(f"/api/permissions/{question}", json={"decision": "allow"})
 
         live, _ = await asyncio.gather(
-            _watched(server, session_id), _watched(server, session_id, answer, dialect="podium")
+            _watched(server, session_id), _watched(server, session_id, answer, dialect="stagedoor")
         )
         assert await _watched(server, session_id) == live  # whoever comes late hears the same
         assert await _paged(client, session_id) == live

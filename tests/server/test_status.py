@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from podium import __version__
-from podium.server import logs
-from podium.server.status import METRICS, Ready, prometheus, readiness
-from podium.service.views import Wanted
+from stagedoor import __version__
+from stagedoor.server import logs
+from stagedoor.server.status import METRICS, Ready, prometheus, readiness
+from stagedoor.service.views import Wanted
 
-SAMPLE = re.compile(r"podium_[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})? \d+(\.\d+)?")
+SAMPLE = re.compile(r"stagedoor_[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})? \d+(\.\d+)?")
 
 
 def test_alive_and_ready(server: Any) -> None:
@@ -61,9 +61,9 @@ def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
             return str((await client.get("/metrics")).text)
 
     text = asyncio.run(main())
-    assert 'podium_sessions_created_total{agent="understudy"} 1\n' in text
-    assert 'podium_sessions_ended_total{agent="understudy",state="done"} 1\n' in text
-    assert f'podium_build_info{{version="{__version__}"}} 1\n' in text
+    assert 'stagedoor_sessions_created_total{agent="understudy"} 1\n' in text
+    assert 'stagedoor_sessions_ended_total{agent="understudy",state="done"} 1\n' in text
+    assert f'stagedoor_build_info{{version="{__version__}"}} 1\n' in text
     lines = text.splitlines()
     assert all(line.startswith(("# HELP", "# TYPE")) or SAMPLE.fullmatch(line) for line in lines)
     assert {line.split()[2] for line in lines if line.startswith("# TYPE")} >= {
@@ -74,10 +74,10 @@ def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
 def test_prometheus_says_every_number_once() -> None:
     told = prometheus({"events": 3, "ended an-agent done": 2, "ended an-agent failed": 1, "unheard of": 9})
     assert "unheard" not in told
-    assert told.count("# TYPE podium_sessions_ended_total counter") == 1
-    assert [line for line in told.splitlines() if line.startswith("podium_sessions_ended")] == [
-        'podium_sessions_ended_total{agent="an-agent",state="done"} 2',
-        'podium_sessions_ended_total{agent="an-agent",state="failed"} 1',
+    assert told.count("# TYPE stagedoor_sessions_ended_total counter") == 1
+    assert [line for line in told.splitlines() if line.startswith("stagedoor_sessions_ended")] == [
+        'stagedoor_sessions_ended_total{agent="an-agent",state="done"} 2',
+        'stagedoor_sessions_ended_total{agent="an-agent",state="failed"} 1',
     ]
 
 
@@ -95,9 +95,9 @@ def test_json_lines_tell_the_session_and_never_a_token(serve: Any, stderr: Calla
     async def main() -> str:
         logs.set_up("json", "debug")
         async with serve() as server, server.client() as client:
-            await client.get("/api/sessions/no-such-session?token=podium_secret-that-somebody-put-there")
+            await client.get("/api/sessions/no-such-session?token=stagedoor_secret-that-somebody-put-there")
             await client.post("/api/pairing", json={})
-            await client.get("/api/me", headers={"Authorization": "Bearer podium_wrong-but-long-enough-to-be-one"})
+            await client.get("/api/me", headers={"Authorization": "Bearer stagedoor_wrong-but-long-enough-to-be-one"})
             logging.getLogger("anything").warning("said %s", server.token)
             return str(server.token)
 
@@ -105,12 +105,12 @@ def test_json_lines_tell_the_session_and_never_a_token(serve: Any, stderr: Calla
     text = stderr()
     said = [json.loads(line) for line in text.splitlines()]
     assert token not in text
-    assert "podium_secret" not in text
-    assert "podium_wrong" not in text
+    assert "stagedoor_secret" not in text
+    assert "stagedoor_wrong" not in text
     requests = [
         (line["level"], line["message"], line["status"], line["device"], line["session"])
         for line in said
-        if line["logger"] == "podium.server.access"
+        if line["logger"] == "stagedoor.server.access"
     ]
     assert requests == [
         ("debug", "GET /api/sessions/no-such-session", 400, "local", "no-such-session"),
@@ -121,15 +121,15 @@ def test_json_lines_tell_the_session_and_never_a_token(serve: Any, stderr: Calla
 
 def test_text_lines_are_for_people(stderr: Callable[[], str]) -> None:
     logs.set_up("text", "info")
-    logging.getLogger("podium.service").info("began", extra={"session": "abc", "nothing": ""})
-    logging.getLogger("podium.service").debug("unsaid")
-    logging.getLogger("podium.service").info("GET %s", "/a\n2026 forged\x1b[2J", extra={"session": "x\ny"})
+    logging.getLogger("stagedoor.service").info("began", extra={"session": "abc", "nothing": ""})
+    logging.getLogger("stagedoor.service").debug("unsaid")
+    logging.getLogger("stagedoor.service").info("GET %s", "/a\n2026 forged\x1b[2J", extra={"session": "x\ny"})
     try:
-        raise ValueError("podium_a-token-inside-a-traceback")
+        raise ValueError("stagedoor_a-token-inside-a-traceback")
     except ValueError:
-        logging.getLogger("podium.service").exception("failed")
+        logging.getLogger("stagedoor.service").exception("failed")
     first, forged, second, *rest = stderr().splitlines()
     assert forged.endswith(r"GET /a\n2026 forged\x1b[2J session=x\ny")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    began session=abc", first)
     assert second.endswith("error   failed")
-    assert rest[-1] == "ValueError: podium_…"
+    assert rest[-1] == "ValueError: stagedoor_…"

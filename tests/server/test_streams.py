@@ -16,12 +16,12 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from podium.dialects import DIALECTS
-from podium.server.projecting import Telling
-from podium.service.store import Append, Trim
-from podium.service.views import Record, SessionView, Wanted
-from podium.unified import events as canonical
-from podium.unified.events import Event, encode
+from stagedoor.dialects import DIALECTS
+from stagedoor.server.projecting import Telling
+from stagedoor.service.store import Append, Trim
+from stagedoor.service.views import Record, SessionView, Wanted
+from stagedoor.unified import events as canonical
+from stagedoor.unified.events import Event, encode
 
 Stories = list[list[dict[str, Any]]]
 
@@ -139,7 +139,7 @@ def test_what_happens_is_told_at_once_to_all(serve: Any) -> None:
                 return [first, thought, polled, *rest, events_of((await stream).text)]
 
     verdict = {"verdict": "ok", "sessionId": "s", "lastSeq": 2, "missingFrom": None, "missingTo": None}
-    told = in_dialect("podium", records)
+    told = in_dialect("stagedoor", records)
     ended = "the session has ended"
     assert asyncio.run(main()) == [
         [{"type": "verdict", "after": 0, **verdict}, *told[:2]],
@@ -326,12 +326,12 @@ def test_silence_is_filled_with_heartbeats_where_they_are_wanted(serve: Any) -> 
                 await put(server.service, records[3:])
                 rest, code, _ = await heard(connection)
                 said = [one for one in rest if one["type"] != "heartbeat"]
-                assert (said, code) == (in_dialect("podium", records, 3), 1000)
+                assert (said, code) == (in_dialect("stagedoor", records, 3), 1000)
                 return beats[1:], [line async for line in lines][-3]
 
     beats, last = asyncio.run(main())
     beat = {"type": "heartbeat", "seq": 3}
-    assert beats == [in_dialect("podium", records)[2], beat, beat]
+    assert beats == [in_dialect("stagedoor", records)[2], beat, beat]
     assert last == "event: end"
 
 
@@ -370,7 +370,7 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
             mine = {"Authorization": f"Bearer {token}"}
             found += [(await stranger.get("/api/sessions/s/poll", headers=mine)).status_code]
             await put(server.service, story("t")[:3], "t")
-            offered: Any = ["podium", f"bearer.{token}"]
+            offered: Any = ["stagedoor", f"bearer.{token}"]
             async with connect(f"{server.ws_url}/ws/sessions/t", subprotocols=offered) as connection:
                 found.append(connection.subprotocol)
                 async with stranger.stream("GET", "/api/sessions/t/stream", headers=mine) as stream:
@@ -384,7 +384,7 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
             return found
 
     found = asyncio.run(main())
-    assert found[:5] == [401, 401, 200, "podium", 4401]
+    assert found[:5] == [401, 401, 200, "stagedoor", 4401]
     assert not any("event: end" in line for line in found[5])
 
 
@@ -407,7 +407,7 @@ def test_the_example_of_the_page_runs(serve: Any) -> None:
     async def main() -> str:
         async with serve() as server:
             await put(server.service, story())
-            environment = {"PODIUM_WS": server.ws_url, "PODIUM_TOKEN": server.token, "SESSION": "s"}
+            environment = {"STAGEDOOR_WS": server.ws_url, "STAGEDOOR_TOKEN": server.token, "SESSION": "s"}
             ran = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", example, env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE
             )

@@ -18,14 +18,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
-from podium.server.connections import WebSocketConnection, text_frame
-from podium.server.following import PIECE, Ready, joined
-from podium.server.projecting import Tellings
-from podium.server.sse import SessionStream
-from podium.server.websocket import HEARD, SessionSocket
-from podium.service.store import Append
-from podium.service.views import Record, SessionView
-from podium.unified.events import Done, Event, Text, TextDelta, encode
+from stagedoor.server.connections import WebSocketConnection, text_frame
+from stagedoor.server.following import PIECE, Ready, joined
+from stagedoor.server.projecting import Tellings
+from stagedoor.server.sse import SessionStream
+from stagedoor.server.websocket import HEARD, SessionSocket
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView
+from stagedoor.unified.events import Done, Event, Text, TextDelta, encode
 
 HIGH_WATER = 64 * 1024
 

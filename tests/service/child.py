@@ -16,11 +16,11 @@ import sys
 from contextlib import aclosing
 from pathlib import Path
 
-from podium.errors import ServiceError
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.views import Wanted
-from podium.unified.decisions import Allow
+from stagedoor.errors import ServiceError
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.views import Wanted
+from stagedoor.unified.decisions import Allow
 
 WORK = [[{"say": "thinking " * 20}], [{"shell": "echo worked"}], [{"say": "worked"}]]
 
@@ -32,7 +32,7 @@ def settings(folder: Path) -> Settings:
         home=str(folder / "home"),
         roots=(str(workspace),),
         default_agent="understudy",
-        agents={"understudy": AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")})},
+        agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")})},
     )
 
 

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Limits, Settings
-from podium.service.views import Question, Record, SessionView, Wanted
-from podium.unified.events import Event, decode
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Limits, Settings
+from stagedoor.service.views import Question, Record, SessionView, Wanted
+from stagedoor.unified.events import Event, decode
 
 BOUND = 60.0
 
@@ -37,7 +37,7 @@ class House:
 
     def settings(self, **changes: Any) -> Settings:
         how = AgentSettings(
-            args=("--script", str(self.script)), env={"PODIUM_UNDERSTUDY_HOME": str(self.folder / "understudy")}
+            args=("--script", str(self.script)), env={"STAGEDOOR_UNDERSTUDY_HOME": str(self.folder / "understudy")}
         )
         return replace(
             Settings(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.errors import BadRequest, SessionRunning
+from stagedoor.errors import BadRequest, SessionRunning
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.store import ConfigChange
-from podium.unified.events import ToolUse
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.store import ConfigChange
+from stagedoor.unified.events import ToolUse
 
 RULES = "rules:\n  - {tool: shell, action: %s}\n"
 

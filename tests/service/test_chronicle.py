@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from podium.errors import StoreBroken, StoreError
-from podium.service.ahead import MOST
-from podium.service.chronicle import Chronicle
-from podium.service.hub import LocalHub
-from podium.service.journal import Journal
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Change
-from podium.service.views import Message, SessionView
-from podium.unified.events import Done, Event, Text, TextDelta, TurnStarted, decode, stamp
+from stagedoor.errors import StoreBroken, StoreError
+from stagedoor.service.ahead import MOST
+from stagedoor.service.chronicle import Chronicle
+from stagedoor.service.hub import LocalHub
+from stagedoor.service.journal import Journal
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Change
+from stagedoor.service.views import Message, SessionView
+from stagedoor.unified.events import Done, Event, Text, TextDelta, TurnStarted, decode, stamp
 
 
 class Disk(SqliteStore):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.errors import ConfigError
-from podium.service.config import Loaded, Value, find, load, parse
-from podium.service.keys import KEYS
-from podium.service.settings import AgentSettings, Limits, Settings
-from podium.service.template import shown, table, template
+from stagedoor.errors import ConfigError
+from stagedoor.service.config import Loaded, Value, find, load, parse
+from stagedoor.service.keys import KEYS
+from stagedoor.service.settings import AgentSettings, Limits, Settings
+from stagedoor.service.template import shown, table, template
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text()
 
@@ -43,7 +43,7 @@ agents:
 """
 
 EVERYTHING = """\
-server: {host: 0.0.0.0, port: 0, hosts: podium.example.org}
+server: {host: 0.0.0.0, port: 0, hosts: stagedoor.example.org}
 workspaces:
   roots: [here, /]
   projects: {site: here/site}
@@ -78,9 +78,10 @@ def test_the_file_of_the_seed_is_taken_as_it_is() -> None:
         },
     )
     assert loaded.warnings == (
-        "agents.claude.args: -p --verbose --output-format stream-json dropped: Podium gives the program what it needs "
+        "agents.claude.args: -p --verbose --output-format stream-json dropped: Stagedoor gives the program what it "
+        "needs "
         "of that",
-        "agents.gemini.args: --output-format stream-json dropped: Podium gives the program what it needs of that",
+        "agents.gemini.args: --output-format stream-json dropped: Stagedoor gives the program what it needs of that",
     )
 
 
@@ -96,7 +97,7 @@ def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
     assert load(file, env={}).settings == Settings(
         host="0.0.0.0",
         port=0,
-        hosts=("podium.example.org",),
+        hosts=("stagedoor.example.org",),
         tls_cert=str(tmp_path / "cert.pem"),
         tls_key=str(tmp_path / "key.pem"),
         roots=(str(tmp_path / "here"), "/"),
@@ -138,7 +139,8 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: unknown key 'agents.codex.modle' on line 4; did you mean 'agents.codex.model'?",
     ],
     "agents:\n  default: codex\n  codex: {enabled: false, args: [--yolo], driver: appserver}": [
-        "config.yaml: '--yolo' cannot be an argument: Podium must know of it on line 3; use 'skip_permissions: true' "
+        "config.yaml: '--yolo' cannot be an argument: Stagedoor must know of it on line 3; "
+        "use 'skip_permissions: true' "
         "instead",
         "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
@@ -174,14 +176,14 @@ def test_all_mistakes_are_told_with_their_lines(text: str) -> None:
 
 
 VARIABLES: list[tuple[dict[str, str], dict[str, Any]]] = [
-    ({"PODIUM_SERVER__PORT": "8000"}, {"port": 8000}),
-    ({"PODIUM_SERVER__HOSTS": "a, b"}, {"hosts": ("a", "b")}),
-    ({"PODIUM_SERVER__HOST": "0"}, {"host": "0"}),
-    ({"PODIUM_WORKSPACES__PROJECTS": "{a: /b}"}, {"projects": {"a": "/b"}}),
-    ({"PODIUM_SESSIONS__LIMITS__AWAKE": "4"}, {"limits": Limits(awake=4)}),
-    ({"PODIUM_SESSIONS__SLEEP_AFTER": "never"}, {"sleep_after": None}),
-    ({"PODIUM_AGENTS__CODEX__ENABLED": "false"}, {"agents": {"codex": AgentSettings(enabled=False)}}),
-    ({"PODIUM_HOME": "/x", "PODIUM_DEBUG": "1", "OTHER__THING": "1"}, {}),
+    ({"STAGEDOOR_SERVER__PORT": "8000"}, {"port": 8000}),
+    ({"STAGEDOOR_SERVER__HOSTS": "a, b"}, {"hosts": ("a", "b")}),
+    ({"STAGEDOOR_SERVER__HOST": "0"}, {"host": "0"}),
+    ({"STAGEDOOR_WORKSPACES__PROJECTS": "{a: /b}"}, {"projects": {"a": "/b"}}),
+    ({"STAGEDOOR_SESSIONS__LIMITS__AWAKE": "4"}, {"limits": Limits(awake=4)}),
+    ({"STAGEDOOR_SESSIONS__SLEEP_AFTER": "never"}, {"sleep_after": None}),
+    ({"STAGEDOOR_AGENTS__CODEX__ENABLED": "false"}, {"agents": {"codex": AgentSettings(enabled=False)}}),
+    ({"STAGEDOOR_HOME": "/x", "STAGEDOOR_DEBUG": "1", "OTHER__THING": "1"}, {}),
 ]
 
 
@@ -192,12 +194,12 @@ def test_variables_say_what_the_file_could(env: dict[str, str], given: dict[str,
 
 def test_flags_win_over_variables_and_those_over_the_file() -> None:
     text = "server: {host: file, port: 1}\nlog: {durable: power}"
-    env = {"PODIUM_SERVER__HOST": "variable", "PODIUM_SERVER__PORT": "2"}
+    env = {"STAGEDOOR_SERVER__HOST": "variable", "STAGEDOOR_SERVER__PORT": "2"}
     loaded = parse(text, env=env, flags={"server.port": 3, "server.hosts": None, "workspaces.roots": ("/",)})
     assert loaded.settings == Settings(host="variable", port=3, durable="power", roots=("/",))
     said = [value for value in loaded.values if value.origin != "default"]
     assert said == [
-        Value("server.host", "variable", "PODIUM_SERVER__HOST"),
+        Value("server.host", "variable", "STAGEDOOR_SERVER__HOST"),
         Value("server.port", 3, "--port"),
         Value("workspaces.roots", ("/",), "--roots"),
         Value("log.durable", "power", "config.yaml line 2"),
@@ -207,26 +209,26 @@ def test_flags_win_over_variables_and_those_over_the_file() -> None:
 
 def test_a_wrong_variable_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
-        parse("", env={"PODIUM_SERVER__PROT": "1", "PODIUM_SERVER__PORT": "x"})
+        parse("", env={"STAGEDOOR_SERVER__PROT": "1", "STAGEDOOR_SERVER__PORT": "x"})
     assert str(caught.value).splitlines() == [
-        "PODIUM_SERVER__PORT: 'port' must be a whole number, not 'x'",
-        "PODIUM_SERVER__PROT: there is no such key; did you mean 'server.port'?",
+        "STAGEDOOR_SERVER__PORT: 'port' must be a whole number, not 'x'",
+        "STAGEDOOR_SERVER__PROT: there is no such key; did you mean 'server.port'?",
     ]
 
 
 def test_the_file_is_found_in_its_order(tmp_path: Path) -> None:
-    own, named, given = tmp_path / "config" / "podium", tmp_path / "named.yaml", tmp_path / "given.yaml"
+    own, named, given = tmp_path / "config" / "stagedoor", tmp_path / "named.yaml", tmp_path / "given.yaml"
     env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     assert find(env=env) is None
     assert load(env=env) == Loaded(settings=Settings(), file=None, values=parse("").values)
     own.mkdir(parents=True)
     (own / "config.yaml").touch()
     assert find(env=env) == own / "config.yaml"
-    env["PODIUM_HOME"] = str(tmp_path)
+    env["STAGEDOOR_HOME"] = str(tmp_path)
     (tmp_path / "config.yaml").touch()
     assert find(env=env) == tmp_path / "config.yaml"
-    env["PODIUM_CONFIG"] = str(named)
-    with pytest.raises(ConfigError, match=r"named\.yaml: there is no such file; podium config edit makes one"):
+    env["STAGEDOOR_CONFIG"] = str(named)
+    with pytest.raises(ConfigError, match=r"named\.yaml: there is no such file; stagedoor config edit makes one"):
         find(env=env)
     named.touch()
     assert find(env=env) == named

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from podium.errors import EventsRemoved, StoreBroken
-from podium.service import journal as journals
-from podium.service import line as lines
-from podium.service.hub import LocalHub
-from podium.service.journal import DAY, SESSIONS, Journal, verdict
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Append, Forget, Query, Trim
-from podium.service.views import Question, Record, SessionView, Verdict
-from podium.unified.decisions import Allow
-from podium.unified.events import PermissionRequest
+from stagedoor.errors import EventsRemoved, StoreBroken
+from stagedoor.service import journal as journals
+from stagedoor.service import line as lines
+from stagedoor.service.hub import LocalHub
+from stagedoor.service.journal import DAY, SESSIONS, Journal, verdict
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Append, Forget, Query, Trim
+from stagedoor.service.views import Question, Record, SessionView, Verdict
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import PermissionRequest
 
 BOUND = 60.0
 Value = TypeVar("Value")

@@ -15,13 +15,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from podium.service.projection import projected
-from podium.service.service import Service
-from podium.service.settings import Limits
-from podium.service.store import Query
-from podium.service.views import SessionView
-from podium.transports.guard import descendants
-from podium.unified.events import (
+from stagedoor.service.projection import projected
+from stagedoor.service.service import Service
+from stagedoor.service.settings import Limits
+from stagedoor.service.store import Query
+from stagedoor.service.views import SessionView
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.events import (
     Done,
     Event,
     PermissionRequest,
@@ -39,7 +39,7 @@ SEED = 20261115
 
 
 def _child() -> Any:
-    spec = importlib.util.spec_from_file_location("podium_test_child", CHILD)
+    spec = importlib.util.spec_from_file_location("stagedoor_test_child", CHILD)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from podium.errors import BadRequest
-from podium.service.ledger import Ledger, Sums
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Forget
-from podium.service.views import Spent, Sum
-from podium.unified.events import Usage
+from stagedoor.errors import BadRequest
+from stagedoor.service.ledger import Ledger, Sums
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Forget
+from stagedoor.service.views import Spent, Sum
+from stagedoor.unified.events import Usage
 
 DAY = 86_400_000
 MORNING = 1_794_700_800_000  # 2026-11-15T00:00:00Z

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import podium
-from podium.errors import BadRequest, NotAllowed, SessionNotFound
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.store import Query
-from podium.service.views import SessionView, Wanted
-from podium.unified.events import Init, Text, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode
+import stagedoor
+from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.store import Query
+from stagedoor.service.views import SessionView, Wanted
+from stagedoor.unified.events import Init, Text, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode
 
 BOUND = 60.0
 SCRIPT = json.dumps({"script": [[{"say": "Look."}], [{"say": "unused"}]]})
@@ -25,7 +25,7 @@ SCRIPT = json.dumps({"script": [[{"say": "Look."}], [{"say": "unused"}]]})
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "agents" / name))
 
@@ -34,7 +34,7 @@ def settings_in(tmp_path: Path) -> Settings:
     for name in ("work", "trusted"):
         (tmp_path / name).mkdir(exist_ok=True)
     agent = AgentSettings(
-        env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")}, trusted_folders=(str(tmp_path / "trusted"),)
+        env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")}, trusted_folders=(str(tmp_path / "trusted"),)
     )
     return Settings(home=str(tmp_path / "home"), roots=(str(tmp_path / "work"),), agents={"understudy": agent})
 
@@ -47,9 +47,10 @@ async def service_in(tmp_path: Path) -> AsyncIterator[Service]:
 
 async def outside(tmp_path: Path, prompt: str, *, cwd: str = "work") -> str:
     """A session that the server knows nothing of; returns the agent's own id."""
-    env = {"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")}
+    env = {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")}
     events = [
-        event async for event in podium.run("understudy", prompt, cwd=str(tmp_path / cwd), env=env, tier="autonomous")
+        event
+        async for event in stagedoor.run("understudy", prompt, cwd=str(tmp_path / cwd), env=env, tier="autonomous")
     ]
     return next(event.native_session_id for event in events if isinstance(event, Init))
 

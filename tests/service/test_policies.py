@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from podium.permissions.policy import Policy
-from podium.permissions.rules import Rule
-from podium.service.policies import CurrentPolicy
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.views import SessionView, Wanted
-from podium.unified.decisions import Allow
-from podium.unified.events import Done, PermissionRequest, PermissionResolved, TurnCompleted, decode
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.service.policies import CurrentPolicy
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.views import SessionView, Wanted
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import Done, PermissionRequest, PermissionResolved, TurnCompleted, decode
 
 ASKED = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "make all"})
 RULE = "rules:\n  - action: {action}\n    command: make *\n"
@@ -65,7 +65,7 @@ def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Pat
 async def service_with(tmp_path: Path, *, policy: str = "", accept: tuple[str, ...] = ()) -> AsyncIterator[Service]:
     workspace = tmp_path / "work"
     workspace.mkdir(exist_ok=True)
-    agent = AgentSettings(auto_accept=accept, env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
+    agent = AgentSettings(auto_accept=accept, env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
     settings = Settings(
         home=str(tmp_path / "home"), roots=(str(workspace),), policy=policy, agents={"understudy": agent}
     )
@@ -92,7 +92,7 @@ def prompt(*commands: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
 
 
 def test_a_running_session_sees_the_change(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podium import __version__, catalog
-from podium.service.presence import Agents, AgentView, environment
-from podium.service.settings import AgentSettings, Settings
+from stagedoor import __version__, catalog
+from stagedoor.service.presence import Agents, AgentView, environment
+from stagedoor.service.settings import AgentSettings, Settings
 
 
 def switched_off(name: str) -> AgentView:

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from podium.service.chronicle import Chronicle
-from podium.service.continuation import Continuation
-from podium.service.hub import LocalHub
-from podium.service.journal import Journal
-from podium.service.projection import asleep, project, projected
-from podium.service.recovery import closing
-from podium.service.sqlite import SqliteStore
-from podium.service.views import SessionView
-from podium.unified.events import (
+from stagedoor.service.chronicle import Chronicle
+from stagedoor.service.continuation import Continuation
+from stagedoor.service.hub import LocalHub
+from stagedoor.service.journal import Journal
+from stagedoor.service.projection import asleep, project, projected
+from stagedoor.service.recovery import closing
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.views import SessionView
+from stagedoor.unified.events import (
     Done,
     Event,
     Init,

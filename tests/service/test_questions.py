@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from podium.errors import AlreadyAnswered, BadRequest, SessionNotFound
-from podium.service.asking import answered
-from podium.service.service import Service
-from podium.service.sqlite import SqliteStore
-from podium.service.views import Question, SessionView
-from podium.unified.decisions import Allow, Decision, Deny
-from podium.unified.events import (
+from stagedoor.errors import AlreadyAnswered, BadRequest, SessionNotFound
+from stagedoor.service.asking import answered
+from stagedoor.service.service import Service
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.views import Question, SessionView
+from stagedoor.unified.decisions import Allow, Decision, Deny
+from stagedoor.unified.events import (
     Done,
     Event,
     Notice,

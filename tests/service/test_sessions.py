@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podium.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, TooMany
-from podium.service.settings import AgentSettings, Limits
-from podium.service.store import Query
-from podium.service.views import Wanted
-from podium.transports.guard import descendants
-from podium.unified.decisions import Allow
-from podium.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
+from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, TooMany
+from stagedoor.service.settings import AgentSettings, Limits
+from stagedoor.service.store import Query
+from stagedoor.service.views import Wanted
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
 
 WAITS = [{"stall": None}]
 
@@ -158,7 +158,7 @@ def _kill_agents() -> None:
     """The agent itself, not the guard that stands over it."""
     for pid in descendants(os.getpid()):
         try:
-            if b"podium.understudy" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"stagedoor.understudy" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -287,7 +287,7 @@ def test_the_limit_puts_idle_sessions_to_sleep_first_and_then_refuses(kit: Any) 
 
 
 def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_TOKEN", "secret")
+    monkeypatch.setenv("STAGEDOOR_TOKEN", "secret")
     monkeypatch.setenv("SOMETHING_ELSE", "seen")
 
     async def main() -> None:
@@ -297,7 +297,7 @@ def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.Mon
             [output] = [event.output for event in events if event.__struct_config__.tag == "tool_result"]
             names = {line.partition("=")[0] for line in output.splitlines()}
             assert {"SOMETHING_ELSE", "HOME", "PATH"} <= names
-            assert [name for name in names if name.startswith("PODIUM_")] == ["PODIUM_UNDERSTUDY_HOME"]
+            assert [name for name in names if name.startswith("STAGEDOOR_")] == ["STAGEDOOR_UNDERSTUDY_HOME"]
 
     kit.run(main())
 

@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from podium.errors import StoreBroken, StoreTooNew
-from podium.permissions.audit import Entry
-from podium.service.sqlite import SqliteStore, schema, writer
-from podium.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
-from podium.service.views import Device, Done, Message, Question, Record, SessionView, Spent, Sum
-from podium.unified.decisions import Allow
-from podium.unified.events import PermissionRequest, Usage
+from stagedoor.errors import StoreBroken, StoreTooNew
+from stagedoor.permissions.audit import Entry
+from stagedoor.service.sqlite import SqliteStore, schema, writer
+from stagedoor.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
+from stagedoor.service.views import Device, Done, Message, Question, Record, SessionView, Spent, Sum
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import PermissionRequest, Usage
 
 BOUND = 60.0
 Value = TypeVar("Value")
@@ -161,7 +161,7 @@ def test_nobody_else_can_read_it_and_nothing_is_left_open(tmp_path: Path) -> Non
 
     names = ("log.db", "log.db-wal", "log.db-shm", "log.db.lock")
     assert on(path, modes) == {"home": 0o700} | dict.fromkeys(names, 0o600)
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("podium-log")] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("stagedoor-log")] == []
     assert sorted(found.name for found in path.parent.iterdir()) == ["log.db", "log.db.lock"]
 
 
@@ -176,9 +176,9 @@ def test_how_durable(tmp_path: Path, durable: str, level: int) -> None:
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Append
-from podium.service.views import Record, SessionView
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     await store.open()
@@ -198,7 +198,9 @@ def test_one_server_per_log_and_what_was_acknowledged_survives_its_death(tmp_pat
     assert child.stdout is not None
     try:
         heard = [int(child.stdout.readline()) for _ in range(50)]
-        with pytest.raises(StoreBroken, match=f"in use by another Podium server .process {child.pid}.*PODIUM_HOME"):
+        with pytest.raises(
+            StoreBroken, match=f"in use by another Stagedoor server .process {child.pid}.*STAGEDOOR_HOME"
+        ):
             on(path, lambda store: store.count(Query()))
     finally:
         child.send_signal(signal.SIGKILL)
@@ -243,7 +245,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     db.execute("PRAGMA journal_mode=DELETE")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=f"newer Podium .its schema is {schema.SCHEMA + 1}.*install that version"):
+    with pytest.raises(StoreTooNew, match=f"newer Stagedoor .its schema is {schema.SCHEMA + 1}.*install that version"):
         on(path, lambda store: store.count(Query()))
     assert path.read_bytes() == before
 

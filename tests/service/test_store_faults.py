@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from podium.errors import StoreBroken
-from podium.server.status import readiness
-from podium.service.service import Service
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Change, Query
-from podium.service.views import SessionView, Wanted
-from podium.transports.guard import descendants
-from podium.unified.decisions import Allow
-from podium.unified.events import TurnStarted
+from stagedoor.errors import StoreBroken
+from stagedoor.server.status import readiness
+from stagedoor.service.service import Service
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Change, Query
+from stagedoor.service.views import SessionView, Wanted
+from stagedoor.transports.guard import descendants
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import TurnStarted
 
 
 class FullDisk(SqliteStore):

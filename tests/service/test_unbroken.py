@@ -7,18 +7,18 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from podium.errors import TooMany
-from podium.live import milliseconds
-from podium.service.journal import DAY
-from podium.service.service import Service
-from podium.service.settings import Limits
-from podium.service.sqlite import SqliteStore
-from podium.service.store import Change, Query
-from podium.service.upkeep import Upkeep
-from podium.service.views import Done as Keyed
-from podium.service.views import Message, Question, Wanted
-from podium.unified.decisions import Allow, Deny
-from podium.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
+from stagedoor.errors import TooMany
+from stagedoor.live import milliseconds
+from stagedoor.service.journal import DAY
+from stagedoor.service.service import Service
+from stagedoor.service.settings import Limits
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Change, Query
+from stagedoor.service.upkeep import Upkeep
+from stagedoor.service.views import Done as Keyed
+from stagedoor.service.views import Message, Question, Wanted
+from stagedoor.unified.decisions import Allow, Deny
+from stagedoor.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
 
 ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from podium.live import milliseconds
-from podium.service.service import Service
-from podium.service.settings import Limits
-from podium.unified.decisions import Allow, Deny
-from podium.unified.events import PermissionResolved, TurnCompleted
+from stagedoor.live import milliseconds
+from stagedoor.service.service import Service
+from stagedoor.service.settings import Limits
+from stagedoor.unified.decisions import Allow, Deny
+from stagedoor.unified.events import PermissionResolved, TurnCompleted
 
 ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
 

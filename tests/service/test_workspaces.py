@@ -19,15 +19,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from podium.errors import BadRequest, NotAllowed, SessionNotFound
-from podium.service import reading, tracking
-from podium.service.reading import Entry, FileText, Listing
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.service.tracking import ChangedFile, Diff, GitStatus
-from podium.service.views import SessionView, Wanted
-from podium.service.watching import FileTouched, Touched
-from podium.service.workspaces import Workspaces
+from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+from stagedoor.service import reading, tracking
+from stagedoor.service.reading import Entry, FileText, Listing
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.tracking import ChangedFile, Diff, GitStatus
+from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.watching import FileTouched, Touched
+from stagedoor.service.workspaces import Workspaces
 
 BOUND = 60.0
 
@@ -219,10 +219,10 @@ def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> N
 def test_a_session_tells_what_it_changed_and_nothing_else(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
     change(repository)
     prompt = json.dumps({"script": [[{"shell": "echo more >> kept.txt; echo x > made.txt"}], [{"say": "Done."}]]})
-    agent = AgentSettings(tier="autonomous", env={"PODIUM_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
+    agent = AgentSettings(tier="autonomous", env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
     settings = Settings(home=str(tmp_path / "home"), roots=(str(repository),), agents={"understudy": agent})
 
     async def main() -> Diff:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from podium.testing import find_cli
+from stagedoor.testing import find_cli
 
 TIMEOUT = 60.0
 

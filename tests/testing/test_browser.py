@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import browser
+from stagedoor.testing import browser
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_the_one_that_is_named_comes_first_and_a_wrong_name_is_nobody(program: Path) -> None:
-    assert browser.find_browser({"PODIUM_CHROMIUM": str(program), "PATH": os.defpath}) == str(program)
-    assert browser.find_browser({"PODIUM_CHROMIUM": str(program) + "-not", "PATH": str(program.parent)}) is None
+    assert browser.find_browser({"STAGEDOOR_CHROMIUM": str(program), "PATH": os.defpath}) == str(program)
+    assert browser.find_browser({"STAGEDOOR_CHROMIUM": str(program) + "-not", "PATH": str(program.parent)}) is None
 
 
 def test_then_the_one_on_the_path(program: Path) -> None:
@@ -30,7 +30,7 @@ def test_then_the_one_on_the_path(program: Path) -> None:
 def test_without_one_people_are_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PODIUM_CHROMIUM", "/nowhere/chromium")
+    monkeypatch.setenv("STAGEDOOR_CHROMIUM", "/nowhere/chromium")
     monkeypatch.setattr(browser, "install_browser", lambda: None)
     monkeypatch.delenv("CI", raising=False)
     assert browser.main() == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing.cli_install import MAIN, InstallFailed, install, main_executable
+from stagedoor.testing.cli_install import MAIN, InstallFailed, install, main_executable
 
 NPM = """#!/bin/sh
 [ "$1" = install ] || exit 1

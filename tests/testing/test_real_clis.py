@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from podium.testing import (
+from stagedoor.testing import (
     AGENTS,
     ScriptedModel,
     cut,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import ScriptError, serve_script
+from stagedoor.testing import ScriptError, serve_script
 
 SCRIPT = "- [{shell: ls}]\n- say: Done.\n"
 
@@ -73,7 +73,7 @@ def test_a_script_that_cannot_be_read_is_an_error(tmp_path):
 
 
 def test_ctrl_c_ends_it(tmp_path, script):
-    code = f"import sys; from podium.testing import serve_script; sys.exit(serve_script({str(script)!r}))"
+    code = f"import sys; from stagedoor.testing import serve_script; sys.exit(serve_script({str(script)!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process, process.stdout:
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_it(tmp_path, script):
 
 
 def test_the_plugin_and_the_package_import_nothing_heavy():
-    code = "import sys, podium.testing.plugin; print(sorted({'h11', 'yaml', 'asyncio'} & set(sys.modules)))"
+    code = "import sys, stagedoor.testing.plugin; print(sorted({'h11', 'yaml', 'asyncio'} & set(sys.modules)))"
     environ = {"PATH": "/usr/bin:/bin"}
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ

@@ -9,7 +9,7 @@ import threading
 import httpx
 import pytest
 
-from podium.testing import OtherRequest, ScriptedModel, say, stall
+from stagedoor.testing import OtherRequest, ScriptedModel, say, stall
 
 
 def get(url: str, **more: object) -> httpx.Response:

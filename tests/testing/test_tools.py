@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.testing import (
+from stagedoor.testing import (
     delete_file,
     edit_file,
     find_files,
@@ -19,13 +19,13 @@ from podium.testing import (
     web_search,
     write_file,
 )
-from podium.testing.asked import Asked, MadeCall, NativeCall, Result, Turn
-from podium.testing.faces.anthropic import AnthropicFace
-from podium.testing.faces.chat import ChatFace
-from podium.testing.faces.gemini import GeminiFace
-from podium.testing.faces.responses import ResponsesFace
-from podium.testing.playback import Answered
-from podium.testing.script import Call, say
+from stagedoor.testing.asked import Asked, MadeCall, NativeCall, Result, Turn
+from stagedoor.testing.faces.anthropic import AnthropicFace
+from stagedoor.testing.faces.chat import ChatFace
+from stagedoor.testing.faces.gemini import GeminiFace
+from stagedoor.testing.faces.responses import ResponsesFace
+from stagedoor.testing.playback import Answered
+from stagedoor.testing.script import Call, say
 
 FACES = {face.name: face for face in (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())}
 ITEMS = [{"text": "A", "status": "completed"}, {"text": "B"}]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.testing import (
+from stagedoor.testing import (
     Case,
     ScriptError,
     When,
@@ -41,7 +41,7 @@ from podium.testing import (
     web_search,
     write_file,
 )
-from podium.testing.yaml_script import LoadedScript
+from stagedoor.testing.yaml_script import LoadedScript
 
 PARTS = [
     ("say: Hello there", say("Hello there")),

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
-from podium.errors import AgentRefused, ConnectionLost, MessageTooLarge
-from podium.transports.http import Backoff, HttpTransport
-from podium.wire.http import Answer, Request
-from podium.wire.shapes import Unrecognized
+from stagedoor.errors import AgentRefused, ConnectionLost, MessageTooLarge
+from stagedoor.transports.http import Backoff, HttpTransport
+from stagedoor.wire.http import Answer, Request
+from stagedoor.wire.shapes import Unrecognized
 
 BOUND = 60.0
 QUICK = Backoff(first=0.01, longest=0.05, patience=BOUND)

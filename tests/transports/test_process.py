@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import LaunchError, NotInstalled, ProcessExited, UnsupportedVersion
-from podium.transports.executables import find_executable, read_version, require_version
-from podium.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
-from podium.transports.process import ChildProcess, Silence
-from podium.transports.tap import overhear
-from podium.wire.shapes import Unrecognized
+from stagedoor.errors import LaunchError, NotInstalled, ProcessExited, UnsupportedVersion
+from stagedoor.transports.executables import find_executable, read_version, require_version
+from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
+from stagedoor.transports.process import ChildProcess, Silence
+from stagedoor.transports.tap import overhear
+from stagedoor.wire.shapes import Unrecognized
 
 
 def python(code: str, **fields: object) -> Launch:
@@ -306,9 +306,9 @@ class TestNothingIsLeftRunning:
 US = """
 import asyncio, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell has started in the background
-from podium.transports.launch import Launch
-from podium.transports.process import ChildProcess
-from podium.transports.tap import overhear
+from stagedoor.transports.launch import Launch
+from stagedoor.transports.process import ChildProcess
+from stagedoor.transports.tap import overhear
 async def main():
     argv, made = (sys.executable, "-c", sys.argv[1], "orphan"), (sys.argv[2],)
     process = await ChildProcess.start(Launch(argv=argv, cwd="/", files={"file": b""}, folders=made))

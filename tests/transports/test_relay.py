@@ -8,7 +8,7 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.transports.relay import Relay
+from stagedoor.transports.relay import Relay
 
 
 def test_every_reader_gets_everything_in_order() -> None:

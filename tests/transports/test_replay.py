@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import ConnectionLost
-from podium.transports.replay import Recorded, Replay, kind_of, read_transcript
-from podium.wire.http import Request
-from podium.wire.jsonrpc import Peer
+from stagedoor.errors import ConnectionLost
+from stagedoor.transports.replay import Recorded, Replay, kind_of, read_transcript
+from stagedoor.wire.http import Request
+from stagedoor.wire.jsonrpc import Peer
 
 
 def two_way(*entries: tuple[str, object]) -> bytes:

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from podium.errors import AgentRefused, ConnectionLost, MessageTooLarge
-from podium.transports.websocket import WebSocket
-from podium.wire.jsonrpc import Peer, Response, parse
-from podium.wire.shapes import Unrecognized
+from stagedoor.errors import AgentRefused, ConnectionLost, MessageTooLarge
+from stagedoor.transports.websocket import WebSocket
+from stagedoor.wire.jsonrpc import Peer, Response, parse
+from stagedoor.wire.shapes import Unrecognized
 
 BOUND = 60.0
 

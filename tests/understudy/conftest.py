@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpClient,
     AcpConfig,
     AcpSession,
@@ -24,7 +24,7 @@ from podium.agents.acp import (
     ToolCallUpdate,
     Unanswered,
 )
-from podium.understudy import command
+from stagedoor.understudy import command
 
 BOUND = 60.0
 

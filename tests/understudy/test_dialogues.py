@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
     ClientCapabilities,

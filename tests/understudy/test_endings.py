@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AgentMessageChunk,
     RequestFailed,
     RequestPermission,
     SessionUpdate,
     Unanswered,
 )
-from podium.transports.guard import descendants
-from podium.transports.launch import Exited
-from podium.understudy.shell import Command
+from stagedoor.transports.guard import descendants
+from stagedoor.transports.launch import Exited
+from stagedoor.understudy.shell import Command
 
 
 def alive(pid: int) -> bool:

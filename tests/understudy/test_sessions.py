@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpConfig,
     AgentMessageChunk,
     RequestFailed,
     SessionUpdate,
     UserMessageChunk,
 )
-from podium.errors import LocalProtocolError, ProcessExited, SessionNotFound
-from podium.understudy.demo import DEMO_FILES
+from stagedoor.errors import LocalProtocolError, ProcessExited, SessionNotFound
+from stagedoor.understudy.demo import DEMO_FILES
 
 
 def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, bounded: Any, dialogue_of: Any) -> None:
@@ -63,10 +63,10 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
 def test_prompts_that_are_scripts(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
         assert (await dialogue.say("- say: YAML\n- say: ' it is'\n")).text == "YAML it is"
-        fenced = "Please do this:\n```podium\n- say: Fenced.\n```\nThank you."
+        fenced = "Please do this:\n```stagedoor\n- say: Fenced.\n```\nThank you."
         assert (await dialogue.say(fenced)).text == "Fenced."
         assert "Hello! I am the understudy" in (await dialogue.say("- not a script, just a dash")).text
-        failed = (await dialogue.say("```podium\n- frobnicate: 1\n```")).end
+        failed = (await dialogue.say("```stagedoor\n- frobnicate: 1\n```")).end
         assert isinstance(failed, RequestFailed)
         assert "unknown part 'frobnicate'" in failed.message
 

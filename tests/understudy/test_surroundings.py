@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from podium.agents.acp import Content, McpServerStdio, RequestPermission
-from podium.understudy import command
+from stagedoor.agents.acp import Content, McpServerStdio, RequestPermission
+from stagedoor.understudy import command
 
 SERVER = McpServerStdio("sums", sys.executable, (str(Path(__file__).with_name("tools_server.py")),))
 GONE = McpServerStdio("gone", "/no/such/program")
@@ -52,7 +52,7 @@ def test_tools_of_an_mcp_server(understudy: Any) -> None:
 
 
 def test_nothing_in_the_workspace_is_imported(understudy: Any) -> None:
-    for name in ("asyncio.py", "msgspec.py", "podium.py", "json.py"):
+    for name in ("asyncio.py", "msgspec.py", "stagedoor.py", "json.py"):
         (understudy.workspace / name).write_text("raise SystemExit('hijacked')\n")
 
     async def main(dialogue: Any) -> None:
@@ -63,7 +63,7 @@ def test_nothing_in_the_workspace_is_imported(understudy: Any) -> None:
 
 CLIENT = """
 import asyncio, sys
-from podium.agents.acp import AcpClient, AcpConfig
+from stagedoor.agents.acp import AcpClient, AcpConfig
 async def main():
     session = await AcpClient(sys.argv[2:], sys.argv[1]).create_session(
         "- shell: 'sleep 1000 & echo $! > pid; wait'", AcpConfig(mode="auto"))
@@ -119,10 +119,10 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_sessions_are_kept_where_the_environment_says(understudy: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"
     env = {**os.environ, "XDG_STATE_HOME": str(state)}
-    env.pop("PODIUM_UNDERSTUDY_HOME", None)
+    env.pop("STAGEDOOR_UNDERSTUDY_HOME", None)
     request = f'{{"id":1,"method":"session/new","params":{{"cwd":"{understudy.workspace}","mcpServers":[]}}}}\n'
     subprocess.run(command(), input=request, env=env, capture_output=True, text=True, check=True)
-    assert len(list((state / "podium" / "understudy").glob("us-*.jsonl"))) == 1
-    env["PODIUM_UNDERSTUDY_HOME"] = str(tmp_path / "mine")
+    assert len(list((state / "stagedoor" / "understudy").glob("us-*.jsonl"))) == 1
+    env["STAGEDOOR_UNDERSTUDY_HOME"] = str(tmp_path / "mine")
     subprocess.run(command(), input=request, env=env, capture_output=True, text=True, check=True)
     assert len(list((tmp_path / "mine").glob("us-*.jsonl"))) == 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp.events import RequestFailed
-from podium.unified.acp import AcpDictionary
-from podium.unified.acp_endings import reason_of
-from podium.unified.events import Error, Notice, TurnCompleted
+from stagedoor.agents.acp.events import RequestFailed
+from stagedoor.unified.acp import AcpDictionary
+from stagedoor.unified.acp_endings import reason_of
+from stagedoor.unified.events import Error, Notice, TurnCompleted
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.claude import CanUseTool, ClaudePermissionMode, ClaudeProtocol, HookCallback
-from podium.agents.claude.events import Event as NativeEvent
-from podium.agents.claude.events import Result, TurnSettled
-from podium.drivers import claude as driver
-from podium.errors import LocalProtocolError, NotSupported
-from podium.permissions.modes import built_in
-from podium.permissions.policy import Policy
-from podium.permissions.rules import Rule
-from podium.transports.launch import Exited, Stalled
-from podium.unified import decisions
-from podium.unified.capabilities import require
-from podium.unified.claude import ClaudeDictionary, name_of, natives_of
-from podium.unified.claude.rights import NOT_IN_A_DRY_RUN, Judge
-from podium.unified.events import (
+from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, ClaudeProtocol, HookCallback
+from stagedoor.agents.claude.events import Event as NativeEvent
+from stagedoor.agents.claude.events import Result, TurnSettled
+from stagedoor.drivers import claude as driver
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.permissions.modes import built_in
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.transports.launch import Exited, Stalled
+from stagedoor.unified import decisions
+from stagedoor.unified.capabilities import require
+from stagedoor.unified.claude import ClaudeDictionary, name_of, natives_of
+from stagedoor.unified.claude.rights import NOT_IN_A_DRY_RUN, Judge
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -49,9 +49,9 @@ from podium.unified.events import (
     UsageReport,
     session_in,
 )
-from podium.unified.grammar import Grammar
-from podium.unified.options import McpServer, Options
-from podium.wire.jsonl import LineBuffer
+from stagedoor.unified.grammar import Grammar
+from stagedoor.unified.options import McpServer, Options
+from stagedoor.wire.jsonl import LineBuffer
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "claude-2.1.197"
 NOT_STREAMS = ("sessionfile", "list")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podium import catalog, replay
-from podium.agents.codex import (
+from stagedoor import catalog, replay
+from stagedoor.agents.codex import (
     Accept,
     AcceptForSession,
     Answers,
@@ -21,22 +21,22 @@ from podium.agents.codex import (
     Question,
     SandboxMode,
 )
-from podium.agents.codex.config import Driver
-from podium.agents.codex.notifications import (
+from stagedoor.agents.codex.config import Driver
+from stagedoor.agents.codex.notifications import (
     AgentMessageDeltaNotification,
     TurnCompletedNotification,
     TurnStartedNotification,
 )
-from podium.agents.codex.questions import McpServerElicitationRequest
-from podium.agents.codex.threads import Refused, Turn
-from podium.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
-from podium.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
-from podium.errors import NotSupported
-from podium.transports.launch import Exited, Stalled
-from podium.unified.codex import AppServerDictionary, ExecDictionary
-from podium.unified.codex.tools import plain_command
-from podium.unified.decisions import Allow
-from podium.unified.events import (
+from stagedoor.agents.codex.questions import McpServerElicitationRequest
+from stagedoor.agents.codex.threads import Refused, Turn
+from stagedoor.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
+from stagedoor.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
+from stagedoor.errors import NotSupported
+from stagedoor.transports.launch import Exited, Stalled
+from stagedoor.unified.codex import AppServerDictionary, ExecDictionary
+from stagedoor.unified.codex.tools import plain_command
+from stagedoor.unified.decisions import Allow
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -61,8 +61,8 @@ from podium.unified.events import (
     UsageReport,
     session_in,
 )
-from podium.unified.options import McpServer, Options
-from podium.wire import shapes
+from stagedoor.unified.options import McpServer, Options
+from stagedoor.wire import shapes
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "codex-0.166.0"
 CASES = sorted(TRANSCRIPTS.glob("*.jsonl"))

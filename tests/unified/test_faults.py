@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from podium.errors import NotSignedIn, ProcessExited, SessionNotFound
-from podium.unified.events import Error, ErrorKind
-from podium.unified.faults import error_of, kind_of
+from stagedoor.errors import NotSignedIn, ProcessExited, SessionNotFound
+from stagedoor.unified.events import Error, ErrorKind
+from stagedoor.unified.faults import error_of, kind_of
 
 
 @pytest.mark.parametrize(

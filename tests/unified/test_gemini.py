@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
-from podium.drivers import gemini as driver
-from podium.drivers.gemini_rules import ASKED, REFUSED, rules, stance_of
-from podium.errors import NotSupported
-from podium.replay import translate
-from podium.transports.launch import Exited, Stalled
-from podium.unified.events import (
+from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
+from stagedoor.drivers import gemini as driver
+from stagedoor.drivers.gemini_rules import ASKED, REFUSED, rules, stance_of
+from stagedoor.errors import NotSupported
+from stagedoor.replay import translate
+from stagedoor.transports.launch import Exited, Stalled
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -40,12 +40,12 @@ from podium.unified.events import (
     Usage,
     UsageReport,
 )
-from podium.unified.gemini import GeminiAcpDictionary, StreamDictionary
-from podium.unified.gemini.complaints import error_of
-from podium.unified.gemini.repeats import Repeats, once
-from podium.unified.grammar import Grammar
-from podium.unified.options import Options
-from podium.wire.jsonl import LineBuffer
+from stagedoor.unified.gemini import GeminiAcpDictionary, StreamDictionary
+from stagedoor.unified.gemini.complaints import error_of
+from stagedoor.unified.gemini.repeats import Repeats, once
+from stagedoor.unified.grammar import Grammar
+from stagedoor.unified.options import Options
+from stagedoor.wire.jsonl import LineBuffer
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "gemini-0.61.0"
 NOT_STREAMS = ("sessionfile", "list", "plain-json", "json-tools", "delete-uuid")

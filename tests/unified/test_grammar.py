@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from podium.unified.events import (
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -34,7 +34,7 @@ from podium.unified.events import (
     encode,
     session_changed,
 )
-from podium.unified.grammar import Grammar
+from stagedoor.unified.grammar import Grammar
 
 IDS = st.sampled_from(["a", "b", "c"])
 EVENTS: st.SearchStrategy[Event] = st.one_of(

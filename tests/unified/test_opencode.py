@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.acp.requests import RequestPermission
-from podium.agents.opencode import OpenCodeConfig, RunProtocol, ServeProtocol
-from podium.agents.opencode.credentials import has_credentials
-from podium.agents.opencode.events import (
+from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.acp.requests import RequestPermission
+from stagedoor.agents.opencode import OpenCodeConfig, RunProtocol, ServeProtocol
+from stagedoor.agents.opencode.credentials import has_credentials
+from stagedoor.agents.opencode.events import (
     MessagePartDelta,
     MessagePartUpdated,
     MessageUpdated,
@@ -31,14 +31,14 @@ from podium.agents.opencode.events import (
     StepsExhausted,
     TurnEnded,
 )
-from podium.agents.opencode.launch import configuration
-from podium.agents.opencode.parts import Cache, Failure, Tokens
-from podium.drivers import opencode as driver
-from podium.drivers.opencode import RecordedRun
-from podium.errors import NotSupported
-from podium.replay import translate
-from podium.transports.launch import Exited, Stalled
-from podium.unified.events import (
+from stagedoor.agents.opencode.launch import configuration
+from stagedoor.agents.opencode.parts import Cache, Failure, Tokens
+from stagedoor.drivers import opencode as driver
+from stagedoor.drivers.opencode import RecordedRun
+from stagedoor.errors import NotSupported
+from stagedoor.replay import translate
+from stagedoor.transports.launch import Exited, Stalled
+from stagedoor.unified.events import (
     Done,
     Error,
     Event,
@@ -62,17 +62,17 @@ from podium.unified.events import (
     Usage,
     UsageReport,
 )
-from podium.unified.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
-from podium.unified.opencode.calls import Calls, judged
-from podium.unified.opencode.changes import changes_of, plan_of
-from podium.unified.opencode.failures import error_of
-from podium.unified.opencode.questions import answers_in
-from podium.unified.opencode.rights import rules, stance_of
-from podium.unified.opencode.spending import usage_of
-from podium.unified.opencode.tools import permissions_of
-from podium.unified.options import Options
-from podium.wire.jsonl import LineBuffer
-from podium.wire.shapes import Unrecognized as NativeUnrecognized
+from stagedoor.unified.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
+from stagedoor.unified.opencode.calls import Calls, judged
+from stagedoor.unified.opencode.changes import changes_of, plan_of
+from stagedoor.unified.opencode.failures import error_of
+from stagedoor.unified.opencode.questions import answers_in
+from stagedoor.unified.opencode.rights import rules, stance_of
+from stagedoor.unified.opencode.spending import usage_of
+from stagedoor.unified.opencode.tools import permissions_of
+from stagedoor.unified.options import Options
+from stagedoor.wire.jsonl import LineBuffer
+from stagedoor.wire.shapes import Unrecognized as NativeUnrecognized
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "opencode-1.18.33"
 NOT_STREAMS = ("list", "db-path", "debug-paths")

@@ -21,14 +21,14 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from podium.server.app import create_app
-from podium.server.listening import listening, open_socket
-from podium.service.service import Service
-from podium.service.settings import AgentSettings, Settings
-from podium.testing.browser import FLAGS, find_browser
+from stagedoor.server.app import create_app
+from stagedoor.server.listening import listening, open_socket
+from stagedoor.service.service import Service
+from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.testing.browser import FLAGS, find_browser
 
 BOUND = 60.0
-TOKEN = "podium_test-token-of-the-administrator"
+TOKEN = "stagedoor_test-token-of-the-administrator"
 SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
     "desk": {"viewport": {"width": 1360, "height": 860}},
@@ -107,7 +107,7 @@ class Stage:
         return str(self.http.post("/api/pairing", json={"scope": scope}).json()["code"])
 
 
-WHO = ("-c", "user.name=Podium", "-c", "user.email=podium@localhost", "-c", "commit.gpgsign=false")
+WHO = ("-c", "user.name=Stagedoor", "-c", "user.email=stagedoor@localhost", "-c", "commit.gpgsign=false")
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +124,11 @@ def stage(
     root = folder / "work"
     root.mkdir()
     settings = Settings(
-        home=str(folder / "podium"),
+        home=str(folder / "stagedoor"),
         port=0,
         roots=(str(root),),
         default_agent="understudy",
-        agents={"understudy": AgentSettings(env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")}), **agents},
+        agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")}), **agents},
     )
     running: list[Stage] = []
     faults: list[BaseException] = []
@@ -152,7 +152,7 @@ def stage(
             ready.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PODIUM_HOME", str(folder / "podium"))
+        patch.setenv("STAGEDOOR_HOME", str(folder / "stagedoor"))
         thread = threading.Thread(target=work)
         thread.start()
         assert ready.wait(BOUND)
@@ -171,7 +171,7 @@ def stage(
 @pytest.fixture(scope="module")
 def short_folder() -> Iterator[Path]:
     """Near the root, wherever the tests run: a browser makes a socket in it, whose path must not be long."""
-    with tempfile.TemporaryDirectory(prefix="podium-browser-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="stagedoor-browser-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

@@ -79,11 +79,11 @@ def test_a_notification_leads_to_the_question(visit: Any, stage: Any) -> None:
     expect(page.locator(".session, .empty").first).to_be_visible()
     told = "navigator.serviceWorker.ready.then(w => w.getNotifications()).then(all => all.map(n => [n.body, n.data]))"
     stage.start([{"shell": "echo seen"}], [{"say": "ok"}])
-    expect(page).to_have_title("(1) Podium")
+    expect(page).to_have_title("(1) Stagedoor")
     assert page.evaluate(told) == []
     page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
     session = stage.start([{"shell": "echo unseen"}], [{"say": "ok"}])
-    expect(page).to_have_title("(2) Podium")
+    expect(page).to_have_title("(2) Stagedoor")
     shown = stage.until(lambda: page.evaluate(told), "a notification")
     assert shown == [["understudy asks: echo unseen", f"#/s/{session}"]]
     [worker] = page.context.service_workers

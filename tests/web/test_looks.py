@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from podium.server.page import files
-from podium.service.views import Spent
-from podium.testing.browser import FLAGS, find_browser
-from podium.unified.events import Usage
+from stagedoor.server.page import files
+from stagedoor.service.views import Spent
+from stagedoor.testing.browser import FLAGS, find_browser
+from stagedoor.unified.events import Usage
 
 OPEN = ".question:not(.over)"
 EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}

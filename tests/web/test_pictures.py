@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from podium.server.page import files
-from podium.service.settings import AgentSettings
-from podium.service.store import Append
-from podium.service.views import Record, SessionView, Spent
-from podium.testing import AGENTS, ScriptedModel, find_cli
-from podium.unified.events import Usage
+from stagedoor.server.page import files
+from stagedoor.service.settings import AgentSettings
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView, Spent
+from stagedoor.testing import AGENTS, ScriptedModel, find_cli
+from stagedoor.unified.events import Usage
 
-WEB = Path(__file__).parents[2] / "src" / "podium" / "web"
+WEB = Path(__file__).parents[2] / "src" / "stagedoor" / "web"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 OPEN = ".question:not(.over)"
 DAY = 86_400_000
@@ -107,7 +107,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent
     folder = tmp_path_factory.mktemp("clis")
     plays = folder / "plays.json"
     plays.write_text(json.dumps({"script": [{"say": "ok"}], "routes": PLAYS}))
-    own = AgentSettings(args=("--script", str(plays)), env={"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")})
+    own = AgentSettings(args=("--script", str(plays)), env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")})
     with ScriptedModel([]) as model:
         yield {"understudy": own} | {
             name: AgentSettings(command=str(found), env=model.environment(name, cwd=folder, home=folder / name).env)
@@ -216,7 +216,7 @@ def png(*chunks: tuple[bytes, bytes]) -> bytes:
     return out
 
 
-@pytest.mark.skipif("PODIUM_BLESS" not in os.environ, reason="pictures are taken by `make pictures`")
+@pytest.mark.skipif("STAGEDOOR_BLESS" not in os.environ, reason="pictures are taken by `make pictures`")
 def test_take_the_pictures(visit: Any, stage: Any) -> None:
     where = scene(stage)
     for name, (view, size, theme) in SHOTS.items():
@@ -233,7 +233,7 @@ def test_take_the_pictures(visit: Any, stage: Any) -> None:
         page.context.close()
 
 
-@pytest.mark.skipif("PODIUM_BLESS" not in os.environ, reason="icons are drawn by `make pictures`")
+@pytest.mark.skipif("STAGEDOOR_BLESS" not in os.environ, reason="icons are drawn by `make pictures`")
 def test_draw_the_icons(visit: Any) -> None:
     page = visit()
     svg = files()["/static/icon.svg"].read_text()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from podium.service.settings import AgentSettings
-from podium.testing import ScriptedModel, edit_file, find_cli, question, read_file, say, shell
+from stagedoor.service.settings import AgentSettings
+from stagedoor.testing import ScriptedModel, edit_file, find_cli, question, read_file, say, shell
 
 pytestmark = [
     pytest.mark.live,
@@ -57,7 +57,7 @@ def agents(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> di
     steps = [{"read_file": "shop.py"}, {"edit_file": {"path": "shop.py", "old": "sum(items)", "new": ROUNDED}}]
     plays = folder / "plays.json"
     plays.write_text(json.dumps({"script": [], "routes": {RACE: [*steps, {"say": f"It is {ROUNDED} now."}]}}))
-    own = {"PODIUM_UNDERSTUDY_HOME": str(folder / "understudy")}
+    own = {"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")}
     return {
         "claude": AgentSettings(command=str(find_cli("claude")), env=env),
         "codex": AgentSettings(command=str(find_cli("codex")), env=codex),
@@ -154,7 +154,7 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
     expect(both["understudy"].locator(".diff .added")).to_contain_text(ROUNDED)
     shapes = {
         "Status": "done", "Changes": r"\+1 −1", "Tokens": r"[\d,]+",
-        "Time": r"[\d.]+ (ms|s)|\d+ min \d+ s", "Branch": r"podium/\w{8}",
+        "Time": r"[\d.]+ (ms|s)|\d+ min \d+ s", "Branch": r"stagedoor/\w{8}",
     }  # fmt: skip
     wrong = [(name, what) for name in both for what in shapes if not re.fullmatch(shapes[what], facts[name][what])]
     assert wrong == [], facts

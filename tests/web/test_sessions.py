@@ -143,4 +143,4 @@ def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
     expect(page.locator(OPEN)).to_contain_text("wants to run a command")
     visit.answer(page, "Allow once")
     expect(page.locator(".rule")).to_contain_text("Done")
-    assert sorted(path.name for path in folder.iterdir()) == [".git", "hello-from-podium.md", "shop.py"]
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "hello-from-stagedoor.md", "shop.py"]

@@ -17,8 +17,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from podium.service.store import Append
-from podium.service.views import Record, SessionView
+from stagedoor.service.store import Append
+from stagedoor.service.views import Record, SessionView
 
 OPEN = ".question:not(.over)"
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
@@ -51,10 +51,10 @@ class Outside:
         env = {
             **os.environ,
             "HOME": str(self.folder),
-            "PODIUM_HOME": str(self.folder / "podium"),
+            "STAGEDOOR_HOME": str(self.folder / "stagedoor"),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "podium.cli", *words], env=env, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "stagedoor.cli", *words], env=env, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -62,7 +62,7 @@ class Outside:
                 self.url, self.port = found[1], int(found[2])
             if "Ctrl-C" in line:
                 break
-        token = (self.folder / "podium" / "token").read_text().strip()
+        token = (self.folder / "stagedoor" / "token").read_text().strip()
         self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
     def end(self, number: int = signal.SIGKILL) -> None:
@@ -133,7 +133,7 @@ def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -
     expect(page.locator(".said")).to_have_text(["Ready.", "First heard.", "Second heard."])
     expect(page.locator("#banner")).to_be_hidden()
     expect(page.locator(".queued")).to_have_count(0)
-    assert page.evaluate("localStorage.getItem('podium-outbox')") == "[]"
+    assert page.evaluate("localStorage.getItem('stagedoor-outbox')") == "[]"
     stage.idle(session)
     prompts = [one["prompt"] for one in stage.events(session) if one["type"] == "turn_started"]
     assert len(prompts) == 3
@@ -162,7 +162,7 @@ def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
     visit.forgiven = ("ERR_INTERNET_DISCONNECTED", "Failed to fetch")
     page = visit("", service_workers="allow")
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    kept = "caches.open('podium-1').then(shelf => shelf.keys()).then(kept => kept.length)"
+    kept = "caches.open('stagedoor-1').then(shelf => shelf.keys()).then(kept => kept.length)"
     stage.until(lambda: page.evaluate(kept) > 20, "keeping the page's files")
     page.reload()
     page.context.set_offline(True)
@@ -318,7 +318,7 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", text)
     assert "⟦U+202E⟧" in text
     assert page.evaluate("document.body.scrollWidth <= innerWidth")
-    assert page.evaluate("document.title") == "Podium"
+    assert page.evaluate("document.title") == "Stagedoor"
     page.goto(f"{stage.url}/#/overview")
     expect(page.get_by_role("heading", name="Devices")).to_be_visible()
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.wire.jsonl import LineBuffer
-from podium.wire.shapes import Unrecognized
+from stagedoor.wire.jsonl import LineBuffer
+from stagedoor.wire.shapes import Unrecognized
 
 
 def cut(content: bytes, size: int, max_line: int = 2**30) -> list[bytes | Unrecognized]:

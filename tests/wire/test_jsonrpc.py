@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.wire.jsonrpc import Fault, Message, Notification, Peer, Request, Response, parse
-from podium.wire.shapes import Unrecognized
+from stagedoor.wire.jsonrpc import Fault, Message, Notification, Peer, Request, Response, parse
+from stagedoor.wire.shapes import Unrecognized
 
 RAW = msgspec.Raw
 TABLE: list[tuple[bytes, Message]] = [

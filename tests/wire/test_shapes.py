@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, Unrecognized
 
 
 class Hello(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.wire.shapes import Unrecognized
-from podium.wire.sse import EventBuffer, ServerEvent
+from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.sse import EventBuffer, ServerEvent
 
 
 def cut(content: bytes, size: int, max_event: int = 2**30) -> list[ServerEvent | Unrecognized]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpClient,
     AcpConfig,
     AcpSession,
@@ -28,13 +28,13 @@ from podium.agents.acp import (
     Unanswered,
     Usage,
 )
-from podium.errors import (
+from stagedoor.errors import (
     LocalProtocolError,
     NotSupported,
     SessionEnded,
     SessionNotFound,
 )
-from podium.transports.launch import Exited
+from stagedoor.transports.launch import Exited
 
 AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
 EVERYTHING = ClientCapabilities(True, True, True, True, True)

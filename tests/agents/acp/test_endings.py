@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpClient,
     AcpSession,
     AgentMessageChunk,
@@ -21,7 +21,7 @@ from podium.agents.acp import (
     SessionUpdate,
     Unanswered,
 )
-from podium.errors import (
+from stagedoor.errors import (
     AgentRefused,
     LaunchError,
     NotSignedIn,
@@ -29,7 +29,7 @@ from podium.errors import (
     SessionEnded,
     UnsupportedVersion,
 )
-from podium.transports.launch import Exited
+from stagedoor.transports.launch import Exited
 
 AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
 EVERYTHING = ClientCapabilities(True, True, True, True, True)

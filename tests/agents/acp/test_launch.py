@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.acp import AcpClient, launch
-from podium.errors import LaunchError, LocalProtocolError, NotInstalled
-from podium.transports.launch import EndInput, Launch, Signal
+from stagedoor.agents.acp import AcpClient, launch
+from stagedoor.errors import LaunchError, LocalProtocolError, NotInstalled
+from stagedoor.transports.launch import EndInput, Launch, Signal
 
 STOP = (EndInput(2.0), Signal(signal.SIGTERM, 2.0, group=True))
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium.agents.acp import AcpProtocol, Cancel, Prompt, RequestPermission, RequestWithdrawn, TextContent
-from podium.transports.replay import read_transcript
+from stagedoor.agents.acp import AcpProtocol, Cancel, Prompt, RequestPermission, RequestWithdrawn, TextContent
+from stagedoor.transports.replay import read_transcript
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
 RECORDED = [

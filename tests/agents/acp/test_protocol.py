@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from acp import schema
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpProfile,
     AcpProtocol,
     AgentMessageChunk,
@@ -56,8 +56,8 @@ from podium.agents.acp import (
     Unanswered,
     WriteTextFile,
 )
-from podium.errors import LocalProtocolError, NotSupported
-from podium.wire.shapes import Unrecognized
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.wire.shapes import Unrecognized
 
 SERVERS = (
     McpServerStdio("s", "/bin/x", ("-a",), (EnvVariable("K", "v"),)),

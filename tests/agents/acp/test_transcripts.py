@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.agents.acp import (
+from stagedoor.agents.acp import (
     AcpProtocol,
     Answered,
     AvailableCommandsUpdate,
@@ -17,9 +17,9 @@ from podium.agents.acp import (
     ToolCallUpdate,
     session_of,
 )
-from podium.agents.acp.content import KnownToolContent
-from podium.agents.acp.events import KnownEvent
-from podium.transports.replay import read_transcript
+from stagedoor.agents.acp.content import KnownToolContent
+from stagedoor.agents.acp.events import KnownEvent
+from stagedoor.transports.replay import read_transcript
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
 TRANSCRIPTS = sorted([*FOLDER.glob("gemini-0.61.0/7*-acp-*.jsonl"), *FOLDER.glob("opencode-1.18.33/5*-acp-*.jsonl")])

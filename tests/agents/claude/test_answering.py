@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude import Allow, CanUseTool, ClaudeSessionConfig, Deny, HookCallback, HookMatcher, ToolServer
-from podium.agents.claude.answering import NO_ANSWER, Answering
-from podium.agents.claude.commands import Answer, AnswerHook, AnswerMcp, AnswerPermission, Refuse, Reply
-from podium.agents.claude.requests import Elicitation, McpMessage, Question, RequestUserDialog
+from stagedoor.agents.claude import Allow, CanUseTool, ClaudeSessionConfig, Deny, HookCallback, HookMatcher, ToolServer
+from stagedoor.agents.claude.answering import NO_ANSWER, Answering
+from stagedoor.agents.claude.commands import Answer, AnswerHook, AnswerMcp, AnswerPermission, Refuse, Reply
+from stagedoor.agents.claude.requests import Elicitation, McpMessage, Question, RequestUserDialog
 
 ASKED = CanUseTool("Bash", {"command": "ls"}, request_id="q")
 

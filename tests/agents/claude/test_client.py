@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude import (
+from stagedoor.agents.claude import (
     Allow,
     CanUseTool,
     ClaudeClient,
@@ -23,21 +23,21 @@ from podium.agents.claude import (
     SystemInit,
     TurnSettled,
 )
-from podium.agents.claude.events import ControlCancelRequest
-from podium.errors import (
+from stagedoor.agents.claude.events import ControlCancelRequest
+from stagedoor.errors import (
     AgentRefused,
     AlreadyAnswered,
     LaunchError,
     LocalProtocolError,
     NotInstalled,
-    PodiumError,
     ProcessExited,
     SessionEnded,
     SessionNotFound,
+    StagedoorError,
     UnsupportedVersion,
 )
-from podium.transports.launch import Exited
-from podium.wire.shapes import Unrecognized
+from stagedoor.transports.launch import Exited
+from stagedoor.wire.shapes import Unrecognized
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 INIT = '{"type":"system","subtype":"init","session_id":"s1","apiKeySource":"ANTHROPIC_API_KEY"}'
@@ -97,7 +97,7 @@ async def rest(session: ClaudeSession) -> list[Event]:
     ],
 )  # fmt: skip
 def test_what_keeps_a_session_from_starting(
-    program: Program, tmp_path: Path, body: str, config: dict[str, Any], error: type[PodiumError], words: str
+    program: Program, tmp_path: Path, body: str, config: dict[str, Any], error: type[StagedoorError], words: str
 ) -> None:
     client = ClaudeClient(tmp_path, program(body), ENV)
     with pytest.raises(error, match=words):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude import Allow, CanUseTool, Deny
-from podium.agents.claude.delegate import Delegate
-from podium.agents.claude.permission_server import ask
+from stagedoor.agents.claude import Allow, CanUseTool, Deny
+from stagedoor.agents.claude.delegate import Delegate
+from stagedoor.agents.claude.permission_server import ask
 
 QUESTION = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_1"}
 Decide = Callable[[CanUseTool], Awaitable[Allow | Deny]]

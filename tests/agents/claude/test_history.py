@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude.history import (
+from stagedoor.agents.claude.history import (
     History,
     StoredSession,
     Totals,

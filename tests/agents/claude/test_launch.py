@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude import ClaudePermissionMode, ClaudeSessionConfig, HookMatcher, ToolServer
-from podium.agents.claude.commands import Allow, Initialize
-from podium.agents.claude.launch import PERMISSION_TOOL, STOP, SURROUNDING, initialize, launch
-from podium.errors import LocalProtocolError
-from podium.transports.launch import SCRATCH, Launch
+from stagedoor.agents.claude import ClaudePermissionMode, ClaudeSessionConfig, HookMatcher, ToolServer
+from stagedoor.agents.claude.commands import Allow, Initialize
+from stagedoor.agents.claude.launch import PERMISSION_TOOL, STOP, SURROUNDING, initialize, launch
+from stagedoor.errors import LocalProtocolError
+from stagedoor.transports.launch import SCRATCH, Launch
 
 FIXED = ["--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 PARTIAL = "--include-partial-messages"
@@ -104,7 +104,7 @@ def test_options(config: dict[str, Any], expected: list[str]) -> None:
         (
             {},
             {"permission_server": {"command": "p"}},
-            ['--mcp-config={"mcpServers":{"podium":{"command":"p"}}}', PARTIAL],
+            ['--mcp-config={"mcpServers":{"stagedoor":{"command":"p"}}}', PARTIAL],
         ),
     ],
 )

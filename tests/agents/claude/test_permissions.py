@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.agents.claude import (
+from stagedoor.agents.claude import (
     Allow,
     CanUseTool,
     ClaudePermissionBehavior,
@@ -15,8 +15,8 @@ from podium.agents.claude import (
     plan_in,
     questions_in,
 )
-from podium.agents.claude.permissions import AskedOption, AskedQuestion, decision
-from podium.agents.claude.requests import PermissionUpdate, Rule
+from stagedoor.agents.claude.permissions import AskedOption, AskedQuestion, decision
+from stagedoor.agents.claude.requests import PermissionUpdate, Rule
 
 
 def asked(tool: str, input: dict[str, Any], suggestions: list[dict[str, Any]] | None = None) -> CanUseTool:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.agents.claude import commands as c
-from podium.agents.claude.blocks import (
+from stagedoor.agents.claude import commands as c
+from stagedoor.agents.claude.blocks import (
     ContentBlockDelta,
     MessageStop,
     Text,
@@ -19,7 +19,7 @@ from podium.agents.claude.blocks import (
     ToolUse,
     decode_blocks,
 )
-from podium.agents.claude.events import (
+from stagedoor.agents.claude.events import (
     Assistant,
     ControlCancelRequest,
     ControlResponse,
@@ -30,7 +30,7 @@ from podium.agents.claude.events import (
     TurnSettled,
     User,
 )
-from podium.agents.claude.notices import (
+from stagedoor.agents.claude.notices import (
     ApiRetry,
     CompactBoundary,
     ModelFallback,
@@ -38,10 +38,10 @@ from podium.agents.claude.notices import (
     TaskNotification,
     TaskStarted,
 )
-from podium.agents.claude.protocol import ClaudeProtocol
-from podium.agents.claude.requests import CanUseTool, HookCallback, PermissionUpdate, Rule
-from podium.errors import AlreadyAnswered
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.claude.protocol import ClaudeProtocol
+from stagedoor.agents.claude.requests import CanUseTool, HookCallback, PermissionUpdate, Rule
+from stagedoor.errors import AlreadyAnswered
+from stagedoor.wire.shapes import Unrecognized
 
 NOT_JSON = {b"Hello from the fake model.", b"API Error: 400 messages.0: bad"}
 """Reviewed: two recordings were made in text mode."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.claude.tools import ToolServer, tool
+from stagedoor.agents.claude.tools import ToolServer, tool
 
 
 def add(a: int, b: int = 2) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.codex.commands import (
+from stagedoor.agents.codex.commands import (
     Accept,
     AcceptForSession,
     AcceptWithExecpolicyAmendment,
@@ -31,15 +31,15 @@ from podium.agents.codex.commands import (
     ToolOutput,
     UnsubscribeThread,
 )
-from podium.agents.codex.notifications import (
+from stagedoor.agents.codex.notifications import (
     AppEvent,
     ErrorNotification,
     ItemStartedNotification,
     ServerRequestResolvedNotification,
     TurnCompletedNotification,
 )
-from podium.agents.codex.protocol import AppServerProtocol
-from podium.agents.codex.questions import (
+from stagedoor.agents.codex.protocol import AppServerProtocol
+from stagedoor.agents.codex.questions import (
     ApplyPatchApproval,
     CommandExecutionRequestApproval,
     CurrentTimeRead,
@@ -52,15 +52,15 @@ from podium.agents.codex.questions import (
     ToolRequestUserInput,
     result,
 )
-from podium.agents.codex.thread_items import FileUpdateChange, PatchChangeKind, UserMessageThreadItem
-from podium.agents.codex.threads import Refused, Replied, ThreadResponse, TurnErrorDetails, TurnStartResponse
-from podium.agents.codex.usage import Usage
-from podium.errors import AlreadyAnswered, LocalProtocolError
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.codex.thread_items import FileUpdateChange, PatchChangeKind, UserMessageThreadItem
+from stagedoor.agents.codex.threads import Refused, Replied, ThreadResponse, TurnErrorDetails, TurnStartResponse
+from stagedoor.agents.codex.usage import Usage
+from stagedoor.errors import AlreadyAnswered, LocalProtocolError
+from stagedoor.wire.shapes import Unrecognized
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "codex-0.166.0"
 APP = [path for path in sorted(TRANSCRIPTS.glob("*.jsonl")) if path.read_bytes().startswith(b'{"dir"')]
-GREETING = {"id": 0, "result": {"userAgent": "podium/0.166.0", "codexHome": "/h"}}
+GREETING = {"id": 0, "result": {"userAgent": "stagedoor/0.166.0", "codexHome": "/h"}}
 
 
 def line(message: dict[str, Any]) -> bytes:

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.agents.codex.commands import Decline, Interrupt
-from podium.agents.codex.protocol import AppServerProtocol, ExecProtocol
-from podium.agents.codex.questions import result
+from stagedoor.agents.codex.commands import Decline, Interrupt
+from stagedoor.agents.codex.protocol import AppServerProtocol, ExecProtocol
+from stagedoor.agents.codex.questions import result
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "codex-0.166.0"
 EXEC: list[Any] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.codex.events import (
+from stagedoor.agents.codex.events import (
     ExecEvent,
     ItemCompleted,
     ItemStarted,
@@ -18,7 +18,7 @@ from podium.agents.codex.events import (
     TurnFailed,
     TurnStarted,
 )
-from podium.agents.codex.items import (
+from stagedoor.agents.codex.items import (
     AgentMessage,
     AgentState,
     CollabToolCall,
@@ -34,10 +34,10 @@ from podium.agents.codex.items import (
     ToolCall,
     WebSearch,
 )
-from podium.agents.codex.protocol import ExecProtocol
-from podium.agents.codex.usage import Usage
-from podium.errors import LocalProtocolError
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.codex.protocol import ExecProtocol
+from stagedoor.agents.codex.usage import Usage
+from stagedoor.errors import LocalProtocolError
+from stagedoor.wire.shapes import Unrecognized
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "codex-0.166.0"
 EXEC = [path for path in sorted(TRANSCRIPTS.glob("*.jsonl")) if not path.read_bytes().startswith(b'{"dir"')]

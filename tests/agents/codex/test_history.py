@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from podium.agents.codex.history import History, StoredSession, list_sessions, names, total_usage
-from podium.agents.codex.usage import Usage
+from stagedoor.agents.codex.history import History, StoredSession, list_sessions, names, total_usage
+from stagedoor.agents.codex.usage import Usage
 
 FIRST = "01a1de27-921f-75e3-9f54-4236643c9af4"
 SECOND = "01a1de27-94c0-7a72-8de4-d8c9ffc09a69"

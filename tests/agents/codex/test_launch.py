@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from podium.agents.codex.commands import Accept, Decision
-from podium.agents.codex.config import ApprovalPolicy, CodexConfig, Driver, GranularApproval, SandboxMode, chosen_driver
-from podium.agents.codex.launch import approval_policy, launch, thread_params, toml, turn_params
-from podium.agents.codex.questions import Question
-from podium.errors import LocalProtocolError, NotSupported
-from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
+from stagedoor.agents.codex.commands import Accept, Decision
+from stagedoor.agents.codex.config import (
+    ApprovalPolicy,
+    CodexConfig,
+    Driver,
+    GranularApproval,
+    SandboxMode,
+    chosen_driver,
+)
+from stagedoor.agents.codex.launch import approval_policy, launch, thread_params, toml, turn_params
+from stagedoor.agents.codex.questions import Question
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 QUIET = ["-c", "analytics.enabled=false"]
 FEATURES = ["-c", "features.plugins=false", "-c", "features.unbounded_connection_retries=false"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.codex.config import CodexConfig, SandboxMode
-from podium.agents.codex.leftovers import COVERED, Leftovers
+from stagedoor.agents.codex.config import CodexConfig, SandboxMode
+from stagedoor.agents.codex.leftovers import COVERED, Leftovers
 
 
 def test_only_what_was_not_there_and_is_empty_goes(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.codex.complaints import failure
-from podium.agents.codex.config import CodexConfig
-from podium.agents.codex.locate import find_codex, native_executable, require_sign_in, trust_roots
-from podium.errors import AgentRefused, LaunchError, NotInstalled, NotSignedIn, PodiumError, SessionNotFound
-from podium.transports.launch import Exited
+from stagedoor.agents.codex.complaints import failure
+from stagedoor.agents.codex.config import CodexConfig
+from stagedoor.agents.codex.locate import find_codex, native_executable, require_sign_in, trust_roots
+from stagedoor.errors import AgentRefused, LaunchError, NotInstalled, NotSignedIn, SessionNotFound, StagedoorError
+from stagedoor.transports.launch import Exited
 
 
 def program(path: Path, content: bytes) -> Path:
@@ -128,7 +128,7 @@ def test_nobody_is_signed_in(tmp_path: Path, config: CodexConfig, files: dict[st
         (Exited(-9, ""), LaunchError, "it said nothing"),
     ],
 )
-def test_failures_to_start_say_why(exited: Exited, kind: type[PodiumError], sentence: str) -> None:
+def test_failures_to_start_say_why(exited: Exited, kind: type[StagedoorError], sentence: str) -> None:
     error = failure(exited, "x")
     assert type(error) is kind
     assert sentence in str(error)

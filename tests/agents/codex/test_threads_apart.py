@@ -7,23 +7,23 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from podium.agents.codex.answering import FAILED, NOBODY, TOO_LATE, Answering
-from podium.agents.codex.commands import Accept, Answers, CurrentTime, Decision, Decline
-from podium.agents.codex.config import CanUseTool
-from podium.agents.codex.conversations import Conversations
-from podium.agents.codex.notifications import (
+from stagedoor.agents.codex.answering import FAILED, NOBODY, TOO_LATE, Answering
+from stagedoor.agents.codex.commands import Accept, Answers, CurrentTime, Decision, Decline
+from stagedoor.agents.codex.config import CanUseTool
+from stagedoor.agents.codex.conversations import Conversations
+from stagedoor.agents.codex.notifications import (
     AppEvent,
     ConfigWarningNotification,
     ItemCompletedNotification,
     ThreadStatusChangedNotification,
 )
-from podium.agents.codex.questions import CommandExecutionRequestApproval, CurrentTimeRead, Question, RequestId
-from podium.agents.codex.switchboard import Switchboard, thread_of
-from podium.agents.codex.thread_items import CollabAgentToolCallThreadItem
-from podium.errors import AlreadyAnswered
-from podium.transports.launch import Exited
-from podium.transports.relay import Relay
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.codex.questions import CommandExecutionRequestApproval, CurrentTimeRead, Question, RequestId
+from stagedoor.agents.codex.switchboard import Switchboard, thread_of
+from stagedoor.agents.codex.thread_items import CollabAgentToolCallThreadItem
+from stagedoor.errors import AlreadyAnswered
+from stagedoor.transports.launch import Exited
+from stagedoor.transports.relay import Relay
+from stagedoor.wire.shapes import Unrecognized
 
 BOUND = 60.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.agents.gemini.commands import literal, literal_over_acp
+from stagedoor.agents.gemini.commands import literal, literal_over_acp
 
 
 @pytest.mark.parametrize(

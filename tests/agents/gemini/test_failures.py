@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.gemini.failures import acp_failure, startup_failure, words
-from podium.errors import (
+from stagedoor.agents.gemini.failures import acp_failure, startup_failure, words
+from stagedoor.errors import (
     AgentRefused,
     LaunchError,
     LocalProtocolError,
@@ -13,7 +13,7 @@ from podium.errors import (
     ProcessExited,
     SessionNotFound,
 )
-from podium.transports.launch import Exited
+from stagedoor.transports.launch import Exited
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
 

@@ -2,7 +2,7 @@
 
 import json
 
-from podium.agents.gemini import History, StoredSession, list_sessions
+from stagedoor.agents.gemini import History, StoredSession, list_sessions
 
 A, B = "aaaaaaaa-1111-4111-8111-111111111111", "bbbbbbbb-1111-4111-8111-111111111111"
 SIX = 1794722400000  # 2026-11-15T06:00Z

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from podium.agents.gemini import ApprovalMode, Decision, Driver, GeminiConfig, PolicyRule
-from podium.agents.gemini.launch import LONGEST_PROMPT, launch
-from podium.errors import LocalProtocolError, NotSupported
-from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
+from stagedoor.agents.gemini import ApprovalMode, Decision, Driver, GeminiConfig, PolicyRule
+from stagedoor.agents.gemini.launch import LONGEST_PROMPT, launch
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 STREAM = Launch(
     argv=("/bin/gemini", "--output-format", "stream-json", "--approval-mode", "default", "--skip-trust"),
@@ -30,7 +30,7 @@ ACP = msgspec.structs.replace(
     stdin="pipe",
     stop=(EndInput(1.0), Signal(15, 1.0)),
 )
-POLICY = f"--policy={SCRATCH}/podium.toml"
+POLICY = f"--policy={SCRATCH}/stagedoor.toml"
 THEIRS = "--policy=/home/.gemini/policies"
 
 
@@ -87,7 +87,7 @@ def ask(_: object) -> None: ...
             STREAM,
             (POLICY, THEIRS),
             {},
-            {"podium.toml": b'[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 1\n'},
+            {"stagedoor.toml": b'[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 1\n'},
         ),
         (
             GeminiConfig(allowed_tools=("run_shell_command(git status)",), excluded_tools=("write_file",)),
@@ -95,7 +95,7 @@ def ask(_: object) -> None: ...
             (POLICY, THEIRS),
             {},
             {
-                "podium.toml": b'[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 500\n'
+                "stagedoor.toml": b'[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 500\n'
                 b'commandPrefix = "git status"\n\n'
                 b'[[rule]]\ntoolName = "write_file"\ndecision = "deny"\npriority = 900\n'
             },
@@ -169,8 +169,8 @@ def test_prompts_go_through_stdin(prompt, config, stdin):
         (GeminiConfig(include_directories=("/a,b",)), LocalProtocolError, "comma"),
         (GeminiConfig(extra_args=("--auto-edit",)), LocalProtocolError, "AUTO_EDIT"),
         (GeminiConfig(extra_args=("--sandbox-image=x",)), LocalProtocolError, "sandbox_image"),
-        (GeminiConfig(extra_args=("--output-format=json",)), LocalProtocolError, "Podium sets it"),
-        (GeminiConfig(extra_args=("-p", "hi")), LocalProtocolError, "Podium sets it"),
+        (GeminiConfig(extra_args=("--output-format=json",)), LocalProtocolError, "Stagedoor sets it"),
+        (GeminiConfig(extra_args=("-p", "hi")), LocalProtocolError, "Stagedoor sets it"),
         (GeminiConfig(excluded_tools=("write_fil",)), LocalProtocolError, "write_file"),
     ],
 )

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from podium.agents.gemini.policy import Decision, PolicyRule, allow, check_policy, deny, policy_toml
-from podium.errors import LocalProtocolError
+from stagedoor.agents.gemini.policy import Decision, PolicyRule, allow, check_policy, deny, policy_toml
+from stagedoor.errors import LocalProtocolError
 
 ALLOW, DENY, ASK = Decision
 

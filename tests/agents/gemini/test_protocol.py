@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podium.agents.acp.protocol import AcpProtocol
-from podium.agents.gemini import (
+from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.gemini import (
     Content,
     Done,
     Error,
@@ -24,9 +24,9 @@ from podium.agents.gemini import (
     ToolUse,
     Truncated,
 )
-from podium.agents.gemini.acp import PROFILE
-from podium.wire.jsonl import LineBuffer
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.gemini.acp import PROFILE
+from stagedoor.wire.jsonl import LineBuffer
+from stagedoor.wire.shapes import Unrecognized
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
 FILES = sorted(TRANSCRIPTS.glob("*.jsonl"))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from podium.agents.gemini.records import (
+from stagedoor.agents.gemini.records import (
     SHELL,
     DiffStat,
     FileDiff,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.gemini import GeminiClient, GeminiConfig, GeminiSession, Init, Message, Result, Truncated
-from podium.errors import LocalProtocolError, ProcessExited, SessionEnded
-from podium.transports.launch import Exited
-from podium.transports.relay import LIMIT
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.gemini import GeminiClient, GeminiConfig, GeminiSession, Init, Message, Result, Truncated
+from stagedoor.errors import LocalProtocolError, ProcessExited, SessionEnded
+from stagedoor.transports.launch import Exited
+from stagedoor.transports.relay import LIMIT
+from stagedoor.wire.shapes import Unrecognized
 
 INIT = 'print(\'{"type":"init","session_id":"s"}\', flush=True)'
 BOUND = 60.0

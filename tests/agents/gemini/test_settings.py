@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from podium.agents.gemini import GeminiConfig, StdioServer
-from podium.agents.gemini.settings import settings
-from podium.errors import LocalProtocolError
+from stagedoor.agents.gemini import GeminiConfig, StdioServer
+from stagedoor.agents.gemini.settings import settings
+from stagedoor.errors import LocalProtocolError
 
 OURS = {
     "general": {"maxAttempts": 3, "sessionRetention": {"enabled": False}},

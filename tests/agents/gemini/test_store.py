@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
-from podium.agents.gemini.acp import make_loadable
-from podium.agents.gemini.home import PrivateHome, user_folder, user_settings
-from podium.agents.gemini.store import DetailedProtocol, SessionFile, forget_unanswered, session_files, sweep_stubs
+from stagedoor.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
+from stagedoor.agents.gemini.acp import make_loadable
+from stagedoor.agents.gemini.home import PrivateHome, user_folder, user_settings
+from stagedoor.agents.gemini.store import DetailedProtocol, SessionFile, forget_unanswered, session_files, sweep_stubs
 
 A = "aaaaaaaa-1111-4111-8111-111111111111"
 TWIN = "aaaaaaaa-2222-4111-8111-111111111111"
@@ -53,7 +53,7 @@ def test_a_private_home_goes_with_its_owner(home: Path):
 
 def test_homes_of_the_dead_are_removed_and_those_of_the_living_kept(home: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    orphan, unlocked = tmp_path / "podium-gemini-orphan", tmp_path / "podium-gemini-unlocked"
+    orphan, unlocked = tmp_path / "stagedoor-gemini-orphan", tmp_path / "stagedoor-gemini-unlocked"
     orphan.mkdir()
     (orphan / "lock").touch()
     unlocked.mkdir()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from podium.agents.opencode import Allow, OpenCodeConfig, Reject
-from podium.agents.opencode.answering import Answering, Reply
-from podium.agents.opencode.commands import RejectQuestion, ReplyPermission, ReplyQuestion
-from podium.agents.opencode.events import PermissionAsked, QuestionAsked
-from podium.errors import AlreadyAnswered
+from stagedoor.agents.opencode import Allow, OpenCodeConfig, Reject
+from stagedoor.agents.opencode.answering import Answering, Reply
+from stagedoor.agents.opencode.commands import RejectQuestion, ReplyPermission, ReplyQuestion
+from stagedoor.agents.opencode.events import PermissionAsked, QuestionAsked
+from stagedoor.errors import AlreadyAnswered
 
 ASKED = PermissionAsked(id="per_1", permission="bash", patterns=["ls"])
 QUESTION = QuestionAsked(id="que_1")

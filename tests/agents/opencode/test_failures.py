@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.opencode.failures import complaint, no_provider, startup_failure
-from podium.errors import LaunchError, NotSignedIn, PodiumError, SessionNotFound
-from podium.transports.launch import Exited
+from stagedoor.agents.opencode.failures import complaint, no_provider, startup_failure
+from stagedoor.errors import LaunchError, NotSignedIn, SessionNotFound, StagedoorError
+from stagedoor.transports.launch import Exited
 
 FOLDER = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
         ("80-no-prompt", LaunchError, "ended with code 1 before it began: Error: You must provide a message"),
     ],
 )
-def test_recorded_complaints(recording: str, error: type[PodiumError], says: str) -> None:
+def test_recorded_complaints(recording: str, error: type[StagedoorError], says: str) -> None:
     stderr = (FOLDER / f"{recording}.stderr.txt").read_text()
     failure = startup_failure(Exited(1, stderr), "ses_x")
     assert type(failure) is error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.opencode.history import History, StoredSession, database, find_session, list_sessions
+from stagedoor.agents.opencode.history import History, StoredSession, database, find_session, list_sessions
 
 SCHEMA = """
 create table session (

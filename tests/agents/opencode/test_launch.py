@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.opencode import (
+from stagedoor.agents.opencode import (
     AUTONOMOUS,
     READ_ONLY,
     SUPERVISED,
@@ -18,10 +18,10 @@ from podium.agents.opencode import (
     Rule,
     guard,
 )
-from podium.agents.opencode.launch import configuration, launch
-from podium.agents.opencode.permissions import KNOWN, rules_of, spelled_out
-from podium.errors import LocalProtocolError, NotSupported, PodiumError
-from podium.transports.launch import SCRATCH, EndInput, Launch, Signal
+from stagedoor.agents.opencode.launch import configuration, launch
+from stagedoor.agents.opencode.permissions import KNOWN, rules_of, spelled_out
+from stagedoor.errors import LocalProtocolError, NotSupported, StagedoorError
+from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 QUIET = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -176,7 +176,7 @@ def test_over_acp_sub_agents_are_denied_last() -> None:
     assert permission["bash"] == "allow"
 
 
-BAD: list[tuple[OpenCodeConfig, type[PodiumError], str]] = [
+BAD: list[tuple[OpenCodeConfig, type[StagedoorError], str]] = [
     (OpenCodeConfig(model="gpt"), LocalProtocolError, "provider/model"),
     (OpenCodeConfig(small_model="/x"), LocalProtocolError, "small_model"),
     (OpenCodeConfig(steps=0), LocalProtocolError, "steps"),
@@ -193,7 +193,7 @@ BAD: list[tuple[OpenCodeConfig, type[PodiumError], str]] = [
 
 
 @pytest.mark.parametrize(("config", "error", "says"), BAD)
-def test_bad_combinations(config: OpenCodeConfig, error: type[PodiumError], says: str) -> None:
+def test_bad_combinations(config: OpenCodeConfig, error: type[StagedoorError], says: str) -> None:
     with pytest.raises(error, match=says):
         launch(config, cwd="/repo", executable="oc", prompt="hi", port=1, password="p")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.agents.opencode.commands import (
+from stagedoor.agents.opencode.commands import (
     Abort,
     Attachment,
     CheckStatus,
@@ -22,7 +22,7 @@ from podium.agents.opencode.commands import (
     ReplyQuestion,
     Rule,
 )
-from podium.agents.opencode.events import (
+from stagedoor.agents.opencode.events import (
     Answered,
     Failure,
     MessagePartUpdated,
@@ -41,7 +41,7 @@ from podium.agents.opencode.events import (
     ToolUse,
     TurnEnded,
 )
-from podium.agents.opencode.parts import (
+from stagedoor.agents.opencode.parts import (
     Cache,
     Span,
     StepFinishPart,
@@ -51,11 +51,11 @@ from podium.agents.opencode.parts import (
     ToolPart,
     ToolState,
 )
-from podium.agents.opencode.protocol import RunProtocol, ServeProtocol
-from podium.errors import AlreadyAnswered, LocalProtocolError
-from podium.transports.launch import Exited
-from podium.wire.http import Answer, Request
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
+from stagedoor.errors import AlreadyAnswered, LocalProtocolError
+from stagedoor.transports.launch import Exited
+from stagedoor.wire.http import Answer, Request
+from stagedoor.wire.shapes import Unrecognized
 
 HERE = {"directory": "/repo"}
 SESSION = "ses_1"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from podium.agents.opencode import OpenCodeClient, OpenCodeConfig, OpenCodeSession
-from podium.agents.opencode.events import Answered, MessagePartDelta, ServerConnected, TurnEnded
-from podium.errors import LaunchError, PodiumError, SessionEnded, UnsupportedVersion
-from podium.transports.launch import Exited
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.opencode import OpenCodeClient, OpenCodeConfig, OpenCodeSession
+from stagedoor.agents.opencode.events import Answered, MessagePartDelta, ServerConnected, TurnEnded
+from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, UnsupportedVersion
+from stagedoor.transports.launch import Exited
+from stagedoor.wire.shapes import Unrecognized
 
 BOUND = 60.0
 FAKE = Path(__file__).parent / "fake_opencode.py"
@@ -60,7 +60,7 @@ async def started(client: OpenCodeClient, prompt: str | None = "go") -> OpenCode
     ],
 )
 def test_a_server_that_does_not_begin(
-    client: Callable[..., OpenCodeClient], behaviour: str, error: type[PodiumError], says: str
+    client: Callable[..., OpenCodeClient], behaviour: str, error: type[StagedoorError], says: str
 ) -> None:
     async def scene() -> None:
         more = {"start_timeout": 0.5} if behaviour == "mute" else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.agents.opencode.events import (
+from stagedoor.agents.opencode.events import (
     Error,
     MessagePartUpdated,
     PermissionAsked,
@@ -21,9 +21,9 @@ from podium.agents.opencode.events import (
     ToolUse,
     TurnEnded,
 )
-from podium.agents.opencode.protocol import RunProtocol, ServeProtocol
-from podium.transports.replay import Replay, read_transcript
-from podium.wire.shapes import Unrecognized
+from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
+from stagedoor.transports.replay import Replay, read_transcript
+from stagedoor.wire.shapes import Unrecognized
 
 FOLDER = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 OTHER_COMMANDS = ("81-", "82-", "83-", "85-", "86-")

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-import podium
-from podium.testing import ScriptedModel
-from podium.testing.script import Call, Forever, Part, Reply, Say, Script, Structured, Think
-from podium.unified.events import Event, ToolName
+import stagedoor
+from stagedoor.testing import ScriptedModel
+from stagedoor.testing.script import Call, Forever, Part, Reply, Say, Script, Structured, Think
+from stagedoor.unified.events import Event, ToolName
 
 BOUND = 120.0
 Seen = TypeVar("Seen")
@@ -37,22 +37,22 @@ class Heard(list[Event]):
         return [event.__struct_config__.tag for event in self]  # type: ignore[misc]
 
     @property
-    def completed(self) -> podium.TurnCompleted:
-        [completed] = self.of(podium.TurnCompleted)
+    def completed(self) -> stagedoor.TurnCompleted:
+        [completed] = self.of(stagedoor.TurnCompleted)
         return completed
 
     @property
     def text(self) -> str:
-        return "".join(event.text for event in self.of(podium.Text) if event.parent_tool_use_id is None)
+        return "".join(event.text for event in self.of(stagedoor.Text) if event.parent_tool_use_id is None)
 
     @property
     def errors(self) -> list[str]:
-        return [event.kind for event in self.of(podium.Error)]
+        return [event.kind for event in self.of(stagedoor.Error)]
 
-    def calls(self, name: ToolName) -> list[tuple[podium.ToolUse, podium.ToolResult]]:
+    def calls(self, name: ToolName) -> list[tuple[stagedoor.ToolUse, stagedoor.ToolResult]]:
         """The calls of this tool, each with what became of it."""
-        results = {event.tool_use_id: event for event in self.of(podium.ToolResult)}
-        return [(use, results[use.tool_use_id]) for use in self.of(podium.ToolUse) if use.name == name]
+        results = {event.tool_use_id: event for event in self.of(stagedoor.ToolResult)}
+        return [(use, results[use.tool_use_id]) for use in self.of(stagedoor.ToolUse) if use.name == name]
 
     def describe(self) -> str:
         header = {"agent", "sessionId", "seq", "timestamp", "turn"}
@@ -67,17 +67,17 @@ def well_formed(events: Sequence[Event]) -> None:
     assert heard.kinds[-1] == "done"
     assert heard.kinds.count("init") == heard.kinds.count("done") == 1
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    uses, results = heard.of(podium.ToolUse), heard.of(podium.ToolResult)
+    uses, results = heard.of(stagedoor.ToolUse), heard.of(stagedoor.ToolResult)
     assert sorted(use.tool_use_id for use in uses) == sorted(result.tool_use_id for result in results)
-    asked, resolved = heard.of(podium.PermissionRequest), heard.of(podium.PermissionResolved)
+    asked, resolved = heard.of(stagedoor.PermissionRequest), heard.of(stagedoor.PermissionResolved)
     assert sorted(one.request_id for one in asked) == sorted(one.request_id for one in resolved)
     edges = [kind for kind in heard.kinds if kind in ("turn_started", "turn_completed")]
     assert edges == ["turn_started", "turn_completed"] * (len(edges) // 2)
-    assert heard.of(podium.Unrecognized) == []
+    assert heard.of(stagedoor.Unrecognized) == []
 
 
 class Conversation:
-    def __init__(self, session: podium.Session) -> None:
+    def __init__(self, session: stagedoor.Session) -> None:
         self.session = session
         self.heard = Heard()
 
@@ -95,13 +95,13 @@ class Conversation:
             raise AssertionError(f"the turn {prompt!r} did not end; heard\n{heard.describe()}") from None
         return heard
 
-    async def close(self) -> podium.Done:
+    async def close(self) -> stagedoor.Done:
         rest = self.session.events
         async with asyncio.timeout(BOUND):
             await self.session.close()
             async for event in rest:
                 self.heard.append(event)
-        [done] = self.heard.of(podium.Done)
+        [done] = self.heard.of(stagedoor.Done)
         return done
 
 
@@ -122,7 +122,7 @@ class Stage:
             names = ("PATH", "LANG", "LC_ALL")
             self.env = {name: os.environ[name] for name in names if name in os.environ} | {
                 "HOME": str(self.home),
-                "PODIUM_UNDERSTUDY_HOME": str(self.home / "understudy"),
+                "STAGEDOOR_UNDERSTUDY_HOME": str(self.home / "understudy"),
             }
         else:
             self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
@@ -137,8 +137,8 @@ class Stage:
         }
         return {**fixed, **self.more, **more}
 
-    def open(self, **more: Any) -> podium.Session:
-        return podium.open(self.rig.agent, **self.options(**more))
+    def open(self, **more: Any) -> stagedoor.Session:
+        return stagedoor.open(self.rig.agent, **self.options(**more))
 
     @contextlib.asynccontextmanager
     async def conversation(self, **more: Any) -> AsyncIterator[Conversation]:
@@ -146,7 +146,7 @@ class Stage:
         async with self.open(**more) as session:
             conversation = Conversation(session)
             yield conversation
-            if conversation.heard and not conversation.heard.of(podium.Done):
+            if conversation.heard and not conversation.heard.of(stagedoor.Done):
                 await conversation.close()
         if conversation.heard:
             well_formed(conversation.heard)
@@ -252,9 +252,9 @@ def play() -> Callable[[Callable[[], Awaitable[None]]], None]:
 
 
 @pytest.fixture
-def sums_server() -> podium.McpServer:
+def sums_server() -> stagedoor.McpServer:
     server = Path(__file__).with_name("sums_server.py")
-    return podium.McpServer(command=sys.executable, args=("-I", "-S", str(server)))
+    return stagedoor.McpServer(command=sys.executable, args=("-I", "-S", str(server)))
 
 
 # --------------------------------------------------------------------------- what is different from driver to driver

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import (
+import stagedoor
+from stagedoor.testing import (
     delete_file,
     edit_file,
     mcp,
@@ -48,7 +48,7 @@ def routes(folder: Path) -> dict[str, Any]:
 
 
 def test_conversation(
-    rig: Any, stage: Any, cases: Any, expected: Any, play: Any, sums_server: podium.McpServer, tmp_path: Path
+    rig: Any, stage: Any, cases: Any, expected: Any, play: Any, sums_server: stagedoor.McpServer, tmp_path: Path
 ) -> None:
     able, version = rig.capabilities, rig.version
     scene = stage(routes(tmp_path / "stage"))
@@ -66,7 +66,7 @@ def test_conversation(
             done = await talk.close()
             with cases("done"):
                 assert (done.status, done.result) == ("success", "Still here.")
-                assert done.tool_uses == len(talk.heard.of(podium.ToolUse))
+                assert done.tool_uses == len(talk.heard.of(stagedoor.ToolUse))
         await later(session_id)
 
     async def speech(talk: Any) -> None:
@@ -75,16 +75,16 @@ def test_conversation(
             assert heard.kinds[:2] == ["init", "turn_started"], heard.kinds
             assert (heard.text, heard.completed.status) == ("Hello there.", "success"), heard.describe()
             assert heard.completed.result == "Hello there."
-            [init] = heard.of(podium.Init)
+            [init] = heard.of(stagedoor.Init)
             assert (init.cwd, init.resumed) == (str(scene.workspace), False)
             assert init.native_session_id == talk.session.id
             assert init.agent_version in ("", version)
         with cases("text deltas", able=able.text_deltas, field="text_deltas"):
-            deltas = [event.text for event in heard.of(podium.TextDelta)]
+            deltas = [event.text for event in heard.of(stagedoor.TextDelta)]
             assert "".join(deltas) == ("Hello there." if able.text_deltas else "")
             assert len(deltas) > 1 or not able.text_deltas
         with cases("thinking", able=able.thinking, field="thinking"):
-            thoughts = "".join(event.text for event in heard.of(podium.Thinking))
+            thoughts = "".join(event.text for event in heard.of(stagedoor.Thinking))
             assert ("Let me see." in thoughts) == able.thinking, heard.describe()
         with cases("usage per turn"):
             assert heard.completed.usage.input_tokens == 1000, heard.completed.usage
@@ -115,19 +115,19 @@ def test_conversation(
         with cases("write a file"):
             heard = await talk.turn("Write a file")
             assert Path(scene.path("a.txt")).read_text() == "one\ntwo\n"
-            [change] = heard.of(podium.FileChange)
+            [change] = heard.of(stagedoor.FileChange)
             assert (change.path, change.change) == ("a.txt", "created"), change
         with cases("edit a file"):
             heard = await talk.turn("Edit the file")
             assert Path(scene.path("a.txt")).read_text() == "one\n2\n"
-            [change] = heard.of(podium.FileChange)
+            [change] = heard.of(stagedoor.FileChange)
             assert (change.path, change.change) == ("a.txt", "modified"), change
         with cases("diffs", able=able.diffs, field="diffs"):
             assert ("-two\n+2\n" in change.diff) == able.diffs, change
         with cases("delete a file"):
             heard = await talk.turn("Delete the file")
             assert not Path(scene.path("a.txt")).exists()
-            changes = [(change.path, change.change) for change in heard.of(podium.FileChange)]
+            changes = [(change.path, change.change) for change in heard.of(stagedoor.FileChange)]
             assert changes == [("a.txt", "deleted")]
 
     async def collaboration(talk: Any) -> None:
@@ -139,7 +139,7 @@ def test_conversation(
             ] * 2
         with cases("plan", able=able.plan, field="plan"):
             heard = await talk.turn("Make a plan")
-            plans = [[(item.text, item.status) for item in event.items] for event in heard.of(podium.Plan)]
+            plans = [[(item.text, item.status) for item in event.items] for event in heard.of(stagedoor.Plan)]
             assert (bool(plans) and plans[-1] == [tuple(step.values()) for step in STEPS]) == able.plan, (
                 heard.describe()
             )
@@ -157,7 +157,7 @@ def test_conversation(
                 [(_, result)] = heard.calls("mcp")
                 assert (result.status, "sum=23" in result.output) == ("success", True), heard.describe()
             else:
-                with pytest.raises(podium.NotSupported):
+                with pytest.raises(stagedoor.NotSupported):
                     scene.open(mcp_servers={"sums": sums_server})
 
     async def oddities(talk: Any) -> None:
@@ -179,11 +179,11 @@ def test_conversation(
                 async with scene.conversation(resume=session_id, tier="autonomous") as talk:
                     heard = await talk.turn("Where were we")
                     assert (heard.text, heard.completed.status) == ("Here.", "success"), heard.describe()
-                    assert heard.of(podium.Init)[0].resumed
+                    assert heard.of(stagedoor.Init)[0].resumed
                     assert talk.session.id == session_id
                 assert scene.model is None or "Still here." in str(scene.model.requests[-1].body)
             else:
-                with pytest.raises(podium.NotSupported):
+                with pytest.raises(stagedoor.NotSupported):
                     scene.open(resume=session_id)
         with cases("fork", able=able.fork, field="fork"):
             if able.fork:
@@ -193,10 +193,10 @@ def test_conversation(
                     assert talk.session.id != session_id
                 assert scene.model is None or "Still here." in str(scene.model.requests[-1].body)
             else:
-                with pytest.raises(podium.NotSupported):
+                with pytest.raises(stagedoor.NotSupported):
                     scene.open(resume=session_id, fork=True)
         with cases("history"):
-            stored = podium.history(scene.workspace, rig.agent, env=scene.env)
+            stored = stagedoor.history(scene.workspace, rig.agent, env=scene.env)
             assert session_id in [one.session_id for one in stored]
 
     play(main)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import delete_file, edit_file, read_file, say, shell, write_file
+import stagedoor
+from stagedoor.testing import delete_file, edit_file, read_file, say, shell, write_file
 
 pytestmark = [pytest.mark.live, pytest.mark.drift]
 
@@ -65,7 +65,7 @@ def test_dry_run(rig: Any, stage: Any, cases: Any, expected: Any, play: Any, tmp
             with cases("dry run: reading works"):
                 heard = await talk.turn("Read only")
                 assert heard.text.endswith("I have read it."), heard.describe()
-                assert [result.status for result in heard.of(podium.ToolResult)] == ["success"], heard.describe()
+                assert [result.status for result in heard.of(stagedoor.ToolResult)] == ["success"], heard.describe()
         assert snapshot() == before
 
     play(main)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import context_overflow, cut, empty, half_emoji, http_error, say, stream_error
+import stagedoor
+from stagedoor.testing import context_overflow, cut, empty, half_emoji, http_error, say, stream_error
 
 pytestmark = pytest.mark.live
 
@@ -54,7 +54,7 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> N
             async with scene.conversation(tier="autonomous", timeout=timeout) as talk:
                 async with starting:  # not even the programs themselves can set up one home at the same time
                     await talk.turn("First of all.")
-                with contextlib.suppress(podium.SessionEnded):  # by the fault before: another one goes on
+                with contextlib.suppress(stagedoor.SessionEnded):  # by the fault before: another one goes on
                     while left:
                         await meet(talk, left[0])
                         del left[0]
@@ -91,13 +91,13 @@ def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: A
 
     async def main() -> None:
         with cases("wrong model"):
-            await fails("model_not_found", podium.PodiumError, model=expected.wrong_model)
+            await fails("model_not_found", stagedoor.StagedoorError, model=expected.wrong_model)
         if expected.signed_out is None:
             cases.do_not_arise("not signed in")
         else:
             with cases("not signed in"):
                 env = {name: value for name, value in scene.env.items() if name not in expected.signed_out}
-                await fails("authentication_failed", podium.NotSignedIn, env=env)
+                await fails("authentication_failed", stagedoor.NotSignedIn, env=env)
 
     async def fails(kind: str, refusal: type[Exception], **options: Any) -> None:
         """It is refused at once, or the turn fails with this kind of error."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import forever, say, shell, stall, structured, usage
+import stagedoor
+from stagedoor.testing import forever, say, shell, stall, structured, usage
 
 pytestmark = pytest.mark.live
 
@@ -44,7 +44,7 @@ def test_limits(rig: Any, stage: Any, cases: Any, play: Any) -> None:
                     assert heard.completed.structured == {"answer": 42}, heard.describe()
                     assert heard.completed.status == "success"
             else:
-                with pytest.raises(podium.NotSupported):
+                with pytest.raises(stagedoor.NotSupported):
                     scene.open(output_schema=SCHEMA)
         with cases("time limit of a turn"):
             async with scene.conversation(tier="autonomous", timeout=8.0) as talk:
@@ -57,11 +57,11 @@ def test_limits(rig: Any, stage: Any, cases: Any, play: Any) -> None:
                 assert heard.completed.status == "success", heard.completed.result
                 assert (len(heard.text), heard.text == MUCH) == (len(MUCH), True)
                 if able.text_deltas:
-                    assert sum(len(event.text) for event in heard.of(podium.TextDelta)) == len(MUCH)
+                    assert sum(len(event.text) for event in heard.of(stagedoor.TextDelta)) == len(MUCH)
 
     async def limited(status: str, allowed: bool, **limit: Any) -> None:
         if not allowed:
-            with pytest.raises(podium.NotSupported):
+            with pytest.raises(stagedoor.NotSupported):
                 scene.open(**limit)
             return
         async with scene.conversation(tier="autonomous", **limit) as talk:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import say, shell, write_file
+import stagedoor
+from stagedoor.testing import say, shell, write_file
 
 pytestmark = [pytest.mark.live, pytest.mark.drift]
 
@@ -54,27 +54,27 @@ def test_permissions(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path
     asks = able.permissions != "none"
     scene = stage(routes(tmp_path / "stage"))
     scene.git("init", "-q")
-    asked: list[podium.PermissionRequest] = []
+    asked: list[stagedoor.PermissionRequest] = []
     decide: Any = None
 
-    async def callback(request: podium.PermissionRequest) -> podium.Allow | podium.Deny:
+    async def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         asked.append(request)
         decision = decide(request)
         return await decision if asyncio.iscoroutine(decision) else decision
 
-    async def never(request: podium.PermissionRequest) -> podium.Allow:
+    async def never(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         await asyncio.Event().wait()
-        return podium.Allow()
+        return stagedoor.Allow()
 
     def made(name: str) -> bool:
         return (scene.workspace / name).exists()
 
-    async def ask(talk: Any, prompt: str, answer: Any) -> tuple[Any, list[podium.PermissionResolved]]:
+    async def ask(talk: Any, prompt: str, answer: Any) -> tuple[Any, list[stagedoor.PermissionResolved]]:
         nonlocal decide
         decide = answer
         asked.clear()
         heard = await talk.turn(prompt)
-        return heard, heard.of(podium.PermissionResolved)
+        return heard, heard.of(stagedoor.PermissionResolved)
 
     async def main() -> None:
         options = {"approval": "ask", "can_use_tool": callback, "permission_timeout": PATIENCE}
@@ -87,7 +87,7 @@ def test_permissions(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path
 
     async def answered(talk: Any) -> None:
         with cases("permission allowed", field="permissions"):
-            heard, [resolved] = await ask(talk, "Go ahead", lambda request: podium.Allow())
+            heard, [resolved] = await ask(talk, "Go ahead", lambda request: stagedoor.Allow())
             [request] = asked
             assert (request.tool_name, request.operation) == ("shell", "execute"), request
             assert "touch allowed.txt" in request.target
@@ -98,25 +98,25 @@ def test_permissions(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path
             order = heard.kinds
             assert order.index("tool_use") < order.index("permission_request") < order.index("permission_resolved")
         with cases("permission for an edit"):
-            heard, _ = await ask(talk, "Write it", lambda request: podium.Allow())
+            heard, _ = await ask(talk, "Write it", lambda request: stagedoor.Allow())
             assert [(request.operation, Path(request.target).name) for request in asked] == [("write", "written.txt")]
             assert made("written.txt")
         with cases("permission with changed input", able=able.edit_input, field="edit_input"):
             heard, [resolved] = await ask(
-                talk, "Change it", lambda request: podium.Allow(updated_input=changed(request.input))
+                talk, "Change it", lambda request: stagedoor.Allow(updated_input=changed(request.input))
             )
             assert not made("original.txt")
             assert made("changed.txt") == able.edit_input
             assert resolved.decision == ("allow" if able.edit_input else "deny"), resolved
         with cases("permission remembered"):
-            heard, _ = await ask(talk, "Remember it", lambda request: podium.Allow(remember="session"))
+            heard, _ = await ask(talk, "Remember it", lambda request: stagedoor.Allow(remember="session"))
             assert len(asked) == 1, asked
             assert [result.status for _, result in heard.calls("shell")] == ["success", "success"]
             assert made("remembered.txt")
 
     async def refused(talk: Any) -> None:
         with cases("permission denied"):
-            heard, [resolved] = await ask(talk, "Refuse it", lambda request: podium.Deny("The captain says no."))
+            heard, [resolved] = await ask(talk, "Refuse it", lambda request: stagedoor.Deny("The captain says no."))
             assert (resolved.decision, resolved.message) == ("deny", "The captain says no.")
             [(_, result)] = heard.calls("shell")
             assert result.status == "denied", result
@@ -130,13 +130,13 @@ def test_permissions(rig: Any, stage: Any, cases: Any, play: Any, tmp_path: Path
             assert [result.status for _, result in heard.calls("shell")] == ["denied"]
             assert not made("late.txt")
         with cases("permission denied and interrupted"):
-            heard, [resolved] = await ask(talk, "Stop there", lambda request: podium.Deny("Stop.", interrupt=True))
+            heard, [resolved] = await ask(talk, "Stop there", lambda request: stagedoor.Deny("Stop.", interrupt=True))
             assert heard.completed.status == "interrupted", heard.describe()
             assert "Never said." not in heard.text
             assert not made("stopped.txt")
 
     if not asks:
-        with cases("permission allowed", able=False, field="permissions"), pytest.raises(podium.NotSupported):
+        with cases("permission allowed", able=False, field="permissions"), pytest.raises(stagedoor.NotSupported):
             scene.open(can_use_tool=callback)
         cases.do_not_arise(*FOLLOWING)
     else:

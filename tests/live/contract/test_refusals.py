@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import podium
+import stagedoor
 
 pytestmark = pytest.mark.live
 
@@ -25,10 +25,13 @@ def test_what_is_not_supported_is_refused(rig: Any, cases: Any, tmp_path: Path) 
     for capability, options in ASKED.items():
         able = getattr(rig.capabilities, capability)
         if not able:  # where it is able, the agent's own live tests prove it
-            with cases(capability.replace("_", " "), able=False, field=capability), pytest.raises(podium.NotSupported):
-                podium.open(rig.agent, **fixed, **options)
+            with (
+                cases(capability.replace("_", " "), able=False, field=capability),
+                pytest.raises(stagedoor.NotSupported),
+            ):
+                stagedoor.open(rig.agent, **fixed, **options)
     for sandbox in ("none", "readOnly", "workspaceWrite", "fullAccess"):
         if sandbox not in rig.capabilities.sandbox:
-            with cases(f"sandbox {sandbox}", able=False, field="sandbox"), pytest.raises(podium.NotSupported):
-                podium.open(rig.agent, **fixed, sandbox=sandbox)
+            with cases(f"sandbox {sandbox}", able=False, field="sandbox"), pytest.raises(stagedoor.NotSupported):
+                stagedoor.open(rig.agent, **fixed, sandbox=sandbox)
     cases.settle()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import podium
-from podium.testing import say, shell
-from podium.transports.guard import descendants
+import stagedoor
+from stagedoor.testing import say, shell
+from stagedoor.transports.guard import descendants
 
 pytestmark = pytest.mark.live
 
@@ -39,10 +39,10 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
         async with scene.conversation(tier="autonomous") as talk:
             await talk.turn("First of all")
             with cases("interrupt mid-text", able=able.interrupt, field="interrupt"):
-                heard = await interrupted(talk, "Talk without end", podium.TextDelta, being_answered)
+                heard = await interrupted(talk, "Talk without end", stagedoor.TextDelta, being_answered)
                 assert heard.completed.status == "interrupted", heard.describe()
             with cases("interrupt mid-command", able=able.interrupt, field="interrupt"):
-                heard = await interrupted(talk, "Sleep", podium.ToolUse, lambda: nap.until(True))
+                heard = await interrupted(talk, "Sleep", stagedoor.ToolUse, lambda: nap.until(True))
                 assert heard.completed.status == "interrupted", heard.describe()
                 assert "Awake." not in heard.text
                 results = [result.status for _, result in heard.calls("shell")]
@@ -60,7 +60,7 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
                 assert heard.completed.status == "interrupted", heard.describe()
                 assert not last_nap.is_running
                 assert descendants(os.getpid()) == []
-                talk.heard.extend([event async for event in talk.session.events if isinstance(event, podium.Done)])
+                talk.heard.extend([event async for event in talk.session.events if isinstance(event, stagedoor.Done)])
 
     async def being_answered() -> None:
         while scene.model is not None and scene.model.requests[-1].prompt != "Talk without end":
@@ -71,7 +71,7 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
 
         async def stop() -> None:
             await asyncio.wait_for(ready(), 120)
-            if able.text_deltas if awaited is podium.TextDelta else not expected.tells_calls_late:
+            if able.text_deltas if awaited is stagedoor.TextDelta else not expected.tells_calls_late:
                 await heard_of.wait()
             await talk.session.interrupt()
 
@@ -90,10 +90,10 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
 
 
 OURSELVES = """
-import asyncio, json, sys, podium
+import asyncio, json, sys, stagedoor
 given = json.load(sys.stdin)
 async def main():
-    async for event in podium.run(given["agent"], given["prompt"], **given["options"]):
+    async for event in stagedoor.run(given["agent"], given["prompt"], **given["options"]):
         pass
 asyncio.run(main())
 """

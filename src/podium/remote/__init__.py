@@ -1,8 +1,0 @@
-"""The client of a server: ``podium.connect(url, token)``, with the same ``run`` and ``open`` as local."""
-
-from __future__ import annotations
-
-from .client import Remote, connect
-from .session import RemoteSession
-
-__all__ = ["Remote", "RemoteSession", "connect"]

@@ -1,0 +1,260 @@
+"""Run any agent that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import UNSET, UnsetType
+
+from stagedoor.errors import (
+    AgentRefused,
+    LaunchError,
+    NotSupported,
+    RemoteProtocolError,
+    SessionNotFound,
+    StagedoorError,
+)
+from stagedoor.transports.executables import find_executable
+from stagedoor.transports.launch import Launch
+from stagedoor.transports.relay import LIMIT
+
+from .answering import Answering
+from .commands import (
+    Authenticate,
+    ClientCapabilities,
+    DeleteSession,
+    ForkSession,
+    ListSessions,
+    LoadSession,
+    NewSession,
+    ResumeSession,
+)
+from .config import AcpConfig
+from .connection import Connection
+from .content import KnownBlock
+from .launch import launch
+from .profile import AcpProfile
+from .responses import (
+    ForkSessionResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    ResumeSessionResponse,
+)
+from .session import AcpSession
+from .settings import SessionListing
+
+REPLAY_LIMIT = 10**6
+"""A replay comes before anybody can read it, so it must not wait for readers."""
+
+UNKNOWN_SESSION = re.compile(r"not found|no such|(unknown|invalid|no previous) session|does not exist", re.IGNORECASE)
+MOST_PAGES = 1000
+
+
+class AcpClient:
+    """``command`` is a program name, a whole command line as a sequence, or a ready-made :class:`Launch`.
+
+    ``env`` takes the place of our own environment when given. ``sign_in`` is one of the agent's authentication methods,
+    to be gone through at each start; agents that know their user already do not need it. Each session has a process of
+    its own, unless ``share_process`` is true; then all sessions open at a time live in one.
+    """
+
+    def __init__(
+        self,
+        command: str | Sequence[str] | Launch,
+        cwd: str | Path = ".",
+        env: Mapping[str, str] | None = None,
+        *,
+        capabilities: ClientCapabilities | None = None,
+        profile: AcpProfile | None = None,
+        sign_in: str | None = None,
+        share_process: bool = False,
+        start_timeout: float = 120.0,
+        quiet: float | None = None,
+    ) -> None:
+        self._command = command if isinstance(command, Launch) else _argv(command)
+        self._cwd = str(Path(cwd).absolute())
+        self._env = env
+        self._capabilities = capabilities or ClientCapabilities()
+        self._profile = profile or AcpProfile()
+        self._sign_in = sign_in
+        self._share_process = share_process
+        self._start_timeout = start_timeout
+        self._quiet = quiet
+        self._shared: Connection | None = None
+        self._starting = asyncio.Lock()
+
+    async def create_session(
+        self, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+    ) -> AcpSession:
+        """Open a new session and, with a prompt, begin its first turn."""
+        config = config or AcpConfig()
+        meta = UNSET if config.meta is None else dict(config.meta)
+        return await self._open(NewSession(self._cwd, config.mcp_servers, _extra(config), meta), prompt, config)
+
+    async def resume_session(
+        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+    ) -> AcpSession:
+        """Open a stored session. What is played back of it comes as events with ``replayed`` set."""
+        config = config or AcpConfig()
+        load = LoadSession(session_id, self._cwd, config.mcp_servers, _extra(config))
+        return await self._open(load, prompt, config)
+
+    async def fork_session(
+        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+    ) -> AcpSession:
+        """Go on from a copy of a stored session."""
+        config = config or AcpConfig()
+        fork = ForkSession(session_id, self._cwd, config.mcp_servers, _extra(config))
+        return await self._open(fork, prompt, config)
+
+    async def list_sessions(self, *, everywhere: bool = False) -> list[SessionListing]:
+        """The stored sessions of this client's folder, as the agent lists them."""
+        connection = await self._connect()
+        try:
+            return await self._listed(connection, UNSET if everywhere else self._cwd)
+        finally:
+            await self._disconnect(connection)
+
+    async def delete_session(self, session_id: str) -> None:
+        connection = await self._connect()
+        try:
+            await connection.request(DeleteSession(session_id))
+        except AgentRefused as refused:
+            raise await self._explained(connection, refused, session_id) from refused
+        finally:
+            await self._disconnect(connection)
+
+    async def _open(
+        self,
+        how: NewSession | LoadSession | ForkSession,
+        prompt: str | Sequence[KnownBlock] | None,
+        config: AcpConfig,
+    ) -> AcpSession:
+        connection = await self._connect()
+        session: AcpSession | None = None
+        try:
+            with connection.opening():
+                session = await self._opened(connection, how, config)
+            await self._prepare(session, how, config)
+            if prompt is not None:
+                await session.send(prompt)
+        except AgentRefused as refused:
+            why: Exception = refused
+            if session is None and not isinstance(how, NewSession):
+                why = await self._explained(connection, refused, how.session_id)
+            await self._give_up(connection, session)
+            raise why from refused
+        except BaseException:
+            await self._give_up(connection, session)
+            raise
+        return session
+
+    async def _give_up(self, connection: Connection, session: AcpSession | None) -> None:
+        await (session.cancel() if session is not None else self._disconnect(connection))
+
+    async def _explained(
+        self, connection: Connection, refused: AgentRefused, session_id: str
+    ) -> AgentRefused | SessionNotFound:
+        """Agents have many words for a session they do not know, some none at all: their list tells."""
+        unknown = UNKNOWN_SESSION.search(str(refused)) is not None
+        if not unknown and connection.agent.capabilities.session.list is not None:
+            with contextlib.suppress(StagedoorError):
+                listed = await self._listed(connection, UNSET)
+                unknown = session_id not in [one.session_id for one in listed]
+        if not unknown:
+            return refused
+        return SessionNotFound(f"The agent has no session {session_id}: list its sessions, or create one. ({refused})")
+
+    async def _listed(self, connection: Connection, cwd: str | UnsetType) -> list[SessionListing]:
+        found: list[SessionListing] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await connection.request(ListSessions(cwd, cursor or UNSET))
+            if not isinstance(page, ListSessionsResponse):
+                raise RemoteProtocolError("The agent's answer to session/list is no list of sessions.")
+            found += page.sessions
+            cursor = page.next_cursor
+            if not cursor or not page.sessions:
+                break
+        return found
+
+    async def _opened(
+        self, connection: Connection, how: NewSession | LoadSession | ForkSession, config: AcpConfig
+    ) -> AcpSession:
+        command: NewSession | LoadSession | ForkSession | ResumeSession = how
+        if isinstance(how, LoadSession):
+            offered = connection.agent.capabilities
+            if offered.session.resume is not None and not (config.replay and offered.load_session):
+                command = ResumeSession(how.session_id, how.cwd, how.mcp_servers, how.additional_directories)
+            elif not offered.load_session:
+                raise NotSupported("This agent can neither load nor resume a stored session.")
+        opened = await connection.request(command)
+        answering = Answering(config, self._profile, self._cwd, self._env, connection.reply)
+        match opened:
+            case NewSessionResponse() | ForkSessionResponse() | LoadSessionResponse() | ResumeSessionResponse():
+                limit = LIMIT if isinstance(opened, NewSessionResponse) else REPLAY_LIMIT
+                channel = await connection.join(opened.session_id, answering, limit=limit)
+                return AcpSession(connection, channel, opened.session_id, opened)
+            case _:
+                raise RemoteProtocolError("The agent's answer opens no session.")
+
+    async def _prepare(
+        self, session: AcpSession, how: NewSession | LoadSession | ForkSession, config: AcpConfig
+    ) -> None:
+        if self._profile.replays_after_load and isinstance(how, LoadSession):
+            await session.commands_known(self._profile.replays_after_load)
+        if config.mode is not None:
+            await session.set_mode(config.mode)
+        if config.model is not None:
+            await session.set_model(config.model)
+        for config_id, value in config.options.items():
+            await session.set_config_option(config_id, value)
+
+    async def _connect(self) -> Connection:
+        async with self._starting:
+            if self._share_process and self._shared is not None and not self._shared.ended:
+                return self._shared
+            connection = await Connection.open(
+                self._launch(),
+                capabilities=self._capabilities,
+                profile=self._profile,
+                base_env=self._env,
+                quiet=self._quiet,
+                start_timeout=self._start_timeout,
+            )
+            if self._sign_in is not None:
+                try:
+                    await connection.request(Authenticate(self._sign_in))
+                except BaseException:
+                    await connection.stop()
+                    raise
+            if self._share_process:
+                self._shared = connection
+            return connection
+
+    async def _disconnect(self, connection: Connection) -> None:
+        """A connection that serves no session is not kept."""
+        if connection.idle:
+            await connection.stop()
+
+    def _launch(self) -> Launch:
+        if isinstance(self._command, Launch):
+            return self._command
+        if not Path(self._cwd).is_dir():
+            raise LaunchError(f"the working directory {self._cwd!r} does not exist; create it or pass another cwd")
+        name = self._command[0]
+        executable = find_executable(name, executable=name if "/" in name else None, env=self._env)
+        return launch(self._command, cwd=self._cwd, executable=executable)
+
+
+def _argv(command: str | Sequence[str]) -> tuple[str, ...]:
+    return (command,) if isinstance(command, str) else tuple(command)
+
+
+def _extra(config: AcpConfig) -> tuple[str, ...] | UnsetType:
+    return config.additional_directories or UNSET

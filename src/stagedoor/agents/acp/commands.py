@@ -1,0 +1,229 @@
+"""What a caller can want from an agent that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from stagedoor.wire.jsonrpc import Id
+
+from .content import KnownBlock
+from .requests import EnvVariable, PermissionKind
+
+
+class McpServerStdio(msgspec.Struct, frozen=True):
+    """An MCP server the agent starts."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[EnvVariable, ...] = ()
+
+
+class HttpHeader(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class McpServerHttp(msgspec.Struct, frozen=True, tag_field="type", tag="http"):
+    name: str
+    url: str
+    headers: tuple[HttpHeader, ...] = ()
+
+
+class McpServerSse(msgspec.Struct, frozen=True, tag_field="type", tag="sse"):
+    name: str
+    url: str
+    headers: tuple[HttpHeader, ...] = ()
+
+
+McpServer: TypeAlias = McpServerStdio | McpServerHttp | McpServerSse
+
+
+class ClientCapabilities(msgspec.Struct, frozen=True):
+    """What we offer the agent. Nothing, unless it is said: most agents do better with their own hands."""
+
+    read_files: bool = False
+    write_files: bool = False
+    terminals: bool = False
+    elicitation_forms: bool = False
+    elicitation_urls: bool = False
+
+    def members(self) -> dict[str, Any]:
+        """As ``initialize`` wants it."""
+        offered: dict[str, Any] = {
+            "fs": {"readTextFile": self.read_files, "writeTextFile": self.write_files},
+            "terminal": self.terminals,
+        }
+        elicitation: dict[str, dict[str, Any]] = {}
+        if self.elicitation_forms:
+            elicitation["form"] = {}
+        if self.elicitation_urls:
+            elicitation["url"] = {}
+        if elicitation:
+            offered["elicitation"] = elicitation
+        return offered
+
+
+# ---------------------------------------------------------------------------------------- requests, answered by number
+
+
+class Initialize(msgspec.Struct, frozen=True):
+    """Always the first. What we offer is given to the protocol, which has to act on it."""
+
+    client_name: str = "stagedoor"
+    client_version: str = "0"
+
+
+class Authenticate(msgspec.Struct, frozen=True, rename="camel"):
+    """Sign in by one of the agent's methods. Some agents write that into the user's own settings."""
+
+    method_id: str
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class NewSession(msgspec.Struct, frozen=True, rename="camel"):
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class LoadSession(msgspec.Struct, frozen=True, rename="camel"):
+    """Open a stored session; the agent replays it."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] | UnsetType = UNSET
+
+
+class ResumeSession(msgspec.Struct, frozen=True, rename="camel"):
+    """Open a stored session without a replay."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] | UnsetType = UNSET
+
+
+class ForkSession(msgspec.Struct, frozen=True, rename="camel"):
+    """Go on from a copy of a session."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] | UnsetType = UNSET
+
+
+class ListSessions(msgspec.Struct, frozen=True, rename="camel"):
+    cwd: str | UnsetType = UNSET
+    cursor: str | UnsetType = UNSET
+
+
+class CloseSession(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+
+
+class DeleteSession(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+
+
+class SetMode(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    mode_id: str
+
+
+class SetModel(msgspec.Struct, frozen=True, rename="camel"):
+    """Not in the published schema, but spoken; agents without it have a ``model`` config option."""
+
+    session_id: str
+    model_id: str
+
+
+class SetConfigOption(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    config_id: str
+    value: str | bool
+
+
+class Prompt(msgspec.Struct, frozen=True, rename="camel"):
+    """Begin a turn."""
+
+    session_id: str
+    prompt: tuple[KnownBlock, ...]
+
+
+Call: TypeAlias = (
+    Initialize
+    | Authenticate
+    | NewSession
+    | LoadSession
+    | ResumeSession
+    | ForkSession
+    | ListSessions
+    | CloseSession
+    | DeleteSession
+    | SetMode
+    | SetModel
+    | SetConfigOption
+    | Prompt
+)
+
+METHODS: dict[type[Call], str] = {
+    Initialize: "initialize",
+    Authenticate: "authenticate",
+    NewSession: "session/new",
+    LoadSession: "session/load",
+    ResumeSession: "session/resume",
+    ForkSession: "session/fork",
+    ListSessions: "session/list",
+    CloseSession: "session/close",
+    DeleteSession: "session/delete",
+    SetMode: "session/set_mode",
+    SetModel: "session/set_model",
+    SetConfigOption: "session/set_config_option",
+    Prompt: "session/prompt",
+}
+
+# -------------------------------------------------------------------------------------------- notices and answers
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """End the running turn of this session; every open question of it is answered ``cancelled``."""
+
+    session_id: str
+
+
+class AnswerPermission(msgspec.Struct, frozen=True):
+    """Answer by kind, or by the id of an option; neither means ``cancelled``."""
+
+    request_id: Id
+    kind: PermissionKind | None = None
+    option_id: str | None = None
+
+
+class AnswerElicitation(msgspec.Struct, frozen=True):
+    request_id: Id
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of a file or terminal request."""
+
+    request_id: Id
+    result: dict[str, Any]
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Answer a request with an error."""
+
+    request_id: Id
+    message: str
+    code: int = -32603
+
+
+Command: TypeAlias = Call | Cancel | AnswerPermission | AnswerElicitation | Answer | Refuse

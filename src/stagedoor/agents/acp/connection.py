@@ -1,0 +1,314 @@
+"""One process of an agent and the sessions on it, kept apart by id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Generator, Mapping
+
+from stagedoor.errors import (
+    AgentRefused,
+    LaunchError,
+    LocalProtocolError,
+    NotSignedIn,
+    ProcessExited,
+    UnsupportedVersion,
+)
+from stagedoor.transports.launch import Exited, Launch
+from stagedoor.transports.process import ChildProcess
+from stagedoor.transports.relay import LIMIT, Relay
+from stagedoor.wire.jsonrpc import Id
+from stagedoor.wire.shapes import Unrecognized
+
+from .answering import Answering
+from .commands import AnswerPermission, Call, ClientCapabilities, Command, Initialize, Refuse
+from .events import Event, RequestFailed, RequestWithdrawn, Unanswered, session_of
+from .profile import AcpProfile
+from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
+from .requests import AgentRequest, RequestPermission
+from .responses import InitializeResponse
+from .updates import AvailableCommandsUpdate, SessionUpdate
+
+AUTH_REQUIRED = -32000
+CLIENT_VERSION = "0.1.0"
+LAST_READERS = 1.0
+"""How long readers that are behind may take for the last events before a stop goes on without them."""
+
+
+class Channel:
+    """What a connection keeps for one session: its readers and its answers."""
+
+    def __init__(self, answering: Answering, limit: int) -> None:
+        self.relay: Relay[tuple[bytes, Event]] = Relay(limit)
+        self.answering = answering
+        self.commands_known = asyncio.Event()
+
+
+class Connection:
+    """Made by :meth:`open`. The process lives until the last channel is left, or :meth:`stop`."""
+
+    def __init__(self, process: ChildProcess, protocol: AcpProtocol, quiet: float | None) -> None:
+        self.protocol = protocol
+        self.process = process
+        self._quiet = quiet
+        self._channels: dict[str, Channel] = {}
+        self._waiting: dict[Id, asyncio.Future[Reply]] = {}
+        self._greeting: list[tuple[bytes, Event]] = []  # what was said before there was any session: all hear it
+        self._opening = 0
+        self._early: list[tuple[bytes, Event]] = []  # of sessions that are being opened
+        self._leaving: set[str] = set()
+        self._over = False
+        self.congested = False
+        """A session's readers are so far behind that nothing is heard any more until they go on."""
+        self._pump = asyncio.get_running_loop().create_task(self._run())
+
+    @classmethod
+    async def open(
+        cls,
+        launch: Launch,
+        *,
+        capabilities: ClientCapabilities | None = None,
+        profile: AcpProfile | None = None,
+        base_env: Mapping[str, str] | None = None,
+        quiet: float | None = None,
+        start_timeout: float = 120.0,
+    ) -> Connection:
+        """Start the agent and shake hands."""
+        process = await ChildProcess.start(launch, base_env=base_env)
+        connection = cls(process, AcpProtocol(capabilities, profile), quiet)
+        try:
+            async with asyncio.timeout(start_timeout):
+                hello = await connection.request(Initialize(client_version=CLIENT_VERSION))
+        except TimeoutError:
+            await connection.stop()
+            raise LaunchError(
+                f"{launch.argv[0]} did not answer within {start_timeout:g} s; does this command line speak the "
+                "Agent Client Protocol on its standard input?"
+            ) from None
+        except BaseException:
+            await connection.stop()
+            raise
+        if not isinstance(hello, InitializeResponse) or hello.protocol_version != PROTOCOL_VERSION:
+            await connection.stop()
+            spoken = hello.protocol_version if isinstance(hello, InitializeResponse) else "another protocol"
+            raise UnsupportedVersion(
+                f"{launch.argv[0]} speaks version {spoken} of the Agent Client Protocol, we speak {PROTOCOL_VERSION}; "
+                "install a version of the agent that still speaks it"
+            )
+        return connection
+
+    @property
+    def agent(self) -> InitializeResponse:
+        if self.protocol.agent is None:
+            raise LocalProtocolError("The agent has not been initialized.")
+        return self.protocol.agent
+
+    @property
+    def idle(self) -> bool:
+        """No session is open here or being opened."""
+        return not self._channels and not self._opening
+
+    @property
+    def ended(self) -> bool:
+        return self._over
+
+    async def request(self, command: Call) -> Reply:
+        """Send a request and wait for its answer. Raises what a refusal or a death means."""
+        reply = await (await self.begin(command))
+        match reply:
+            case RequestFailed():
+                raise self._refusal(reply)
+            case Unanswered(method=method):
+                code = await self.process.wait()
+                stderr = self.process.stderr_tail
+                words = stderr.strip().splitlines()
+                why = f": {words[-1]}" if words else ""
+                raise ProcessExited(f"the agent ended before it answered {method}{why}", code=code, stderr=stderr)
+            case _:
+                return reply
+
+    async def begin(self, command: Call) -> asyncio.Future[Reply]:
+        """Send a request; the future resolves with whatever becomes of it."""
+        if self._over:
+            raise ProcessExited("the agent has ended", code=self.process.code, stderr=self.process.stderr_tail)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[self.protocol.call(command)] = future
+        with contextlib.suppress(ProcessExited):  # the end of its output resolves the future
+            await self.flush()
+        return future
+
+    async def send(self, command: Command) -> None:
+        self.protocol.send(command)
+        with contextlib.suppress(ProcessExited):
+            await self.flush()
+
+    async def reply(self, answer: Command) -> None:
+        """Answer a question of the agent, unless it was closed in the meantime."""
+        try:
+            await self.send(answer)
+        except LocalProtocolError:
+            request_id = getattr(answer, "request_id", None)
+            if isinstance(answer, AnswerPermission) and self.protocol.is_open(request_id):
+                await self.send(AnswerPermission(request_id))
+
+    async def flush(self) -> None:
+        for message in self.protocol.outgoing():
+            await self.process.send(message)
+
+    @contextlib.contextmanager
+    def opening(self) -> Generator[None]:
+        """While a session is being opened, what is said about unknown ones is kept for :meth:`join`."""
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                self._early.clear()
+
+    async def join(self, session_id: str, answering: Answering, *, limit: int = LIMIT) -> Channel:
+        """Route the session's events to a channel of its own, those that came before its id was known included."""
+        if session_id in self._channels:
+            raise LocalProtocolError(f"Session {session_id} is already open on this connection.")
+        early = [pair for pair in self._early if session_of(pair[1]) == session_id]
+        self._early = [pair for pair in self._early if session_of(pair[1]) != session_id]
+        early = [*self._greeting, *early]
+        channel = self._channels[session_id] = Channel(answering, limit + len(early))
+        self._leaving.discard(session_id)
+        for _, event in early:
+            self._notice(event)
+        await channel.relay.publish(early)
+        if self._over:
+            channel.relay.close()
+        return channel
+
+    async def leave(self, session_id: str) -> None:
+        """The session is done here; the last one to leave stops the process."""
+        channel = self._channels.get(session_id)
+        if channel is None:
+            return
+        self._leaving.add(session_id)
+        await channel.answering.close()
+        if self._leaving.issuperset(self._channels) and not self._opening:
+            await self.stop()
+        self._channels.pop(session_id, None)
+        channel.relay.close()
+
+    def abandon(self, session_id: str) -> None:
+        """For finalizers: as :meth:`leave`, waiting for nothing."""
+        channel = self._channels.pop(session_id, None)
+        if channel is not None:
+            channel.answering.abandon()
+        if not self._channels:
+            self.process.abandon()
+
+    def abandon_with(self, owner: object, session_id: str) -> None:
+        weakref.finalize(owner, self.abandon, session_id).atexit = False
+
+    async def stop(self) -> None:
+        """Stop the process by its ladder; what it still says is published."""
+        await self.process.stop()
+        await asyncio.wait([self._pump], timeout=LAST_READERS)
+        for channel in self._channels.values():  # one that is full and not read must not hold us up
+            channel.relay.close()
+        await asyncio.wait([self._pump])
+
+    def _refusal(self, failed: RequestFailed) -> Exception:
+        said = failed.message
+        match failed.details:
+            case {"details": str(details)} if details not in said:
+                said = f"{said}: {details}" if said else details
+            case _:
+                pass
+        if failed.code == AUTH_REQUIRED:
+            ways = [method.name or method.id for method in (self.protocol.agent or _NOBODY).auth_methods or ()]
+            offered = f" It offers: {', '.join(ways)}." if ways else ""
+            return NotSignedIn(f"The agent is not signed in: {said}{offered}")
+        return AgentRefused(f"The agent refused {failed.method}: {said}", code=failed.code)
+
+    # ------------------------------------------------------------------------------------------------- the pump
+
+    async def _run(self) -> None:
+        try:
+            async for batch in self.process.batches(quiet=self._quiet):
+                pairs: list[tuple[bytes, Event]] = []
+                for message in batch:
+                    if isinstance(message, bytes):
+                        pairs += [(message, event) for event in self.protocol.receive(message)]
+                    else:
+                        pairs.append((message.raw if isinstance(message, Unrecognized) else b"", message))
+                await self._publish(pairs)
+            last: list[tuple[bytes, Event]] = [(b"", event) for event in self.protocol.receive_eof()]
+            code = await self.process.wait()
+            await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
+        finally:
+            self._over = True
+            for channel in self._channels.values():
+                channel.relay.close()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_result(Unanswered("", "", None))
+            if self.process.code is None:
+                self.process.abandon()
+
+    async def _publish(self, pairs: list[tuple[bytes, Event]]) -> None:
+        for number, reply in self.protocol.answers().items():
+            future = self._waiting.pop(number, None)
+            if future is not None and not future.done():
+                future.set_result(reply)
+        for _, event in pairs:
+            self._notice(event)
+        with contextlib.suppress(ProcessExited):
+            await self.flush()
+        by_session: dict[str, list[tuple[bytes, Event]]] = {}
+        for pair in pairs:
+            for session_id in self._concerned(pair):
+                by_session.setdefault(session_id, []).append(pair)
+        for session_id, mine in by_session.items():
+            channel = self._channels.get(session_id)
+            if channel is not None:
+                self.congested = True
+                await channel.relay.publish(mine)
+                self.congested = False
+
+    def _concerned(self, pair: tuple[bytes, Event]) -> list[str]:
+        """The sessions that hear of an event: its own; all, when it is nobody's or a session's we never opened."""
+        session_id = session_of(pair[1])
+        if session_id in self._channels:
+            return [session_id]
+        if session_id and self._opening:
+            self._early.append(pair)
+            return []
+        if not session_id and not self._channels:
+            self._greeting.append(pair)
+        return [] if session_id in self._leaving else list(self._channels)
+
+    def _notice(self, event: Event) -> None:
+        channel = self._answerer(session_of(event))
+        match event:
+            case RequestWithdrawn(request=request):
+                if channel is not None:
+                    channel.answering.withdraw(request.request_id)
+            case SessionUpdate(update=AvailableCommandsUpdate()) if channel is not None:
+                channel.commands_known.set()
+            case _ if isinstance(event, AgentRequest) and self.protocol.is_open(event.request_id):
+                if channel is not None:
+                    channel.answering.ask(event)
+                elif self._opening:
+                    pass  # join will notice it again
+                elif isinstance(event, RequestPermission):
+                    self.protocol.send(AnswerPermission(event.request_id, "reject_once"))
+                else:
+                    self.protocol.send(Refuse(event.request_id, "Unknown session"))
+            case _:
+                pass
+
+    def _answerer(self, session_id: str) -> Channel | None:
+        """Who answers for a session; an agent's sub-sessions are answered for by the only one there is."""
+        if session_id not in self._channels and len(self._channels) == 1 and not self._opening:
+            return next(iter(self._channels.values()))
+        return self._channels.get(session_id)
+
+
+_NOBODY = InitializeResponse(PROTOCOL_VERSION)

@@ -1,0 +1,107 @@
+"""Every native event of an agent that speaks the Agent Client Protocol, version 1.
+
+The tables are in the neighbours: ``updates.UPDATES`` (what ``session/update`` can say), ``requests.REQUESTS`` (what the
+agent asks of us) and ``responses.RESPONSES`` (what it answers to us).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stagedoor.transports.launch import Exited, Stalled
+from stagedoor.wire.jsonrpc import Id
+from stagedoor.wire.shapes import Unrecognized
+
+from .requests import AgentRequest
+from .responses import AgentResponse, Answered
+from .updates import SessionUpdate
+
+
+class RequestFailed(msgspec.Struct, frozen=True):
+    """The agent answered our request with an error. ``method`` is empty when the request is not known."""
+
+    method: str
+    code: int
+    message: str = ""
+    details: Any = None
+    session_id: str = ""
+    request_id: Id = None
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """The stream ended before the agent answered this request."""
+
+    method: str
+    session_id: str = ""
+    request_id: Id = None
+
+
+class RequestWithdrawn(msgspec.Struct, frozen=True):
+    """A request of the agent needs no answer any more: its turn was cancelled or ended, or the agent took it back."""
+
+    request: AgentRequest
+    why: str
+
+
+class RequestDeclined(msgspec.Struct, frozen=True):
+    """The agent asked for something we never offered, and was told so."""
+
+    request: AgentRequest
+    why: str
+
+
+class CompleteElicitation(msgspec.Struct, frozen=True, rename="camel"):
+    """A page opened by an elicitation has done its work."""
+
+    elicitation_id: str
+
+
+class ExtensionNotification(msgspec.Struct, frozen=True):
+    """A notification of the agent's own (its method begins with an underscore)."""
+
+    method: str
+    params: msgspec.Raw
+
+
+KnownEvent: TypeAlias = (
+    SessionUpdate
+    | AgentRequest
+    | AgentResponse
+    | Answered
+    | RequestFailed
+    | Unanswered
+    | RequestWithdrawn
+    | RequestDeclined
+    | CompleteElicitation
+    | ExtensionNotification
+)
+Event: TypeAlias = KnownEvent | Unrecognized | Exited | Stalled
+
+
+def session_of(event: Event) -> str:
+    """The id of the session an event belongs to; empty when it concerns the whole connection."""
+    match event:
+        case RequestWithdrawn(request=request) | RequestDeclined(request=request):
+            return request.session_id
+        case Unrecognized(raw=raw):
+            return _addressee(raw)
+        case _:
+            session_id = getattr(event, "session_id", "")
+            return session_id if isinstance(session_id, str) else ""
+
+
+class _Params(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str = ""
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    params: _Params = _Params()
+
+
+def _addressee(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=_Envelope).params.session_id
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

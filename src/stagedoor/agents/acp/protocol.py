@@ -1,0 +1,398 @@
+"""The client's side of the Agent Client Protocol, version 1, over any transport. Pure.
+
+One protocol serves one connection, which may carry many sessions; every event says which one it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
+from stagedoor.wire.shapes import Unrecognized
+
+from .commands import (
+    METHODS,
+    Answer,
+    AnswerElicitation,
+    AnswerPermission,
+    Call,
+    Cancel,
+    ClientCapabilities,
+    Command,
+    Initialize,
+    Prompt,
+    Refuse,
+    SetConfigOption,
+)
+from .events import (
+    CompleteElicitation,
+    Event,
+    ExtensionNotification,
+    RequestDeclined,
+    RequestFailed,
+    RequestWithdrawn,
+    Unanswered,
+)
+from .offers import lacking, offers
+from .overheard import answer_in, command_in
+from .profile import AcpProfile
+from .reading import method_by_shape, session_in, strict
+from .requests import (
+    REQUESTS,
+    AgentRequest,
+    CreateElicitation,
+    RequestPermission,
+    WriteTextFile,
+)
+from .responses import (
+    RESPONSES,
+    AgentResponse,
+    Answered,
+    CloseSessionResponse,
+    DeleteSessionResponse,
+    ForkSessionResponse,
+    InitializeResponse,
+    NewSessionResponse,
+    addressed,
+)
+from .updates import UPDATES, AgentMessageChunk, CurrentModeUpdate, Said, SessionUpdate
+
+Question = TypeVar("Question", bound=AgentRequest)
+
+Reply: TypeAlias = AgentResponse | Answered | RequestFailed | Unanswered
+
+PROTOCOL_VERSION = 1
+CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
+
+_REQUEST_DECODERS: dict[str, msgspec.json.Decoder[AgentRequest]] = {
+    method: msgspec.json.Decoder(shape) for method, shape in REQUESTS.items()
+}
+_RESPONSE_DECODERS: dict[str, msgspec.json.Decoder[AgentResponse]] = {
+    method: msgspec.json.Decoder(shape) for method, shape in RESPONSES.items()
+}
+
+
+class _Update(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    update: msgspec.Raw
+
+
+class _Withdrawal(msgspec.Struct, frozen=True, rename="camel"):
+    request_id: Id
+
+
+class AcpProtocol:
+    def __init__(self, capabilities: ClientCapabilities | None = None, profile: AcpProfile | None = None) -> None:
+        self.capabilities = capabilities or ClientCapabilities()
+        self.profile = profile or AcpProfile()
+        self.agent: InitializeResponse | None = None
+        self._peer = Peer()
+        self._calls: dict[Id, tuple[str, str]] = {}  # method, session
+        self._questions: dict[Id, AgentRequest] = {}
+        self._turns: dict[str, Id] = {}
+        self._replaying: set[str] = set()
+        self._known: set[str] = set()
+        self._withdrawn: list[Event] = []
+        self._answers: dict[Id, Reply] = {}
+        self._listening = True  # until we call somebody, we hear a recording and not an agent of ours
+
+    # ---------------------------------------------------------------------------------------------- what we say
+
+    def send(self, command: Command) -> None:
+        """Raises ``LocalProtocolError`` or ``NotSupported`` for what cannot be said now or to this agent."""
+        match command:
+            case Cancel(session_id=session_id):
+                self._cancel(session_id)
+            case AnswerPermission():
+                self._answer_permission(command)
+            case AnswerElicitation(action=action, content=content):
+                self._take(command.request_id, CreateElicitation)
+                accepted = {"content": content} if action == "accept" and content is not None else {}
+                self._peer.answer(command.request_id, {"action": action, **accepted})
+            case Answer(result=result):
+                self._take(command.request_id)
+                self._peer.answer(command.request_id, result)
+            case Refuse(message=message, code=code):
+                if isinstance(self._take(command.request_id), RequestPermission):
+                    self._peer.answer(command.request_id, CANCELLED)
+                else:
+                    self._peer.refuse(command.request_id, code, message)
+            case _:
+                self.call(command)
+
+    def call(self, command: Call) -> int:
+        """Queue a request and return the number its answer will carry."""
+        self._permit(command)
+        self._listening = False
+        method = METHODS[type(command)]
+        session_id: str = getattr(command, "session_id", "")
+        number = self._peer.call(method, self._params(command))
+        self._called(number, method, session_id)
+        return number
+
+    def outgoing(self) -> list[bytes]:
+        return self._peer.outgoing()
+
+    def overhear(self, message: bytes) -> list[Command]:
+        """What *we* once said, as a two-way recording holds it: it tells what the answers to it mean. Sends nothing."""
+        command: Command | None = None
+        match parse(strict(message)):
+            case Request() as request:
+                self._called(request.id, request.method, session_in(request.params))
+                command = command_in(request)
+            case Notification() as notification:
+                command = command_in(notification)
+            case Response() as response:
+                question = self._questions.pop(response.id, None)
+                command = None if question is None else answer_in(question, response)
+            case _:
+                pass
+        return [] if command is None else [command]
+
+    def answers(self) -> dict[Id, Reply]:
+        """What has become of our requests, by the number :meth:`call` gave them; drains."""
+        answers, self._answers = self._answers, {}
+        return answers
+
+    def is_open(self, request_id: Id) -> bool:
+        """Whether the agent still waits for our answer to this request."""
+        return request_id in self._questions
+
+    def in_turn(self, session_id: str) -> bool:
+        return session_id in self._turns
+
+    def open_questions(self, session_id: str) -> list[AgentRequest]:
+        return [request for request in self._questions.values() if request.session_id == session_id]
+
+    # ---------------------------------------------------------------------------------------------- what we hear
+
+    def receive(self, message: bytes) -> list[Event]:
+        events = self._withdrawn
+        self._withdrawn = []
+        match parse(strict(message)):
+            case Unrecognized(why=why):
+                events.append(Unrecognized(message, why))
+            case Notification() as notification:
+                events += self._notified(message, notification)
+            case Request() as request:
+                events.append(self._asked(message, request))
+            case Response() as response:
+                events += self._answered(message, response)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        events = self._withdrawn
+        self._withdrawn = []
+        events += [RequestWithdrawn(question, "the agent ended") for question in self._questions.values()]
+        for number, (method, session_id) in self._calls.items():
+            lost = Unanswered(method, session_id, number)
+            self._answers[number] = lost
+            events.append(lost)
+        self._questions.clear()
+        self._calls.clear()
+        self._turns.clear()
+        self._peer.abandoned()
+        return events
+
+    def _notified(self, message: bytes, notification: Notification) -> list[Event]:
+        method, params = notification.method, bytes(notification.params)
+        try:
+            if method == "session/update":
+                return [self._updated(message, msgspec.json.decode(params, type=_Update))]
+            if method == "elicitation/complete":
+                return [msgspec.json.decode(params, type=CompleteElicitation)]
+            if method == "$/cancel_request":
+                return self._taken_back(msgspec.json.decode(params, type=_Withdrawal).request_id)
+        except msgspec.MsgspecError as error:
+            return [Unrecognized(message, f"{method}: {error}")]
+        if method.startswith("_"):
+            return [ExtensionNotification(method, notification.params)]
+        return [Unrecognized(message, f"unknown notification {method!r}")]
+
+    def _updated(self, message: bytes, said: _Update) -> Event:
+        update = UPDATES.decode(bytes(said.update))
+        if isinstance(update, Unrecognized):
+            return Unrecognized(message, f"session/update: {update.why}")
+        prefix = self.profile.mode_prefix
+        if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
+            update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
+        replayed = isinstance(update, Said) and self._is_replay(said.session_id)
+        return SessionUpdate(said.session_id, update, replayed)
+
+    def _is_replay(self, session_id: str) -> bool:
+        if session_id in self._replaying:
+            return True
+        # A fork is replayed under its new id before the answer has told us that id.
+        return session_id not in self._known and any(
+            method in ("session/fork", "session/load") for method, _ in self._calls.values()
+        )
+
+    def _taken_back(self, request_id: Id) -> list[Event]:
+        question = self._questions.pop(request_id, None)
+        if question is None:
+            return []
+        self._peer.refuse(request_id, -32800, "Request cancelled")
+        return [RequestWithdrawn(question, "the agent took it back")]
+
+    def _asked(self, message: bytes, request: Request) -> Event:
+        decoder = _REQUEST_DECODERS.get(request.method)
+        if decoder is None:
+            self._peer.refuse(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
+            return Unrecognized(message, f"unknown request {request.method!r}")
+        try:
+            question = msgspec.structs.replace(decoder.decode(bytes(request.params)), request_id=request.id)
+        except msgspec.MsgspecError as error:
+            self._peer.refuse(request.id, INVALID_PARAMS, str(error))
+            return Unrecognized(message, f"{request.method}: {error}")
+        if not self._listening and not offers(self.capabilities, question):
+            if isinstance(question, WriteTextFile) and self.profile.undeclared_writes_are_echoes:
+                self._peer.answer(request.id, {})
+                return RequestDeclined(question, "an echo of its own write")
+            self._peer.refuse(request.id, METHOD_NOT_FOUND, f"{request.method} was not offered")
+            return RequestDeclined(question, "not offered")
+        self._questions[request.id] = question
+        return question
+
+    # ------------------------------------------------------------------------------------- answers to our requests
+
+    def _answered(self, message: bytes, response: Response) -> list[Event]:
+        self._peer.settle(response)
+        known = self._calls.pop(response.id, None)
+        if known is None and not self._listening:
+            return [Unrecognized(message, "answers no request of ours")]
+        method, session_id = known or ("", "")
+        withdrawn = self._turn_over(response.id, session_id)
+        reply = self._reply(message, method, session_id, response)
+        if isinstance(reply, Unrecognized):
+            # The turn is over however its answer looks; a caller that waits for it must not wait for ever.
+            failed = RequestFailed(method, INVALID_PARAMS, reply.why, None, session_id, response.id)
+            self._answers[response.id] = failed
+            return [*withdrawn, reply, failed]
+        if known is not None:
+            self._answers[response.id] = reply
+        return [*withdrawn, reply]
+
+    def _reply(self, message: bytes, method: str, session_id: str, response: Response) -> Reply | Unrecognized:
+        if response.fault is not None:
+            fault = response.fault
+            if method in ("session/load", "session/resume"):
+                self._forget(session_id)
+            details = msgspec.json.decode(bytes(fault.data))
+            return RequestFailed(method, fault.code, fault.message, details, session_id, response.id)
+        result = bytes(response.result or b"null")
+        decoder = _RESPONSE_DECODERS.get(method or method_by_shape(result))
+        if decoder is None:
+            return Answered(response.id, msgspec.Raw(result))
+        try:
+            answer = addressed(decoder.decode(b"{}" if result == b"null" else result), session_id)
+        except msgspec.MsgspecError as error:
+            return Unrecognized(message, f"unreadable answer to {method}: {error}")
+        match answer:
+            case InitializeResponse():
+                self.agent = answer
+            case NewSessionResponse():
+                self._known.add(answer.session_id)
+            case ForkSessionResponse():
+                self._known.add(answer.session_id)
+                self._replaying.add(answer.session_id)
+            case CloseSessionResponse() | DeleteSessionResponse():
+                self._forget(session_id)
+            case _:
+                pass
+        return answer
+
+    def _forget(self, session_id: str) -> None:
+        self._known.discard(session_id)
+        self._replaying.discard(session_id)
+
+    def _turn_over(self, number: Id, session_id: str) -> list[Event]:
+        """Whatever was asked in a turn that has ended needs no answer, but gets one: the agent may still wait."""
+        if session_id not in self._turns or self._turns[session_id] != number:
+            return []
+        del self._turns[session_id]
+        return self._withdraw(session_id, "its turn ended")
+
+    # --------------------------------------------------------------------------------------------------- our side
+
+    def _called(self, number: Id, method: str, session_id: str) -> None:
+        self._calls[number] = (method, session_id)
+        if method == "session/load":
+            self._replaying.add(session_id)
+            self._known.add(session_id)
+        elif method == "session/resume":
+            self._known.add(session_id)
+        elif method == "session/prompt":
+            self._turns[session_id] = number
+            self._replaying.discard(session_id)
+
+    def _params(self, command: Call) -> object:
+        match command:
+            case Initialize(client_name=name, client_version=version):
+                return {
+                    "protocolVersion": PROTOCOL_VERSION,
+                    "clientCapabilities": self.capabilities.members(),
+                    "clientInfo": {"name": name, "version": version},
+                }
+            case SetConfigOption(session_id=session_id, config_id=config_id, value=bool(value)):
+                return {"sessionId": session_id, "configId": config_id, "type": "boolean", "value": value}
+            case _:
+                return command
+
+    def _permit(self, command: Call) -> None:
+        if isinstance(command, Prompt):
+            if command.session_id in self._turns:
+                raise LocalProtocolError("A turn is running in this session: wait for its end, or interrupt it first.")
+            if not command.prompt:
+                raise LocalProtocolError("An empty prompt: give at least one content block.")
+        if self.agent is None:
+            return
+        missing = lacking(command, self.agent)
+        if missing:
+            name = self.agent.agent_info.name if self.agent.agent_info else ""
+            raise NotSupported(f"{name or 'This agent'} does not offer {missing}.")
+
+    def _cancel(self, session_id: str) -> None:
+        if session_id in self._turns:
+            self._peer.notify("session/cancel", {"sessionId": session_id})
+        # Some agents do not act on the cancellation while a question is open: the answers go right behind it.
+        self._withdrawn += self._withdraw(session_id, "the turn was cancelled")
+
+    def _withdraw(self, session_id: str, why: str) -> list[Event]:
+        withdrawn: list[Event] = []
+        for request_id, question in list(self._questions.items()):
+            if question.session_id != session_id:
+                continue
+            del self._questions[request_id]
+            withdrawn.append(RequestWithdrawn(question, why))
+            match question:
+                case RequestPermission():
+                    self._peer.answer(request_id, CANCELLED)
+                case CreateElicitation():
+                    self._peer.answer(request_id, {"action": "cancel"})
+                case _:
+                    self._peer.refuse(request_id, -32800, "Request cancelled")
+        return withdrawn
+
+    def _answer_permission(self, answer: AnswerPermission) -> None:
+        question = self._take(answer.request_id, RequestPermission)
+        option_id = answer.option_id
+        if option_id is not None and all(option.option_id != option_id for option in question.options):
+            self._questions[answer.request_id] = question
+            raise LocalProtocolError(f"{option_id!r} is none of the options of this question.")
+        if option_id is None and answer.kind is not None:
+            option = question.option(answer.kind, broad=self.profile.broad_options)
+            option_id = option.option_id if option else None
+        chosen = CANCELLED if option_id is None else {"outcome": {"outcome": "selected", "optionId": option_id}}
+        self._peer.answer(answer.request_id, chosen)
+
+    def _take(self, request_id: Id, kind: type[Question] | None = None) -> Question:
+        question = self._questions.get(request_id)
+        if question is None:
+            raise LocalProtocolError("That question is closed: it was answered, or its turn is over.")
+        if kind is not None and not isinstance(question, kind):
+            raise LocalProtocolError(f"That request is a {type(question).__name__}; it needs another kind of answer.")
+        del self._questions[request_id]
+        return cast("Question", question)

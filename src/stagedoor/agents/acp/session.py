@@ -1,0 +1,211 @@
+"""One conversation with an ACP agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+
+from stagedoor.errors import LocalProtocolError, NotSupported, SessionEnded, StagedoorError
+from stagedoor.transports.relay import Reader
+
+from .commands import Call, Cancel, CloseSession, Prompt, SetConfigOption, SetMode, SetModel
+from .connection import Channel, Connection
+from .content import KnownBlock, TextContent
+from .events import Event
+from .protocol import Reply
+from .responses import (
+    ForkSessionResponse,
+    InitializeResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    ResumeSessionResponse,
+    SetSessionConfigOptionResponse,
+)
+from .settings import ConfigOption, SessionModelState, SessionModeState
+
+PATIENCE = 10.0
+"""How long a cancelled turn may take to end, and a closing session to say goodbye."""
+
+Opened = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
+
+
+class AcpSession:
+    """Made by a client. Reading ``events`` slowly slows the agent; not reading them at all in the end stops it."""
+
+    def __init__(self, connection: Connection, channel: Channel, session_id: str, opened: Opened) -> None:
+        self.session_id = session_id
+        self.opened = opened
+        self._connection = connection
+        self._channel = channel
+        self._turn: asyncio.Future[Reply] | None = None
+        self._options = list(opened.config_options or ())
+        self._closing: asyncio.Task[None] | None = None
+        connection.abandon_with(self, session_id)
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    @property
+    def agent(self) -> InitializeResponse:
+        """Who the agent is and what it can do."""
+        return self._connection.agent
+
+    @property
+    def pid(self) -> int:
+        return self._connection.process.pid
+
+    @property
+    def scratch(self) -> str:
+        """The private folder of the files the agent was started with; empty when there are none."""
+        return self._connection.process.scratch
+
+    @property
+    def modes(self) -> SessionModeState | None:
+        return self.opened.modes
+
+    @property
+    def models(self) -> SessionModelState | None:
+        return self.opened.models
+
+    @property
+    def config_options(self) -> list[ConfigOption]:
+        return list(self._options)
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is running."""
+        return self._connection.protocol.in_turn(self.session_id)
+
+    @property
+    def events(self) -> AsyncIterator[Event]:
+        """Native events, to the end of the session. Each use is a reader of its own."""
+        return _events(self, self._channel.relay.reader())
+
+    @property
+    def received(self) -> AsyncIterator[tuple[bytes, Event]]:
+        """The same with the raw message each came from (empty for what no message said)."""
+        return _pairs(self, self._channel.relay.reader())
+
+    # ---------------------------------------------------------------------------------------------------- the verbs
+
+    async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
+        """Begin a turn. Its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
+        blocks = (TextContent(prompt),) if isinstance(prompt, str) else tuple(prompt)
+        self._turn = await self._begin(Prompt(self.session_id, blocks))
+
+    async def turn_ended(self) -> Reply:
+        """Wait for the end of the turn last begun; returns what ended it."""
+        if self._turn is None:
+            raise LocalProtocolError("No turn was begun in this session: send a prompt first.")
+        return await asyncio.shield(self._turn)
+
+    async def interrupt(self) -> None:
+        """End the running turn and keep the session. Returns when it has ended, or the agent took too long."""
+        await self._connection.send(Cancel(self.session_id))
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        # Who interrupts may be the very reader everything waits for: then its end will be among what it reads next.
+        while self._turn and not self._turn.done() and not self._connection.congested and loop.time() < until:
+            await asyncio.wait([self._turn], timeout=0.1)
+
+    async def set_mode(self, mode_id: str) -> None:
+        offered = [mode.id for mode in self.modes.available_modes] if self.modes else []
+        if offered and mode_id not in offered:
+            raise LocalProtocolError(f"The agent has no mode {mode_id!r}; it offers {', '.join(offered)}.")
+        option = self._option("mode")
+        if not offered and option is not None:
+            await self.set_config_option(option.id, mode_id)
+        else:
+            await self._request(SetMode(self.session_id, mode_id))
+
+    async def set_model(self, model_id: str) -> None:
+        option = self._option("model")
+        if self.models is None and option is not None:
+            await self.set_config_option(option.id, model_id)
+        elif self.models is None:
+            raise NotSupported("This agent offers no choice of models.")
+        else:
+            await self._request(SetModel(self.session_id, model_id))
+
+    async def set_config_option(self, config_id: str, value: str | bool) -> None:  # noqa: FBT001 (a value, no switch)
+        option = next((one for one in self._options if one.id == config_id), None)
+        if option is None:
+            offered = ", ".join(one.id for one in self._options) or "none"
+            raise LocalProtocolError(f"The agent has no option {config_id!r}; it offers {offered}.")
+        choices = [choice.value for choice in option.choices()]
+        if choices and value not in choices:
+            few = ", ".join(choices[:20])
+            raise LocalProtocolError(f"{value!r} is no value of the agent's option {config_id!r}; it offers {few}.")
+        answer = await self._request(SetConfigOption(self.session_id, config_id, value))
+        if isinstance(answer, SetSessionConfigOptionResponse) and answer.config_options:
+            self._options = list(answer.config_options)
+
+    async def commands_known(self, timeout: float) -> None:
+        """Wait until the agent has listed its commands, which some do when a loaded session has been replayed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._channel.commands_known.wait()
+
+    async def cancel(self) -> None:
+        """End everything at once: the turn, the session, and the process when it serves no other session."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._cancel())
+        await asyncio.shield(self._closing)
+
+    async def close(self) -> None:
+        """End the session in order."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> AcpSession:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await (self.close() if kind is None else self.cancel())
+
+    async def _cancel(self) -> None:
+        if not self._connection.ended:
+            await self._connection.send(Cancel(self.session_id))
+        await self._connection.leave(self.session_id)
+
+    async def _close(self) -> None:
+        if not self._connection.ended and not self._connection.congested:
+            if self.running:
+                await self.interrupt()
+            if self.agent.capabilities.session.close is not None:
+                with contextlib.suppress(StagedoorError, TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._request(CloseSession(self.session_id))
+        await self._connection.leave(self.session_id)
+
+    async def _request(self, command: Call) -> Reply:
+        self._alive()
+        return await self._connection.request(command)
+
+    async def _begin(self, command: Call) -> asyncio.Future[Reply]:
+        self._alive()
+        return await self._connection.begin(command)
+
+    def _alive(self) -> None:
+        if self._connection.ended or self._channel.relay.closed:
+            raise SessionEnded("This session is over: resume it by its id to go on.")
+
+    def _option(self, category: str) -> ConfigOption | None:
+        by_category = (one for one in self._options if one.category == category)
+        by_id = (one for one in self._options if one.id == category)
+        return next(by_category, None) or next(by_id, None)
+
+
+async def _events(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[Event]:
+    """Holds the session: whoever still reads it still has it."""
+    async for _, event in reader:
+        yield event
+
+
+async def _pairs(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[tuple[bytes, Event]]:
+    async for pair in reader:
+        yield pair

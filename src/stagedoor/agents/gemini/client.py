@@ -1,0 +1,212 @@
+"""Gemini CLI as a library."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from stagedoor.agents.acp.client import AcpClient
+from stagedoor.agents.acp.content import KnownBlock
+from stagedoor.errors import LaunchError, LocalProtocolError, SessionNotFound, StagedoorError
+from stagedoor.transports.executables import find_executable, read_version, require_version
+from stagedoor.transports.launch import Launch
+
+from .acp import PROFILE, GeminiAcpSession, acp_config, blocks, make_loadable
+from .config import Driver, GeminiConfig
+from .failures import acp_failure
+from .history import History, list_sessions
+from .home import PrivateHome, user_folder, user_settings
+from .launch import check, launch
+from .policy import check_policy
+from .session import GeminiSession
+from .settings import settings
+from .store import session_files, sweep_stubs
+
+INSTALL = "npm install -g @google/gemini-cli"
+MINIMUM_VERSION = (0, 61, 0)
+"""The first version all of this was measured on."""
+
+
+class GeminiClient:
+    """Runs Gemini CLI in ``cwd``. ``env`` takes the place of our own environment when given."""
+
+    def __init__(
+        self, cwd: str | Path = ".", executable: str | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.cwd = str(Path(cwd).absolute())
+        self._executable = executable
+        self._env = env
+
+    async def create_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession | GeminiAcpSession:
+        """Begin a session; returns once Gemini has begun its first turn."""
+        config = config or GeminiConfig()
+        if config.chosen_driver is Driver.ACP:
+            return await self._open_acp(prompt, config, None)
+        return await self.create_stream_session(prompt, config)
+
+    async def resume_session(
+        self, session_id: str, prompt: str, config: GeminiConfig | None = None
+    ) -> GeminiSession | GeminiAcpSession:
+        """Go on with a stored session of this folder."""
+        config = config or GeminiConfig()
+        if config.chosen_driver is Driver.ACP:
+            return await self._open_acp(prompt, config, session_id)
+        return await self.resume_stream_session(session_id, prompt, config)
+
+    async def create_stream_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession:
+        """As :meth:`create_session`, for ``stream-json`` only."""
+        config = config or GeminiConfig()
+        return await self._open_stream(config.session_id or str(uuid.uuid4()), prompt, config, resume=False)
+
+    async def resume_stream_session(
+        self, session_id: str, prompt: str, config: GeminiConfig | None = None
+    ) -> GeminiSession:
+        """As :meth:`resume_session`, for ``stream-json`` only."""
+        return await self._open_stream(session_id, prompt, config or GeminiConfig(), resume=True)
+
+    async def create_acp_session(
+        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+    ) -> GeminiAcpSession:
+        """As :meth:`create_session`, for ``--acp`` only; the prompt may have images."""
+        return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), None)
+
+    async def resume_acp_session(
+        self, session_id: str, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+    ) -> GeminiAcpSession:
+        return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), session_id)
+
+    async def list_sessions(self) -> History:
+        """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
+        return await asyncio.to_thread(list_sessions, self.cwd, env=self._environment)
+
+    async def check_version(self) -> tuple[int, int, int]:
+        """Raises ``UnsupportedVersion`` for a CLI that is too old."""
+        found = await read_version(self.find(), env=self._env, extra={"GEMINI_CLI_NO_RELAUNCH": "true"})
+        require_version("Gemini CLI", found, MINIMUM_VERSION, INSTALL)
+        return found
+
+    def find(self) -> str:
+        """The program. Raises ``NotInstalled``."""
+        return find_executable(
+            "gemini",
+            executable=self._executable,
+            env=self._environment,
+            install=INSTALL,
+            hints=("~/.local/bin", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin"),
+        )
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return os.environ if self._env is None else self._env
+
+    async def _open_stream(self, session_id: str, prompt: str, config: GeminiConfig, *, resume: bool) -> GeminiSession:
+        executable = self._ready(config, resume=resume)
+        config = msgspec.structs.replace(config, session_id=None)  # it is chosen; a next turn resumes it
+        folder = self._folder(config)
+        policies = _policies(config)
+        home = self._home(config)
+
+        def plan(text: str, again: bool) -> Launch:  # noqa: FBT001 (a callback of two)
+            return launch(
+                config,
+                cwd=self.cwd,
+                executable=executable,
+                home=home.path,
+                user_folder=str(folder),
+                prompt=text,
+                resume=session_id if again else None,
+                session_id=session_id,
+                policies=policies,
+            )
+
+        session = GeminiSession(
+            session_id, plan, cwd=self.cwd, folder=folder, home=home, env=self._env, quiet=config.quiet
+        )
+        try:
+            await session.open(prompt, resume=resume)
+        except BaseException:
+            home.remove()
+            raise
+        return session
+
+    async def _open_acp(
+        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig, resume: str | None
+    ) -> GeminiAcpSession:
+        executable = self._ready(config, resume=resume is not None)
+        if isinstance(prompt, str) and not prompt.strip():
+            raise LocalProtocolError("the prompt is empty; Gemini CLI wants some text")
+        folder = self._folder(config)
+        policies = _policies(config)
+        if resume is not None:
+            self._prepare_to_load(resume, folder)
+        home = self._home(config)
+        try:
+            client = AcpClient(
+                launch(
+                    config,
+                    cwd=self.cwd,
+                    executable=executable,
+                    home=home.path,
+                    user_folder=str(folder),
+                    policies=policies,
+                ),
+                self.cwd,
+                self._env,
+                profile=PROFILE,
+                quiet=config.quiet,
+            )
+            first = blocks(prompt, config)
+            if resume is None:
+                acp = await client.create_session(first, acp_config(config))
+            else:
+                acp = await client.resume_session(resume, first, acp_config(config))
+                sweep_stubs(folder, self.cwd, resume)
+        except StagedoorError as error:
+            home.remove()
+            raise acp_failure(error) from error
+        except BaseException:
+            home.remove()
+            raise
+        return GeminiAcpSession(acp, config, cwd=self.cwd, folder=folder, home=home)
+
+    def _prepare_to_load(self, session_id: str, folder: Path) -> None:
+        sweep_stubs(folder, self.cwd, session_id)
+        files = session_files(folder, self.cwd, session_id)
+        if not files:
+            raise SessionNotFound(
+                f"Gemini CLI has no session {session_id} for this folder; list_sessions() shows those it has"
+            )
+        make_loadable(files, time.time())
+
+    def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
+        """Refuse what cannot work before anything is started."""
+        if not Path(self.cwd).is_dir():
+            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+        check(config, resume="resume" if resume else None)
+        return self.find()
+
+    def _home(self, config: GeminiConfig) -> PrivateHome:
+        env = {**self._environment, **config.env}
+        return PrivateHome(env, settings(config, user_settings(env), env))
+
+    def _folder(self, config: GeminiConfig) -> Path:
+        return user_folder({**self._environment, **config.env})
+
+
+def _policies(config: GeminiConfig) -> dict[str, bytes]:
+    """The caller's policy files, read and checked: the CLI would silently run without one that is missing or wrong."""
+    found: dict[str, bytes] = {}
+    for number, name in enumerate(config.policy_files):
+        try:
+            content = Path(name).read_bytes()
+        except OSError as error:
+            raise LocalProtocolError(f"cannot read the policy file {name!r}: {error.strerror}") from None
+        check_policy(content, name)
+        found[f"policy-{number}.toml"] = content
+    return found

@@ -1,0 +1,57 @@
+"""One ``gemini --output-format stream-json`` process: one turn. The prompt went in with the launch."""
+
+from __future__ import annotations
+
+from stagedoor.wire.shapes import Unrecognized
+
+from .commands import Command
+from .events import SHAPES, Done, Event, Result, ToolCall, ToolResult, ToolUse, Truncated
+from .older import older
+
+
+class StreamProtocol:
+    """Types every line, and knows whether the run came to its end."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, None] = {}  # calls without a result, in the order they came
+        self._finished = False
+        self._interrupted = False
+
+    @property
+    def finished(self) -> bool:
+        """The run has said its last; the process is about to exit."""
+        return self._finished
+
+    def receive(self, message: bytes) -> list[Event]:
+        event = SHAPES.decode(message)
+        if isinstance(event, Unrecognized | ToolCall | Done) and (told := older(message)):
+            for each in told:
+                self._note(each)
+            return [*told]
+        self._note(event)
+        return [event]
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case ToolUse(tool_id=tool_id):
+                self._open[tool_id] = None
+            case ToolResult(tool_id=tool_id):
+                self._open.pop(tool_id, None)
+            case Result() | Done():
+                self._finished = True
+            case _:
+                pass
+
+    def receive_eof(self) -> list[Event]:
+        """The CLI exits with 0 after a signal, a cut-off pipe and a hook that asks: only ``result`` means the end."""
+        if self._finished:
+            return []
+        why = "the turn was interrupted" if self._interrupted else "the output ended without a result event"
+        return [Truncated(why, self._interrupted, tuple(self._open))]
+
+    def send(self, command: Command) -> None:
+        """Note what was asked for: the process itself is stopped by a signal, it reads nothing any more."""
+        self._interrupted = True
+
+    def outgoing(self) -> list[bytes]:
+        return []

@@ -1,0 +1,247 @@
+"""A private ``opencode serve`` and one conversation with it, pumped together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from stagedoor.errors import AgentRefused, ConnectionLost, LaunchError, StagedoorError
+from stagedoor.transports.executables import VERSION, require_version
+from stagedoor.transports.http import HttpTransport
+from stagedoor.transports.launch import Exited, Launch, Stalled
+from stagedoor.transports.process import ChildProcess
+from stagedoor.transports.relay import Relay
+from stagedoor.wire.http import Request
+from stagedoor.wire.shapes import Unrecognized
+
+from .answering import Answering, Reply
+from .commands import Command, Prompt
+from .config import OpenCodeConfig
+from .events import (
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    Refused,
+    ServerConnected,
+    ServerEvent,
+    ServerListening,
+    TurnEnded,
+)
+from .failures import INSTALL, LEAST_VERSION, refused_configuration, startup_failure
+from .launch import USERNAME
+from .protocol import ServeProtocol, complaint_in
+
+Pair = tuple[bytes, ServerEvent]
+SILENCE = 60.0
+"""The server says something every ten seconds; a stream that does not is dead."""
+
+
+class Server:
+    """Made by :meth:`start`. ``relay`` carries everything the server says; it closes when the server has ended."""
+
+    def __init__(self, process: ChildProcess, config: OpenCodeConfig, directory: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.process = process
+        self.protocol = ServeProtocol(
+            directory=directory, most_empty_steps=config.most_empty_steps, most_steps=config.most_steps
+        )
+        self.relay: Relay[Pair] = Relay()
+        self.turn: asyncio.Future[TurnEnded] | None = None
+        self._config = config
+        self._directory = directory
+        self._http: HttpTransport | None = None
+        self._answering = Answering(config, self._reply)
+        self._listening: asyncio.Future[str] = loop.create_future()
+        self._connected = asyncio.Event()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._streaming: asyncio.Task[None] | None = None
+        self._watching = loop.create_task(self._watch())
+
+    @classmethod
+    async def start(
+        cls,
+        plan: Launch,
+        config: OpenCodeConfig,
+        *,
+        password: str,
+        base_env: Mapping[str, str] | None,
+        start_timeout: float,
+    ) -> Server:
+        """Start the server and return once its events are heard."""
+        server = cls(await ChildProcess.start(plan, base_env=base_env), config, plan.cwd)
+        try:
+            async with asyncio.timeout(start_timeout):
+                await server._connect(await server._listening, password)
+        except TimeoutError:
+            await server.stop()
+            raise LaunchError(
+                f"opencode serve did not begin to listen within {start_timeout:g} s; try again, or raise start_timeout"
+            ) from None
+        except BaseException:
+            await server.stop()
+            raise
+        return server
+
+    @property
+    def http(self) -> HttpTransport:
+        if self._http is None:
+            raise ConnectionLost("the server is not listening yet")
+        return self._http
+
+    @property
+    def ended(self) -> bool:
+        return self.relay.closed
+
+    async def say(self, command: Command) -> list[ServerEvent]:
+        """Send a command and wait for the server's answers to it. Raises ``AgentRefused`` for a refusal."""
+        self.protocol.send(command)
+        if isinstance(command, Prompt):
+            self.turn = asyncio.get_running_loop().create_future()
+        said = await self._perform(self.protocol.outgoing())
+        for event in said:
+            if isinstance(event, Refused):
+                raise AgentRefused(f"OpenCode refused {event.call}: {event.message or event.status}", code=event.status)
+        return said
+
+    async def stop(self) -> None:
+        """End the server and everything under it."""
+        await self.process.stop()
+        await asyncio.shield(self._watching)
+
+    def abandon(self) -> None:
+        """For finalizers: kill everything now, wait for nothing."""
+        self.process.abandon()
+        for task in (self._watching, self._streaming, *self._errands):
+            if task is not None and not task.get_loop().is_closed():
+                task.cancel()
+
+    async def _connect(self, url: str, password: str) -> None:
+        if not url.startswith("http://127.0.0.1:"):
+            raise LaunchError(f"opencode serve listens on {url}, not on the loopback address it was given")
+        events = Request("GET", "/event", query={"directory": self._directory})
+        self._http = HttpTransport(url, events=events, auth=(USERNAME, password), silence=SILENCE)
+        # A folder's configuration is read at its first use; what is wrong with it is said here and nowhere else.
+        first = await self._http.send(Request("GET", "/config", query={"directory": self._directory}))
+        if not first.ok:
+            raise refused_configuration(complaint_in(first.body))
+        await self._check_version(self._http)
+        loop = asyncio.get_running_loop()
+        self._streaming = loop.create_task(self._stream(self._http))
+        connected = loop.create_task(self._connected.wait())
+        await asyncio.wait((connected, self._watching), return_when=asyncio.FIRST_COMPLETED)
+        connected.cancel()
+        if not self._connected.is_set():
+            raise ConnectionLost("opencode serve ended before its events could be heard; try again")
+
+    async def _check_version(self, http: HttpTransport) -> None:
+        health = await http.send(Request("GET", "/global/health"))
+        said = VERSION.search(health.body.decode("utf-8", "replace"))
+        if said is not None:
+            require_version("OpenCode", (int(said[1]), int(said[2]), int(said[3])), LEAST_VERSION, INSTALL)
+
+    async def _reply(self, reply: Reply) -> None:
+        await self.say(reply)
+
+    async def _watch(self) -> None:
+        """Read what the server prints, to its end; then say how it ended. Waits for no reader: it prints little."""
+        try:
+            async for batch in self.process.batches(quiet=self._config.stall_after):
+                for message in batch:
+                    if isinstance(message, Stalled):
+                        self._add([(b"", message)] if self.protocol.in_turn else [])
+                    elif isinstance(message, Unrecognized):
+                        self._add([(message.raw, message)])
+                    else:
+                        self._add([(message, event) for event in self.protocol.receive(message)])
+            exited = Exited(await self.process.wait(), self.process.stderr_tail)
+            await self._hang_up()
+            self._add([*((b"", event) for event in self.protocol.receive_eof()), (b"", exited)])
+            if not self._listening.done():
+                self._listening.set_exception(startup_failure(exited))
+        finally:
+            if self.process.code is None:
+                self.process.abandon()
+            self.relay.close()
+            await self._hang_up()  # also when we are abandoned: sockets do not close by themselves
+
+    async def _hang_up(self) -> None:
+        if self._streaming is not None:
+            self._streaming.cancel()
+            await asyncio.wait((self._streaming,))
+        self._answering.close_all()
+        if self._http is not None:
+            await self._http.close()
+
+    async def _stream(self, http: HttpTransport) -> None:
+        try:
+            async for batch in http.batches():
+                pairs: list[Pair] = []
+                for message in batch:
+                    if isinstance(message, Unrecognized):
+                        pairs.append((message.raw, message))
+                    else:
+                        pairs += [(message, event) for event in self.protocol.receive(message)]
+                await self._publish(pairs)
+        except StagedoorError as error:
+            # A server that cannot be heard is of no use to anybody: its end says so to all who wait.
+            self.relay.add([(b"", Unrecognized(b"", f"the event stream is lost: {error}"))])
+            self._errand(self.process.stop())
+
+    async def _publish(self, pairs: list[Pair]) -> None:
+        self._consider(pairs)
+        await self.relay.publish(pairs)
+
+    def _add(self, pairs: list[Pair]) -> None:
+        self._consider(pairs)
+        self.relay.add(pairs)
+
+    def _consider(self, pairs: list[Pair]) -> None:
+        for _, event in pairs:
+            self._notice(event)
+        if requests := self.protocol.outgoing():
+            self._errand(self._perform(requests))
+
+    def _errand(self, work: Coroutine[Any, Any, object]) -> None:
+        async def run() -> None:
+            with contextlib.suppress(StagedoorError):  # a dead server says so itself
+                await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _perform(self, requests: list[Request]) -> list[ServerEvent]:
+        said: list[ServerEvent] = []
+        for request in requests:
+            answer = await self.http.send(request)
+            events = self.protocol.receive_answer(request, answer)
+            for event in events:
+                self._notice(event)
+            self.relay.add([(answer.line(), event) for event in events])
+            said += events
+        return said
+
+    def _notice(self, event: ServerEvent) -> None:
+        match event:
+            case ServerListening(url=url) if not self._listening.done():
+                self._listening.set_result(url)
+            case ServerConnected():
+                self._connected.set()
+            case PermissionAsked() | QuestionAsked():
+                self._answering.ask(event)
+            case (
+                PermissionReplied(request_id=asked)
+                | QuestionReplied(request_id=asked)
+                | QuestionRejected(request_id=asked)
+            ):
+                self._answering.close(asked)
+            case TurnEnded():
+                self._answering.close_all()
+                if self.turn is not None and not self.turn.done():
+                    self.turn.set_result(event)
+            case _:
+                pass

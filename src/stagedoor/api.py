@@ -1,0 +1,145 @@
+"""``run``, ``open`` and their relatives: everything a caller needs, over any agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from . import catalog
+from .cancel import CancelToken, ends_with
+from .drivers.driver import Presence, Stored
+from .errors import BadRequest
+from .register import Register, resumed
+from .session import Session
+from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
+from .unified.options import Options, checked
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one prompt."""
+
+    text: str
+    status: Status
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    events: list[Event] = []
+    structured: Any = None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One prompt for one agent, for ``run_parallel``. ``options`` go over those all tasks share."""
+
+    agent: str
+    prompt: str
+    options: Mapping[str, Any] = {}
+    name: str = ""
+
+
+def open(agent: str, **options: Any) -> Session:
+    """A conversation with ``agent``; nothing is started before the first ``send``.
+
+    >>> async with stagedoor.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
+    ...     async for event in session.send("Write the test first"): ...
+    """
+    return conversation(agent, options)
+
+
+def conversation(
+    agent: str, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
+) -> Session:
+    """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
+    found = catalog.agent(agent)
+    asked = _asked(options, found.name)
+    chosen = _ruled(asked)
+    driver = catalog.driver(found, chosen)
+    named: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
+    return Session(agent=found.name, options=chosen, asked=asked, driver=driver, attended=attended, **named)
+
+
+async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any) -> AsyncGenerator[Event]:
+    """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent.
+
+    ``cancel`` stops it too, from anywhere; the stream then ends as ``interrupted``.
+    """
+    async with open(agent, **options) as session, ends_with(session, cancel) as begun:
+        async with aclosing(session.send(prompt)) as turn:
+            async for event in turn:
+                begun.set()
+                yield event
+        rest = session.events
+        await session.close()
+        async for event in rest:
+            yield event
+
+
+def run_sync(agent: str, prompt: str, **options: Any) -> Result:
+    """The same for scripts: waits, and returns the whole result."""
+
+    async def main() -> Result:
+        return collect([event async for event in run(agent, prompt, **options)])
+
+    return asyncio.run(main())
+
+
+def collect(events: list[Event]) -> Result:
+    """The result that a finished stream adds up to."""
+    done = next((event for event in reversed(events) if isinstance(event, Done)), Done(status="error"))
+    turn = next((event for event in reversed(events) if isinstance(event, TurnCompleted)), None)
+    said = [event.text for event in events if isinstance(event, Text) and event.parent_tool_use_id is None]
+    return Result(
+        text=(turn.result if turn is not None else "") or (said[-1] if said else ""),
+        status=done.status,
+        usage=done.usage,
+        cost_usd=done.cost_usd,
+        events=events,
+        structured=turn.structured if turn is not None else None,
+    )
+
+
+async def discover(agents: Iterable[str] | None = None, *, env: Mapping[str, str] | None = None) -> list[Presence]:
+    """Every agent: installed? where? which version? signed in? what can it do?"""
+    names = list(catalog.AGENTS if agents is None else agents)
+    return list(await asyncio.gather(*(catalog.agent(name).inspect(env) for name in names)))
+
+
+def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str, str] | None = None) -> list[Stored]:
+    """What the agents have stored on disk for a directory, newest first."""
+    folder = str(Path(cwd).resolve())
+    names = [agent] if agent is not None else list(catalog.AGENTS)
+    found = [stored for name in names for stored in catalog.agent(name).history(folder, env)]
+    return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
+
+
+def _asked(given: Mapping[str, Any], agent: str) -> Options:
+    options = checked(given)
+    if options.resume is not None:
+        options = resumed(options, frozenset(given), agent, Register().find(options.resume))
+    return replace(options, cwd=str(Path(options.cwd).resolve()))
+
+
+def _ruled(options: Options) -> Options:
+    """With a policy, every call has to reach us: the agent asks about all of them, and the rules decide.
+
+    Where the rules are silent, what was asked for by tier and modes holds. Without a policy only two modes need one
+    of ours: those that no agent knows.
+    """
+    if options.policy is None and options.tier != "dry-run" and options.approval != "askDangerous":
+        return options
+    from .permissions.load import load_policy
+    from .permissions.modes import built_in
+
+    policy = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
+    if options.policy is None:
+        return replace(options, policy=policy)
+    given = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
+    if not hasattr(given, "over"):
+        raise BadRequest(f"policy={given!r}: give the path of a policy file, or a Policy")
+    approval = options.approval if options.tier == "dry-run" else "ask"
+    file = options.remember_in or (str(options.policy) if isinstance(options.policy, str | Path) else None)
+    return replace(options, policy=given.over(policy), approval=approval, remember_in=file)

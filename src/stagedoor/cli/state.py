@@ -1,0 +1,65 @@
+"""What the command line remembers between runs, in the user's state folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..whole_file import replace_file
+
+
+def state_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """``$STAGEDOOR_STATE_HOME``, else ``stagedoor`` in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    if named := env.get("STAGEDOOR_STATE_HOME"):
+        return Path(named)
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return Path(state) / "stagedoor"
+
+
+def count_unrecognized(agent: str, version: str, count: int) -> None:
+    """Add to the messages we could not type, per agent and version. Bookkeeping: it never fails a run."""
+    counts = unrecognized_counts()
+    counts.setdefault(agent, {})
+    counts[agent][version or "unknown"] = counts[agent].get(version or "unknown", 0) + count
+    path = _counts_path()
+    with contextlib.suppress(OSError):
+        replace_file(path, msgspec.json.encode(counts).decode())
+
+
+def unrecognized_counts() -> dict[str, dict[str, int]]:
+    try:
+        return msgspec.json.decode(_counts_path().read_bytes(), type=dict[str, dict[str, int]])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def audit_path() -> Path:
+    return state_folder() / "audit.jsonl"
+
+
+def with_audit(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the command line's own audit log, unless another is named, or none (``-``) is wanted."""
+    named = options.get("audit")
+    if named == "-":
+        return {**options, "audit": None}
+    path = Path(named).absolute() if named else audit_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as fault:
+        if named:
+            raise
+        print(f"stagedoor: decisions are not recorded, {path} cannot be written: {fault.strerror}", file=sys.stderr)
+        return options
+    return {**options, "audit": str(path)}
+
+
+def _counts_path() -> Path:
+    return state_folder() / "unrecognized.json"

@@ -1,0 +1,43 @@
+"""What is there of an agent's program: asked in one way for all, and never for longer than a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ..errors import StagedoorError
+from .driver import Agent, Presence
+
+PATIENCE = 30.0
+
+SignIn: TypeAlias = tuple[bool | None, str, str]
+"""Whether it is signed in (``None``: cannot be told without a model call), what is wrong, and what mends it."""
+
+
+async def inspected(
+    agent: Agent,
+    find: Callable[[], str],
+    version: Callable[[], Awaitable[tuple[int, ...]]],
+    sign_in: Callable[[], SignIn | Awaitable[SignIn]],
+    *,
+    patience: float = PATIENCE,
+) -> Presence:
+    """Each is asked only when the one before it has answered; the first that fails says what is wrong."""
+    found = Presence(
+        agent=agent.name, title=agent.title, drivers={name: one.capabilities for name, one in agent.drivers.items()}
+    )
+    try:
+        async with asyncio.timeout(patience):
+            found = replace(found, executable=find(), installed=True)
+            found = replace(found, version=".".join(map(str, await version())))
+            said = sign_in()
+            signed_in, problem, fix = said if isinstance(said, tuple) else await said
+    except TimeoutError:
+        problem = f"{found.executable} did not answer within {patience:g} s"
+        return replace(found, problem=problem, fix=f"{found.executable} --version")
+    except (StagedoorError, OSError) as error:
+        return replace(found, problem=str(error), fix=agent.install)
+    return replace(found, signed_in=signed_in, problem=problem, fix=fix)

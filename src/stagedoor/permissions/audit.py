@@ -1,0 +1,249 @@
+"""A log of every decision in which a changed, missing, moved or cut-off line is found.
+
+Each line holds the hash of the one before it and of itself; a second file beside the log holds the count and the last
+hash, so that a cut tail is found as well. Whoever can rewrite both files can forge both: keep a copy of the head
+(:meth:`AuditLog.append` returns it) elsewhere where that matters.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from stagedoor.unified.events import Operation, PermissionRequest, PermissionResolved, Remember, Risk, ToolName
+
+START = "0" * 64
+By = Literal["rule", "callback", "person", "timeout", "interrupt"]
+_BY: dict[str, By] = {
+    "policy": "rule",
+    "callback": "callback",
+    "client": "person",
+    "timeout": "timeout",
+    "interrupt": "interrupt",
+}
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One decision: who decided about what, and why."""
+
+    session: str
+    request: str
+    decision: Literal["allow", "deny"]
+    by: By
+    agent: str = ""
+    tool: ToolName = "other"
+    native_name: str = ""
+    operation: Operation = "other"
+    target: str = ""
+    risk: Risk = "medium"
+    rule: str = ""
+    message: str = ""
+    remember: Remember = "once"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where the log stands: how many entries, the hash of the last, the bytes they take."""
+
+    entries: int = 0
+    hash: str = START
+    size: int = 0
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """``first_bad_line`` counts from 1; for missing lines it is where they should be."""
+
+    ok: bool
+    entries: int
+    first_bad_line: int | None = None
+    why: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log without its own hash."""
+
+    n: int
+    at: int
+    prev: str
+    entry: Entry
+
+
+def entry_of(
+    request: PermissionRequest, resolved: PermissionResolved, *, session: str = "", rule: str = "", why: str = ""
+) -> Entry:
+    """What the log keeps of a question and its answer."""
+    return Entry(
+        session=session or request.session_id,
+        request=request.request_id,
+        decision=resolved.decision,
+        by=_BY[resolved.by],
+        agent=request.agent,
+        tool=request.tool_name,
+        native_name=request.native_name,
+        operation=request.operation,
+        target=request.target,
+        risk=request.risk,
+        rule=rule,
+        message=resolved.message or why,
+        remember=resolved.remember,
+    )
+
+
+class AuditLog:
+    """Append-only; several processes may write to one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._head_path = head_path(path)
+
+    def append(self, entry: Entry, now_ms: int) -> Head:
+        """Write one entry; when this returns, it is on the disk. Raises ``OSError`` when it cannot be."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path) as file:
+            head = self._continue(file)
+            body = msgspec.json.encode(Record(n=head.entries + 1, at=now_ms, prev=head.hash, entry=entry))
+            digest = hashlib.sha256(body).hexdigest()
+            file.seek(0, os.SEEK_END)
+            file.write(body[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
+            file.flush()
+            os.fsync(file.fileno())
+            written = Head(head.entries + 1, digest, file.tell())
+            self._keep(written)
+        return written
+
+    def _continue(self, file: BinaryIO) -> Head:
+        """The head to go on from; mended where a crash came between writing a line and writing the head."""
+        size = file.seek(0, os.SEEK_END)
+        head = _read_head(self._head_path)
+        if head is not None and head.size == size:
+            return head
+        kept = head or Head()
+        if size < kept.size or (head is None and size > 0):
+            # Somebody cut the log or took its head. To go on from what is there would hide it: the head's count stays.
+            return _recovered(file, kept)
+        file.seek(kept.size)
+        last = kept
+        for line in file:
+            body, digest = _split(line)
+            if body is None:
+                file.truncate(last.size)  # half a line that nobody was told of
+                break
+            last = Head(last.entries + 1, digest, last.size + len(line))
+        return last
+
+    def _keep(self, head: Head) -> None:
+        temporary = self._head_path.with_name(self._head_path.name + ".new")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(head) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._head_path)
+
+
+def head_path(path: Path) -> Path:
+    return path.with_name(path.name + ".head")
+
+
+def read_log(path: Path) -> Iterator[Record]:
+    """The entries that can be read, in order; not verified."""
+    with path.open("rb") as file:
+        for line in file:
+            body, _ = _split(line)
+            if body is not None:
+                try:
+                    yield msgspec.json.decode(body, type=Record)
+                except msgspec.MsgspecError:
+                    continue
+
+
+def verify(path: Path, *, head: Head | None = None) -> Verification:
+    """Read the whole log and say where it stops being true. ``head`` is one that was kept elsewhere."""
+    kept = _read_head(head_path(path))
+    if not path.exists():
+        if kept is None or kept.entries == 0:
+            return Verification(ok=kept is not None or head is None, entries=0, why="there is no log yet")
+        return Verification(
+            ok=False, entries=0, first_bad_line=1, why=f"the log is gone; it had {kept.entries} entries"
+        )
+    previous, count = START, 0
+    marks = {mark.entries: mark for mark in (kept, head) if mark is not None}
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        for number, line in enumerate(file, 1):
+            why = _fault(line, number, previous)
+            if why:
+                return Verification(ok=False, entries=count, first_bad_line=number, why=why)
+            _, previous = _split(line)
+            count = number
+            if number in marks and marks[number].hash != previous:
+                why = "the line is not the one that was written here: the log was rewritten"
+                return Verification(ok=False, entries=count - 1, first_bad_line=number, why=why)
+    return _ended(count, kept, head)
+
+
+def _ended(count: int, kept: Head | None, head: Head | None) -> Verification:
+    most = max((mark.entries for mark in (kept, head) if mark is not None), default=0)
+    if count < most:
+        missing = f"{most - count} of {most} entries are missing at the end"
+        return Verification(ok=False, entries=count, first_bad_line=count + 1, why=missing)
+    if kept is None and count:
+        why = "the file that holds the count is missing, so a cut at the end could not be seen"
+        return Verification(ok=False, entries=count, first_bad_line=count + 1, why=why)
+    return Verification(ok=True, entries=count)
+
+
+def _fault(line: bytes, number: int, previous: str) -> str:
+    body, digest = _split(line)
+    if body is None:
+        return "the line is cut off or is not an entry of this log"
+    if hashlib.sha256(body).hexdigest() != digest:
+        return "the line was changed"
+    try:
+        record = msgspec.json.decode(body, type=Record)
+    except msgspec.MsgspecError as fault:
+        return f"the line is not an entry of this log: {fault}"
+    if record.n != number:
+        return f"entry {record.n} stands where entry {number} should: lines are missing, repeated or moved"
+    return "" if record.prev == previous else "the line does not follow the one before it"
+
+
+_LINE = re.compile(rb'^(\{.*),"hash":"([0-9a-f]{64})"\}\n$', re.DOTALL)
+
+
+def _split(line: bytes) -> tuple[bytes | None, str]:
+    match = _LINE.match(line)
+    return (None, "") if match is None else (match.group(1) + b"}", match.group(2).decode())
+
+
+def _read_head(path: Path) -> Head | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Head)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _recovered(file: BinaryIO, kept: Head) -> Head:
+    file.seek(0)
+    count, digest = 0, START
+    for line in file:
+        body, found = _split(line)
+        if body is not None:
+            count, digest = count + 1, found
+    size = file.seek(0, os.SEEK_END)
+    if count < kept.entries:
+        return Head(kept.entries, kept.hash, size)
+    return Head(count, digest, size)
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[BinaryIO]:
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file

@@ -1,0 +1,93 @@
+"""How much is at stake when a path is read, written or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from stagedoor.unified.events import Risk
+
+from .grammar import HOLE
+from .paths import Ground, Place, Spot, locate
+
+LEVELS: dict[Risk, int] = {"low": 0, "medium": 1, "high": 2}
+
+
+class Finding(NamedTuple):
+    """One thing that was seen, and how bad it is."""
+
+    risk: Risk
+    reason: str
+
+
+def worst(risks: Iterable[Risk]) -> Risk:
+    found: Risk = "low"
+    for risk in risks:
+        found = risk if LEVELS[risk] > LEVELS[found] else found
+    return found
+
+
+_READ: dict[Place, tuple[Risk, str]] = {
+    "harmless": ("low", ""),
+    "workspace": ("low", ""),
+    "protected": ("low", ""),
+    "temp": ("medium", "outside the workspace"),
+    "unknown": ("medium", "a path that cannot be known beforehand"),
+    "outside": ("medium", "outside the workspace"),
+    "system": ("medium", "a system path"),
+    "device": ("high", "a device or socket"),
+    "secret": ("high", "where credentials are kept"),
+}
+_WRITE: dict[Place, tuple[Risk, str]] = {
+    "harmless": ("low", ""),
+    "workspace": ("medium", "in the workspace"),
+    "temp": ("medium", "outside the workspace"),
+    "unknown": ("medium", "a path that cannot be known beforehand"),
+    "outside": ("high", "outside the workspace"),
+    "system": ("high", "a system path"),
+    "device": ("high", "a device or socket"),
+    "protected": ("high", "inside .git, where it can run code or break history"),
+    "secret": ("high", "where credentials are kept"),
+}
+
+
+def shown(path: str) -> str:
+    path = path.replace(HOLE, "…") or "''"
+    return path if len(path) <= 80 else path[:79] + "…"
+
+
+def reading(path: str, cwds: Sequence[str | None], ground: Ground) -> list[Finding]:
+    spot = locate(path, cwds, ground)
+    risk, why = _READ[spot.place]
+    return [] if risk == "low" else [Finding(risk, f"reads {shown(path)}, {why}")]
+
+
+def writing(path: str, cwds: Sequence[str | None], ground: Ground, *, verb: str = "writes") -> list[Finding]:
+    spot = locate(path, cwds, ground)
+    risk, why = _WRITE[spot.place]
+    return [] if risk == "low" else [Finding(risk, f"{verb} {shown(path)}, {why}")]
+
+
+def deleting(
+    path: str, cwds: Sequence[str | None], ground: Ground, *, recursive: bool, verb: str = "deletes"
+) -> list[Finding]:
+    spot = locate(path, cwds, ground)
+    if spot.place == "harmless":
+        return [Finding("medium", f"{verb} {shown(path)}")]
+    if spot.broad and (recursive or "*" in path or "?" in path):
+        return [Finding("high", f"{verb} {shown(path)}, a whole tree")]
+    if spot.place == "unknown":
+        return [Finding("high" if recursive else "medium", f"{verb} a path that cannot be known beforehand")]
+    if spot.place == "workspace":
+        return [Finding("medium", f"{verb} {shown(path)} in the workspace")]
+    if spot.place == "temp" and not recursive:
+        return [Finding("medium", f"{verb} {shown(path)}, outside the workspace")]
+    return [Finding("high", f"{verb} {shown(path)}, {_WRITE[spot.place][1]}")]
+
+
+def changing_tree(path: str, cwds: Sequence[str | None], ground: Ground, *, verb: str) -> list[Finding]:
+    """A change to everything under a path."""
+    spot: Spot = locate(path, cwds, ground)
+    if spot.broad or spot.place == "unknown":
+        return [Finding("high", f"{verb} {shown(path)} and everything under it")]
+    return writing(path, cwds, ground, verb=verb)

@@ -1,0 +1,136 @@
+"""Which rule decides, and why: for one command, and for the calls of past sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from stagedoor.unified.events import Event, Init, PermissionRequest, PermissionResolved, Risk, ToolResult, ToolUse
+
+from .policy import Policy, Ruling
+from .risk import judge_command
+from .rules import Action, Rule
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One simple command, and every rule that spoke of it."""
+
+    command: str
+    rules: tuple[Rule, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole decision about one command line."""
+
+    command: str
+    cwd: str
+    action: Action
+    risk: Risk
+    reasons: tuple[str, ...]
+    rule: Rule | None
+    why: str
+    steps: tuple[Step, ...] = ()
+    also_matched: tuple[Rule, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The explanation as lines for a terminal."""
+        lines = [f"{self.action}: {self.why}", f"risk: {self.risk}"]
+        lines += [f"  - {reason}" for reason in self.reasons]
+        lines += [f"runs: {step.command}" for step in self.steps]
+        lines += [f"also matched: {rule.label}" for rule in self.also_matched]
+        return "\n".join(lines)
+
+
+def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: str | None = None) -> Explanation:
+    """What ``policy`` says about a shell command, and which rule says it."""
+    request = ToolUse(
+        tool_use_id="explain",
+        name="shell",
+        operation="execute",
+        target=command,
+        input={"command": command},
+        agent=agent,
+    )
+    ruling = policy.decide(request, cwd, home=home)
+    commands = judge_command(command, cwd=cwd, home=home).commands
+    parts = dict.fromkeys([*(one.text for one in commands if one.text), *(match.part for match in ruling.matched)])
+    steps = tuple(
+        Step(command=part.replace("\0", "…"), rules=tuple(m.rule for m in ruling.matched if m.part == part))
+        for part in parts
+    )
+    others = dict.fromkeys(match.rule for match in ruling.matched if match.rule is not ruling.rule)
+    return Explanation(
+        command=command,
+        cwd=cwd,
+        action=ruling.action,
+        risk=ruling.risk,
+        reasons=ruling.reasons,
+        rule=ruling.rule,
+        why=ruling.why,
+        steps=steps,
+        also_matched=tuple(others),
+    )
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a past session: what the policy would say now, and what happened then."""
+
+    session: str
+    tool_use_id: str
+    tool: str
+    target: str
+    ruling: Ruling
+    then: Literal["allow", "deny", "ran", "unknown"]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the policy would have decided otherwise."""
+        ran = self.then in ("allow", "ran")
+        return self.then != "unknown" and (self.ruling.action == "allow") != ran
+
+
+def simulate(policy: Policy, events: Iterable[Event], *, cwd: str = ".", home: str | None = None) -> list[Simulated]:
+    """Hold every tool call of some sessions against a policy. The workspace is the one each session says it had."""
+    heard = list(events)
+    then = _what_happened(heard)
+    folders: dict[str, str] = {}
+    seen: set[tuple[str, str]] = set()
+    simulated: list[Simulated] = []
+    for event in heard:
+        if isinstance(event, Init):
+            folders[event.session_id] = event.cwd or cwd
+        elif isinstance(event, ToolUse | PermissionRequest):
+            call = event.tool_use_id or (event.request_id if isinstance(event, PermissionRequest) else "")
+            if (event.session_id, call) in seen:
+                continue
+            seen.add((event.session_id, call))
+            ruling = policy.decide(event, folders.get(event.session_id, cwd), home=home)
+            simulated.append(
+                Simulated(
+                    session=event.session_id,
+                    tool_use_id=call,
+                    tool=event.name if isinstance(event, ToolUse) else event.tool_name,
+                    target=event.target,
+                    ruling=ruling,
+                    then=then.get((event.session_id, call), "unknown"),
+                )
+            )
+    return simulated
+
+
+def _what_happened(events: Sequence[Event]) -> dict[tuple[str, str], Literal["allow", "deny", "ran", "unknown"]]:
+    asked: dict[tuple[str, str], str] = {}
+    then: dict[tuple[str, str], Literal["allow", "deny", "ran", "unknown"]] = {}
+    for event in events:
+        if isinstance(event, PermissionRequest):
+            asked[(event.session_id, event.request_id)] = event.tool_use_id or event.request_id
+        elif isinstance(event, PermissionResolved):
+            call = asked.get((event.session_id, event.request_id), event.request_id)
+            then[(event.session_id, call)] = event.decision
+        elif isinstance(event, ToolResult):
+            outcome: Literal["deny", "ran"] = "deny" if event.status == "denied" else "ran"
+            then.setdefault((event.session_id, event.tool_use_id), outcome)
+    return then

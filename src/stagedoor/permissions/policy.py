@@ -1,0 +1,133 @@
+"""Ordered rules that decide without asking anybody: deny always wins, else the first rule that speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stagedoor.unified.events import PermissionRequest, Risk, ToolUse
+
+from .globs import Match
+from .paths import Ground
+from .risk import judge
+from .rules import Action, Call, Rule, Unit, call_of, is_neutral, matches
+
+_SEVERITY: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Matched(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that spoke of one part of the call; ``certain`` is false where something unknown stands in between."""
+
+    rule: Rule
+    part: str
+    certain: bool = True
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy says, which rule decided (none: the default did), and what else was looked at."""
+
+    action: Action
+    rule: Rule | None
+    why: str
+    risk: Risk
+    reasons: tuple[str, ...] = ()
+    matched: tuple[Matched, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """What the agent is told when it is refused."""
+        return (self.rule.message if self.rule is not None else "") or self.why
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Rules in order, lists in short form, and what happens when nothing speaks (asking, unless it is said)."""
+
+    rules: tuple[Rule, ...] = ()
+    auto_approve: tuple[str, ...] = ()
+    deny_patterns: tuple[str, ...] = ()
+    default: Action | None = None
+    name: str = ""
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """The rules with the short lists written out: denials first, approvals last."""
+        denials = tuple(
+            Rule(action="deny", name=f"deny_patterns: {pattern}", command=(pattern,)) for pattern in self.deny_patterns
+        )
+        approvals = tuple(
+            Rule(action="allow", name=f"auto_approve: {tool}", tool=(tool,)) for tool in self.auto_approve
+        )
+        return (*denials, *self.rules, *approvals)
+
+    def decide(self, request: PermissionRequest | ToolUse, cwd: str, *, home: str | None = None) -> Ruling:
+        """Never raises on content."""
+        tool = request.tool_name if isinstance(request, PermissionRequest) else request.name
+        ground = Ground(cwd, home)
+        verdict = judge(tool, request.operation, request.input, cwd=cwd, home=home)
+        call = call_of(request, verdict, ground, verdict.problems)
+        return _decide(self, call)
+
+    def with_rule(self, rule: Rule) -> Policy:
+        """The same policy with one more rule, before all others."""
+        return msgspec.structs.replace(self, rules=(rule, *self.rules))
+
+    def over(self, other: Policy) -> Policy:
+        """This policy first, then another: its denials still win, its other rules speak where ours are silent."""
+        return Policy(
+            rules=(*self.all_rules, *other.all_rules),
+            default=self.default if self.default is not None else other.default,
+            name=" over ".join(name for name in (self.name, other.name) if name),
+        )
+
+
+def _decide(policy: Policy, call: Call) -> Ruling:
+    rules = policy.all_rules
+    spoken = [(unit, _hits(rules, unit, call)) for unit in call.units]
+    matched = tuple(
+        Matched(rule=rule, part=unit.text, certain=found == "yes") for unit, hits in spoken for rule, found in hits
+    )
+    decided = [_decide_unit(policy, unit, hits, call) for unit, hits in spoken]
+    action, rule, why = max(decided, key=lambda one: _SEVERITY[one[0]])
+    return Ruling(
+        action=action, rule=rule, why=why, risk=call.verdict.risk, reasons=call.verdict.reasons, matched=matched
+    )
+
+
+def _hits(rules: Sequence[Rule], unit: Unit, call: Call) -> list[tuple[Rule, Match]]:
+    found: list[tuple[Rule, Match]] = [(rule, matches(rule, unit, call)) for rule in rules]
+    return [hit for hit in found if hit[1] != "no"]
+
+
+def _decide_unit(
+    policy: Policy, unit: Unit, hits: Sequence[tuple[Rule, Match]], call: Call
+) -> tuple[Action, Rule | None, str]:
+    part = shown(unit)
+    for rule, found in hits:
+        if rule.action == "deny" and found == "yes":
+            return "deny", rule, f"rule “{rule.label}” denies {part}"
+    for rule, found in hits:
+        if rule.action == "deny" and found == "maybe":
+            return "ask", rule, f"rule “{rule.label}” may deny {part}, which is only partly known"
+    for rule, _ in hits:
+        if rule.action != "deny":
+            verb = "allows" if rule.action == "allow" else "asks about"
+            return rule.action, rule, f"rule “{rule.label}” {verb} {part}"
+    if is_neutral(unit, call.ground):
+        return "allow", None, f"{part} does nothing by itself"
+    default: Action = policy.default or "ask"
+    return default, None, f"no rule speaks of {part}, and the default is to {default}"
+
+
+def shown(unit: Unit) -> str:
+    text = unit.text.replace("\0", "…")
+    text = text if len(text) <= 120 else text[:119] + "…"
+    match unit.kind:
+        case "command":
+            return f"`{text}`"
+        case "file":
+            return f"{unit.operation} of {text}"
+        case "unclear":
+            return f"a part that cannot be followed ({text})"
+        case "call":
+            return f"“{text}”"

@@ -1,0 +1,198 @@
+"""One rule of a policy, and the parts of a call it is held against."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from stagedoor.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
+
+from .globs import Match, match_command, match_path
+from .grammar import HOLE
+from .paths import Ground, inside, locate, resolve
+from .risk import Verdict
+from .script import Command
+
+Action = Literal["allow", "deny", "ask"]
+_PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
+_NEUTRAL = frozenset({"true", "false", ":", "test", "[", "set"})
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that is said must hold; a list holds when one of its entries does; what is not said does not matter."""
+
+    action: Action
+    name: str = ""
+    tool: tuple[str, ...] = ()
+    operation: tuple[Operation, ...] = ()
+    command: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    outside: bool | None = None
+    risk: tuple[Risk, ...] = ()
+    agent: tuple[str, ...] = ()
+    message: str = ""
+
+    @property
+    def label(self) -> str:
+        if self.name:
+            return self.name
+        said = [
+            f"{key}={','.join(map(str, value))}"
+            for key in ("tool", "operation", "command", "path", "risk", "agent")
+            if (value := getattr(self, key))
+        ]
+        said += [f"outside={str(self.outside).lower()}"] if self.outside is not None else []
+        return f"{self.action} {' '.join(said) or 'everything'}"
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a call does: a simple command, a file it opens, or the call itself.
+
+    ``unclear`` stands for the part of a script that could not be followed: no pattern can speak for it.
+    """
+
+    kind: Literal["command", "file", "call", "unclear"]
+    text: str
+    operation: Operation
+    command: Command | None = None
+    paths: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call as rules see it."""
+
+    tool: ToolName
+    native_name: str
+    agent: str
+    verdict: Verdict
+    ground: Ground
+    units: tuple[Unit, ...]
+
+
+def call_of(request: PermissionRequest | ToolUse, verdict: Verdict, ground: Ground, problems: Sequence[str]) -> Call:
+    tool = request.tool_name if isinstance(request, PermissionRequest) else request.name
+    units: list[Unit] = []
+    for command in verdict.commands:
+        units += _command_units(command, ground)
+    if tool == "shell" or request.operation == "execute":
+        units += [Unit(kind="unclear", text=why, operation="execute") for why in problems]
+    for path in verdict.paths:
+        full = resolve(path, ground.workspace, ground.home) or path
+        units.append(Unit(kind="file", text=path, operation=request.operation, paths=(full,)))
+    if not units:
+        units.append(Unit(kind="call", text=request.target or tool, operation=request.operation))
+    return Call(
+        tool=tool,
+        native_name=request.native_name,
+        agent=request.agent,
+        verdict=verdict,
+        ground=ground,
+        units=tuple(units),
+    )
+
+
+def _command_units(command: Command, ground: Ground) -> list[Unit]:
+    units: list[Unit] = []
+    if command.words or command.assignments:
+        paths = _paths_in(command, ground)
+        units.append(Unit(kind="command", text=command.text, operation="execute", command=command, paths=paths))
+    for redirect in command.redirects:
+        spot = locate(redirect.target, command.cwds, ground)
+        if spot.place != "harmless":
+            operation: Operation = "write" if redirect.writes else "read"
+            units.append(Unit(kind="file", text=redirect.target, operation=operation, paths=(spot.path,)))
+    return units
+
+
+def _paths_in(command: Command, ground: Ground) -> tuple[str, ...]:
+    """Every word that may be a path: options are cut at their ``=``."""
+    found: dict[str, None] = {}
+    for word in command.words[1:]:
+        for part in re.split(r"[=@]", word) if word.startswith("-") else [word, *word.split("=")[1:]]:
+            if part and not part.startswith("-") and HOLE not in part and len(part) < 4096:
+                for cwd in command.cwds:
+                    if (full := resolve(part, cwd, ground.home)) is not None:
+                        found[full] = None
+    return tuple(found)
+
+
+def is_neutral(unit: Unit, ground: Ground) -> bool:
+    """A command that does nothing by itself, so that it needs no rule of its own."""
+    command = unit.command
+    if command is None:
+        return False
+    if command.transparent:
+        return True
+    if command.assignments or not command.words:
+        return False
+    if command.words[0] == "cd":
+        return all(locate(word, command.cwds, ground).place == "workspace" for word in command.words[1:])
+    return command.words[0] in _NEUTRAL
+
+
+def matches(rule: Rule, unit: Unit, call: Call) -> Match:
+    """Whether a rule speaks of this unit. A rule that allows must be sure; one that forbids is generous."""
+    if rule.tool and not any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in rule.tool for name in (call.tool, call.native_name) if name
+    ):
+        return "no"
+    if rule.operation and unit.operation not in rule.operation:
+        return "no"
+    if rule.risk and call.verdict.risk not in rule.risk:
+        return "no"
+    if rule.agent and call.agent not in rule.agent:
+        return "no"
+    if rule.outside is not None and rule.outside != _is_outside(unit, call.ground):
+        return "no"
+    if rule.path and not _path_holds(rule, unit, call.ground):
+        return "no"
+    return _command_holds(rule, unit) if rule.command else "yes"
+
+
+def _is_outside(unit: Unit, ground: Ground) -> bool:
+    return any(not inside(path, ground.workspace) for path in unit.paths)
+
+
+def _path_holds(rule: Rule, unit: Unit, ground: Ground) -> bool:
+    allowing = rule.action == "allow"
+    hits = [
+        any(match_path(pattern, path, ground.workspace, loosely=not allowing) for pattern in rule.path)
+        for path in unit.paths
+    ]
+    # A rule that allows a path speaks for a command only together with a pattern for the command itself.
+    if allowing:
+        return bool(hits) and all(hits) and (unit.kind == "file" or bool(rule.command))
+    return any(hits)
+
+
+def _command_holds(rule: Rule, unit: Unit) -> Match:
+    command = unit.command
+    if command is None:
+        return "maybe" if unit.kind == "unclear" and rule.action != "allow" else "no"
+    if rule.action == "allow":
+        sure = any(match_command(pattern, text) == "yes" for pattern in rule.command for text in _strict(command))
+        return "yes" if sure else "no"
+    found = {match_command(pattern, text) for pattern in rule.command for text in _loose(command)}
+    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+
+
+def _strict(command: Command) -> list[str]:
+    texts = [command.text]
+    if command.words and posixpath.dirname(command.words[0]) in _PROGRAM_FOLDERS and not command.assignments:
+        texts.append(_bare(command).text)
+    return texts
+
+
+def _loose(command: Command) -> list[str]:
+    return list(
+        dict.fromkeys([command.text, msgspec.structs.replace(command, assignments=()).text, _bare(command).text])
+    )
+
+
+def _bare(command: Command) -> Command:
+    return msgspec.structs.replace(command, words=(command.program, *command.words[1:]), assignments=())

@@ -1,0 +1,90 @@
+"""A server's problems (RFC 9457) as the exceptions the same mistake raises here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .. import errors
+
+_URN = "urn:stagedoor:problem:"
+
+FAULTS: dict[str, type[errors.StagedoorError]] = {
+    "bad-request": errors.BadRequest,
+    "not-supported": errors.NotSupported,
+    "not-signed-in": errors.NotSignedIn,
+    "not-allowed": errors.NotAllowed,
+    "not-found": errors.SessionNotFound,
+    "method-not-allowed": errors.LocalProtocolError,
+    "request-timeout": errors.ConnectionLost,
+    "already-answered": errors.AlreadyAnswered,
+    "events-removed": errors.EventsRemoved,
+    "session-ended": errors.SessionEnded,
+    "session-running": errors.SessionRunning,
+    "unknown-outcome": errors.ServiceError,
+    "too-large": errors.MessageTooLarge,
+    "unsupported-media-type": errors.LocalProtocolError,
+    "wrong-host": errors.NotAllowed,
+    "key-reused": errors.LocalProtocolError,
+    "too-many": errors.TooMany,
+    "header-too-large": errors.LocalProtocolError,
+    "fault": errors.ServiceError,
+    "agent-lost": errors.TransportError,
+    "agent-refused": errors.AgentRefused,
+    "agent-unavailable": errors.LaunchError,
+    "log-broken": errors.StoreError,
+    "policy-broken": errors.PolicyError,
+    "unavailable": errors.TooMany,
+}
+"""The end of a problem's ``type`` → what is raised. A test holds it to the server's table."""
+PASSING = frozenset({"request-timeout", "unavailable"})
+"""Worth another try: the server is coming or going."""
+_BY_STATUS: dict[int, type[errors.StagedoorError]] = {
+    400: errors.BadRequest,
+    401: errors.NotSignedIn,
+    403: errors.NotAllowed,
+    404: errors.SessionNotFound,
+    413: errors.MessageTooLarge,
+    429: errors.TooMany,
+}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    type: str = ""
+    detail: str = ""
+    field: str = ""
+
+    @property
+    def slug(self) -> str:
+        return self.type.removeprefix(_URN)
+
+    @property
+    def ours(self) -> bool:
+        return self.type.startswith(_URN)
+
+    @property
+    def passing(self) -> bool:
+        return self.ours and self.slug in PASSING
+
+
+def read(body: bytes) -> Problem:
+    """What a server says is wrong; an empty problem when it is not one of ours that speaks."""
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except msgspec.MsgspecError:
+        return Problem()
+
+
+def fault_of(status: int, problem: Problem) -> errors.StagedoorError:
+    if not problem.ours:
+        kind = _BY_STATUS.get(status, errors.RemoteProtocolError)
+        return kind(f"answered with status {status}, and not as a Stagedoor server does; is the address right?")
+    kind = FAULTS.get(problem.slug, _BY_STATUS.get(status, errors.ServiceError))
+    return kind(problem.detail or problem.slug)
+
+
+def closed(code: int, reason: str) -> errors.StagedoorError | None:
+    """What the close code of a stream means: nothing when it is worth coming back."""
+    status = code - 4000
+    if status not in (400, 401, 403, 404):
+        return None
+    return _BY_STATUS[status](reason or f"the server closed the stream with {code}")

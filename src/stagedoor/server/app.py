@@ -1,0 +1,93 @@
+"""All doors on one app: from where, how much, who, and then to the verbs; errors are told by one table."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
+from starlette.websockets import WebSocket, WebSocketState
+
+from stagedoor.errors import StagedoorError
+from stagedoor.service.service import Service
+
+from . import exporting, jsonrpc, page, pairing, polling, rest, sse, status, websocket
+from .auth import Authentication
+from .codes import Codes
+from .devices import Devices
+from .limits import Sizes
+from .logs import RequestLog
+from .origins import Origins, own_names
+from .problems import kind_of, problem, problem_response
+from .tokens import private_folder, server_token
+
+DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
+    exporting.routes,
+    rest.routes,
+    websocket.routes,
+    sse.routes,
+    polling.routes,
+    jsonrpc.routes,
+    page.routes,
+)
+
+
+def create_app(service: Service, *, token: str | None = None) -> Starlette:
+    """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
+    private_folder(service.home)
+    devices = Devices(service.store, server_token(service.home) if token is None else token)
+    codes = Codes()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with service:
+            await devices.open()
+            try:
+                yield
+            finally:
+                await devices.close()
+
+    app = Starlette(
+        routes=[
+            *status.routes(service, devices, started=time.time()),
+            *pairing.routes(service, devices, codes),
+            *_doors(service),
+        ],
+        middleware=[
+            Middleware(RequestLog),
+            Middleware(Origins, names=own_names(service.settings)),
+            Middleware(Authentication, devices=devices),
+            Middleware(Sizes, most=service.settings.limits.body),
+        ],
+        exception_handlers=dict.fromkeys((StagedoorError, HTTPException, Exception), _told),
+        lifespan=lifespan,
+    )
+    app.state.devices = devices
+    app.state.codes = codes
+    return app
+
+
+def _doors(service: Service) -> list[BaseRoute]:
+    found: list[BaseRoute] = []
+    for door in DOORS:
+        found += door(service)
+    return found
+
+
+async def _told(connection: Any, fault: Exception) -> Any:
+    """What a client hears of an error that no door has told."""
+    answer = problem_response(fault, instance=connection.url.path)
+    if not isinstance(connection, WebSocket):
+        return answer
+    with contextlib.suppress(Exception):  # the client may be gone
+        if connection.application_state is WebSocketState.CONNECTING:
+            await connection.send_denial_response(answer)
+        else:
+            code = 4000 + kind_of(fault).status if isinstance(fault, StagedoorError) else 1011
+            await connection.close(code, problem(fault).detail[:100])
+    return None

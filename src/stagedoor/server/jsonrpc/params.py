@@ -1,0 +1,200 @@
+"""What the methods are asked with: params by name, in camelCase (snake_case is understood too)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from stagedoor.service.views import State
+from stagedoor.unified.events import Remember
+from stagedoor.unified.options import Approval, McpServer, Tier
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+PageSize: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+Dialect: TypeAlias = Literal["stagedoor", "ues", "lifecycle", "board", "notify", "chat"]
+Watched: TypeAlias = Literal["git", "files"]
+Unset: TypeAlias = msgspec.UnsetType
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Params by name. A name that is not known is refused: it would be a wish that is silently not met."""
+
+
+class Nothing(Params, frozen=True, kw_only=True):
+    pass
+
+
+class Select(Params, frozen=True, kw_only=True):
+    type: str
+
+
+class Configure(Params, frozen=True, kw_only=True):
+    """What is given replaces, ``null`` clears, what is left out stays. It counts for the selected agent."""
+
+    sandbox: str | Unset | None = msgspec.UNSET
+    model: str | Unset | None = msgspec.UNSET
+    auto_approve: tuple[str, ...] | Unset | None = msgspec.UNSET
+    tier: Tier | Unset | None = msgspec.UNSET
+    approval: Approval | Unset | None = msgspec.UNSET
+
+
+class RunOptions(Params, frozen=True, kw_only=True):
+    sandbox: str | None = None
+    model: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    auto_approve: tuple[str, ...] | None = None
+    tier: Tier | None = None
+    approval: Approval | None = None
+    driver: str | None = None
+    max_turns: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    max_budget_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    output_schema: dict[str, Any] | None = None
+    mcp_servers: dict[str, McpServer] = {}
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    permission_timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    worktree: bool = False
+
+
+class Run(Params, frozen=True, kw_only=True):
+    """``continue`` goes on with ``sessionId``, else with the session this client ran last."""
+
+    prompt: str
+    mode: Literal["new", "continue"] = "new"
+    session_id: str = ""
+    type: str = ""
+    cwd: str = ""
+    project_id: str = ""
+    title: str = ""
+    group: str = ""
+    keep_open: bool = True
+    subscribe: bool = True
+    dialect: Dialect = "notify"
+    options: RunOptions = RunOptions()
+
+
+class Stop(Params, frozen=True, kw_only=True):
+    """``turn``: end only the running turn; the session stays."""
+
+    session_id: str = ""
+    turn: bool = False
+
+
+class Respond(Params, frozen=True, kw_only=True):
+    """``isError`` refuses, and ``response`` is what the agent is told."""
+
+    tool_use_id: str
+    response: str = ""
+    is_error: bool = False
+    session_id: str = ""
+
+
+class Status(Params, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+class SessionList(Params, frozen=True, kw_only=True):
+    state: State | None = None
+    agent: str = ""
+    project_id: str = ""
+    group: str = ""
+    search: str = ""
+    archived: bool | None = None
+    ended: bool | None = None
+    offset: Count = 0
+    limit: PageSize = 50
+
+
+class SessionNamed(Params, frozen=True, kw_only=True):
+    session_id: str
+
+
+class SessionEvents(Params, frozen=True, kw_only=True):
+    """Events with ``seq > after``. ``offset`` means the same."""
+
+    session_id: str
+    after: Count = 0
+    offset: Count | None = None
+    limit: PageSize = 100
+    dialect: Dialect = "stagedoor"
+
+
+class SessionSend(Params, frozen=True, kw_only=True):
+    """``steer``: said into the running turn where the agent can take it there; else it waits for its turn."""
+
+    session_id: str
+    prompt: str
+    steer: bool = False
+
+
+class Subscribe(Params, frozen=True, kw_only=True):
+    """One session from ``after`` on; without ``sessionId`` the changes of all sessions and questions."""
+
+    session_id: str = ""
+    after: Count = 0
+    dialect: Dialect = "notify"
+    watch: tuple[Watched, ...] = ()
+
+
+class Unsubscribe(Params, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+class Resume(Params, frozen=True, kw_only=True):
+    """``fork``: leave the old session as it is, and go on beside it."""
+
+    session_id: str
+    prompt: str
+    fork: bool = False
+    subscribe: bool = True
+    dialect: Dialect = "notify"
+
+
+class GitState(Params, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+class GitDiff(Params, frozen=True, kw_only=True):
+    """``path``: only this file or folder."""
+
+    session_id: str = ""
+    path: str = ""
+
+
+class FileList(Params, frozen=True, kw_only=True):
+    session_id: str = ""
+    path: str = ""
+
+
+class FileRead(Params, frozen=True, kw_only=True):
+    """Lines count from 1; without them the whole file."""
+
+    path: str
+    session_id: str = ""
+    first_line: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    last_line: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+
+
+class PermissionList(Params, frozen=True, kw_only=True):
+    """The oldest first; ``open: false`` shows the answered ones too."""
+
+    session_id: str = ""
+    open: bool = True
+    offset: Count = 0
+    limit: PageSize = 500
+
+
+class PermissionAnswer(Params, frozen=True, kw_only=True):
+    """Name the question by ``id``, or by ``sessionId`` and ``requestId``."""
+
+    decision: Literal["allow", "deny"]
+    id: str = ""
+    session_id: str = ""
+    request_id: str = ""
+    remember: Remember = "once"
+    updated_input: dict[str, Any] | None = None
+    message: str = ""
+    interrupt: bool = False

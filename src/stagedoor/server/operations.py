@@ -1,0 +1,82 @@
+"""One REST operation as a value: what it takes, what it needs, what it answers.
+
+The same table answers requests (``rest``) and describes itself (``openapi``), so the description cannot lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from stagedoor import catalog
+from stagedoor.dialects import DIALECTS
+from stagedoor.service.service import Service
+from stagedoor.service.views import Scope as Right
+
+from .auth import Caller
+from .pages import Pages
+
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+QueryType = TypeVar("QueryType")
+BodyType = TypeVar("BodyType")
+
+LARGEST = 2**53 - 1
+"""The largest whole number every JSON reader keeps exactly."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+AGENT_NAMES = (*catalog.AGENTS, *catalog.ALIASES)
+AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": ["", *AGENT_NAMES]})]
+DialectName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": [*DIALECTS]})]
+Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class Call(msgspec.Struct, Generic[QueryType, BodyType], frozen=True, kw_only=True):
+    """One request, read and checked."""
+
+    service: Service
+    pages: Pages
+    caller: Caller
+    path: Mapping[str, str]
+    query: QueryType
+    body: BodyType
+
+    @property
+    def who(self) -> str:
+        return self.caller.name
+
+    @property
+    def session_id(self) -> str:
+        return self.path["sessionId"]
+
+
+Verb: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """Its ``operationId``."""
+    method: Method
+    path: str
+    summary: str
+    tag: str
+    scope: Right | None
+    """``None``: it takes no token."""
+    verb: Verb | None = None
+    """``None``: another door answers it."""
+    query: Any = None
+    """A struct whose fields are the names after ``?``."""
+    bodies: tuple[Any, ...] = ()
+    """The type of the JSON body; none when it takes none, several when ``read`` tells them apart."""
+    body_optional: bool = False
+    read: Callable[[Any], Any] | None = None
+    answer: Any = None
+    """The type of the JSON answer; ``None``: it has no body."""
+    media: tuple[str, ...] = ("application/json",)
+    status: int = 200
+    faults: tuple[int, ...] = ()
+    """The statuses of its own problems, beside those every operation has."""
+    keyed: bool = True
+    """For a POST: whether it takes an ``Idempotency-Key``. One whose answer is a secret does not: none is kept."""
+    recall: Verb | None = None
+    """For a request whose answer a crash has swallowed: what it made, found again (see ``idempotency``)."""

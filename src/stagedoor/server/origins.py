@@ -1,0 +1,139 @@
+"""From where: which names this server answers to, and which pages may speak to it.
+
+A page of somebody else can make a browser connect here by a name that it lets point to this machine (DNS rebinding):
+so ``Host`` must be a name we know, or the very address the connection came in at, which no DNS can forge. And it can
+send requests across sites: so ``Origin``, where one is sent, must be this server's own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stagedoor.errors import NotAllowed
+from stagedoor.service.settings import Settings
+
+from .problems import Refused, problem_response
+
+HERE = ("localhost", "127.0.0.1", "::1")
+SAFE = ("GET", "HEAD", "OPTIONS")
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "worker-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+"""Said with every answer that does not say otherwise itself."""
+
+
+def own_names(settings: Settings) -> frozenset[str]:
+    """The names this server is reached by. All addresses (``0.0.0.0``) is not a name."""
+    given = (host_of(name) for name in (settings.host, *settings.hosts))
+    return frozenset({*HERE, *(name for name in given if name and not _unspecified(name))})
+
+
+def host_of(netloc: str) -> str:
+    """The name in ``name:port`` or ``[address]:port``; empty when it is neither."""
+    if "@" in netloc:
+        return ""
+    try:
+        found = urlsplit(f"//{netloc.strip()}").hostname or ""
+    except ValueError:
+        return ""
+    return found.removesuffix(".")
+
+
+def own_page(origin: str, host: str, scheme: str) -> bool:
+    """Whether a page of ``origin`` may speak to ``host`` over ``scheme``. ``null`` and other strange ones may not.
+
+    A page that came over HTTPS may speak to us over HTTP: a proxy is between. Never the other way round.
+    """
+    try:
+        split = urlsplit(origin)
+    except ValueError:
+        return False
+    schemes = {"https": ("https",), "wss": ("https",)}.get(scheme, ("http", "https"))
+    return split.scheme in schemes and _bare(split.netloc, split.scheme) == _bare(host, split.scheme)
+
+
+class Origins:
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self._app = app
+        self._names = frozenset(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        send = _with_headers(send) if scope["type"] == "http" else send
+        try:
+            self._check(scope)
+        except (Refused, NotAllowed) as fault:
+            await problem_response(fault, instance=scope["path"])(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or not self._ours(host_of(hosts[0]), scope):
+            raise Refused(
+                "wrong-host", "this server does not answer to that name; if it should, add it to hosts in its settings"
+            )
+        if scope["type"] == "http" and scope["method"] in SAFE:
+            return
+        for name, value in scope["headers"]:
+            if name == b"origin" and not own_page(value.decode("latin-1"), hosts[0], scope["scheme"]):
+                raise NotAllowed("this request comes from the page of another site; open Stagedoor's own page")
+
+    def _ours(self, name: str, scope: Scope) -> bool:
+        return name in self._names or (bool(name) and name == _address(scope))
+
+
+def _address(scope: Scope) -> str:
+    """Where the connection came in; an IPv4 one at an IPv6 socket is written with a prefix."""
+    server = scope.get("server")
+    return "" if server is None else str(server[0]).partition("%")[0].removeprefix("::ffff:")
+
+
+def _bare(netloc: str, scheme: str) -> str:
+    return netloc.strip().lower().removesuffix(":443" if scheme == "https" else ":80")
+
+
+def _unspecified(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_unspecified
+    except ValueError:
+        return False
+
+
+def _with_headers(send: Send) -> Send:
+    async def saying(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return saying

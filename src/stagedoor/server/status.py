@@ -1,0 +1,120 @@
+"""How the server is: alive, ready, and in numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from stagedoor import __version__
+from stagedoor.errors import StoreError, TooMany
+from stagedoor.service.service import Service
+from stagedoor.service.store import Remember
+
+from .auth import caller_of, demand
+from .devices import Devices
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+Health = Literal["ok", "broken"]
+
+
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    kind: Literal["counter", "gauge"]
+    about: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: dict[str, Metric] = {
+    "build": Metric("stagedoor_build_info", "gauge", "Which Stagedoor this is."),
+    "started": Metric("stagedoor_start_time_seconds", "gauge", "When the server began."),
+    "created": Metric("stagedoor_sessions_created_total", "counter", "Sessions begun.", ("agent",)),
+    "ended": Metric("stagedoor_sessions_ended_total", "counter", "Sessions ended, by how.", ("agent", "state")),
+    "open": Metric("stagedoor_sessions_open", "gauge", "Sessions that have not ended."),
+    "awake": Metric("stagedoor_sessions_awake", "gauge", "Sessions whose agent's process runs."),
+    "events": Metric("stagedoor_events_stored_total", "counter", "Events written to the log."),
+    "followers": Metric("stagedoor_followers", "gauge", "Readers that follow a session now."),
+    "questions asked": Metric("stagedoor_questions_asked_total", "counter", "Permission questions."),
+    "questions answered": Metric("stagedoor_questions_answered_total", "counter", "Questions somebody decided."),
+    "questions expired": Metric(
+        "stagedoor_questions_expired_total", "counter", "Questions denied because time was up."
+    ),
+    "devices": Metric("stagedoor_devices", "gauge", "Paired devices."),
+    "requests open": Metric("stagedoor_requests_open", "gauge", "Reads and streams being answered now."),
+}
+"""The service's words for what it counts, and Prometheus'."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """``log``: what is stored is kept. ``policy``: the policy file can be read. ``stopping``: no new work is taken."""
+
+    status: Literal["ready", "not ready"]
+    log: Health
+    policy: Health
+    stopping: bool
+
+
+def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRoute]:
+    async def healthz(request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def readyz(request: Request) -> Response:
+        ready = await readiness(service, stopping=devices.stopping)
+        return _json(ready, 200 if ready.status == "ready" else 503)
+
+    async def metrics(request: Request) -> Response:
+        demand(caller_of(request), "watch")
+        counted = {
+            **service.counters(),
+            "devices": len(devices.all()),
+            "requests open": devices.open_visits,
+            "started": int(started),
+        }
+        return Response(prometheus(counted), media_type=PROMETHEUS)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+
+
+async def readiness(service: Service, *, stopping: bool) -> Ready:
+    log: Health = "ok" if service.fault is None else "broken"
+    if not stopping:
+        try:
+            await service.accepting()
+            log = "ok"
+            await service.store.write(Remember("ready", str(int(time.time())).encode()))
+        except StoreError:
+            log = "broken"
+        except TooMany:
+            stopping = True
+    policy: Health = "broken" if service.policy is not None and service.policy.problem else "ok"
+    good = log == "ok" and policy == "ok" and not stopping
+    return Ready(status="ready" if good else "not ready", log=log, policy=policy, stopping=stopping)
+
+
+def prometheus(counted: Mapping[str, int]) -> str:
+    """Counters in Prometheus' text format. A name's further words are its labels: ``ended <agent> <state>``."""
+    samples: dict[str, list[str]] = {name: [] for name in METRICS}
+    samples["build"].append(f'stagedoor_build_info{{version="{__version__}"}} 1')
+    for key, value in sorted(counted.items()):
+        name = key if key in METRICS else key.partition(" ")[0]
+        metric = METRICS.get(name)
+        if metric is not None:
+            words = key.split(" ")[1:] if metric.labels else []
+            labels = ",".join(f'{label}="{word}"' for label, word in zip(metric.labels, words, strict=True))
+            samples[name].append(f"{metric.name}{{{labels}}} {value}" if labels else f"{metric.name} {value}")
+    lines: list[str] = []
+    for name, found in samples.items():
+        metric = METRICS[name]
+        if found or not metric.labels:
+            about = [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}"]
+            lines += [*about, *(found or [f"{metric.name} 0"])]
+    return "\n".join(lines) + "\n"
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, {"cache-control": "no-store"}, "application/json")

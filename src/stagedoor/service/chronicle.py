@@ -1,0 +1,303 @@
+"""One session in the log: its row, its events, its questions and the prompts that wait, always written together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+
+from msgspec.structs import force_setattr, replace
+
+from stagedoor.errors import SessionEnded, StoreError
+from stagedoor.unified.events import (
+    Done,
+    Error,
+    Event,
+    Notice,
+    PermissionRequest,
+    PermissionResolved,
+    Status,
+    TurnCompleted,
+    TurnStarted,
+    decode,
+    stamp,
+)
+
+from .ahead import Ahead
+from .asking import Asking, needs_the_agent, resolution, words_of
+from .journal import Journal
+from .projection import PLAIN, asleep, project
+from .recovery import MID_TURN, UNTOLD, closing
+from .store import Append, Change
+from .views import Message, Question, Record, SessionView, Spent
+
+_log = logging.getLogger("stagedoor.service")
+CHUNK = 4096
+STOPPED = "the server stopped"
+UNANSWERED = "nobody answered in time"
+
+
+class Chronicle:
+    """Whatever is written here is written under one lock, so that rows and events never contradict each other."""
+
+    def __init__(
+        self,
+        view: SessionView,
+        journal: Journal,
+        *,
+        now: Callable[[], int],
+        new_id: Callable[[], str],
+        broken: Callable[[StoreError], None],
+        counts: Counter[str],
+    ) -> None:
+        self.view = view
+        self.asking = Asking()
+        self.queue: deque[Message] = deque()
+        self.sending: Message | None = None
+        """The prompt that is on its way; it counts as sent when the stream says that its turn has started."""
+        self.turn_over = asyncio.Event()
+        self.now = now
+        self._journal = journal
+        self._new_id = new_id
+        self._broken = broken
+        self._counts = counts
+        self._writing = asyncio.Lock()
+        self._ahead = Ahead(journal, broken)
+
+    async def store(self, events: list[Event]) -> None:
+        """Returns when they are kept; pieces of text, which change nothing but the number, may be on their way."""
+        async with self._writing:
+            if PLAIN.issuperset(map(type, events)):
+                await self._append_ahead(events)
+            else:
+                await self._append(events)
+
+    async def quiet(self) -> None:
+        """Wait until nothing of it is on its way to the log."""
+        await self._ahead.quiet()
+
+    async def say(self, event: Event) -> None:
+        """An event of the service's own."""
+        await self.store([self._stamped(event)])
+
+    async def enqueue(self, message: Message) -> Message:
+        """Take a prompt that waits behind the others, also when the queue is read again: that goes by their times."""
+        async with self._writing:
+            if self.view.ended:
+                raise SessionEnded(f"session {self.view.id} has ended; resume it to go on")
+            if self.queue and message.at <= self.queue[-1].at:
+                message = replace(message, at=self.queue[-1].at + 1)
+            await self._put(replace(self.view, queued=self.view.queued + 1, updated_at=self.now()), message)
+            self.queue.append(message)
+            return message
+
+    async def change(self, **fields: object) -> SessionView:
+        async with self._writing:
+            await self._put(replace(self.view, **fields))
+            return self.view
+
+    async def answer(self, question: Question) -> bool:
+        """Put the answered ``question``, once."""
+        async with self._writing:
+            await self._ahead.stored()
+            if not await self._journal.answer(question):
+                return False
+            self.asking.noted(question)
+            return True
+
+    async def end(self, why: str, *, status: Status = "interrupted") -> None:
+        """Close what is open and say ``done``, though there is no agent to say it."""
+        events = await self._last_turn()
+        async with self._writing:
+            refused = [
+                PermissionResolved(request_id=name, decision="deny", by="interrupt", message=why)
+                for name in self.asking.rearmed
+            ]
+            closed = closing(self.view, events, self.now(), why=why, status=status)
+            await self._append([self._as_decided(event) for event in (*map(self._stamped, refused), *closed)])
+
+    def _as_decided(self, event: Event) -> Event:
+        """What somebody has decided stays decided, though the agent was never told."""
+        if isinstance(event, PermissionResolved):
+            known = self.asking.open.get(event.request_id) or self.asking.rearmed.get(event.request_id)
+            if known is not None and known.decision is not None:
+                return self._stamped(resolution(known))
+        return event
+
+    # -- questions that outlive their turn
+
+    async def rearm(self) -> None:
+        """End the turn; its open questions wait for an answer while the CLI is away."""
+        events = await self._last_turn()
+        asking = self.asking
+        async with self._writing:
+            waiting = {name: replace(one, rearmed=True) for name, one in asking.open.items()}
+            said = closing(self.view, events, self.now(), why=STOPPED, keep=waiting, end=False)
+            asking.rearmed.update(waiting)
+            asking.open.clear()
+            await self._append([*said, self._stamped(asleep(STOPPED))], *waiting.values())
+
+    async def settle(self, question: Question) -> None:
+        """A re-armed question was answered: say so, and when it was the last, queue a prompt that tells the agent."""
+        decided = [one for one in await self.outlived() if not one.open]
+        left = [name for name in self.asking.rearmed if name != question.request.request_id]
+        async with self._writing:
+            said: list[Event] = [self._stamped(resolution(question))]
+            if left:
+                await self._append(said)
+            elif needs_the_agent(decided):
+                message = Message(
+                    id=self._new_id(),
+                    session_id=self.view.id,
+                    prompt=words_of(decided),
+                    at=min((question.asked_at, *(one.at - 1 for one in self.queue))),
+                    who=question.who,
+                )
+                self.view = replace(self.view, queued=self.view.queued + 1)
+                self.queue.appendleft(message)
+                await self._append(said, message)
+            else:
+                if question.by == "timeout" and not self.view.keep_open:
+                    said.append(self._stamped(Error(kind="timeout", message=UNANSWERED, fatal=True)))
+                await self._append(said)
+
+    async def outlived(self) -> list[Question]:
+        """The questions of the last turn that outlived it, answered or not."""
+        known = await self._journal.store.questions(session_id=self.view.id, open_only=False)
+        return [one for one in known if one.rearmed and one.request.turn == self.view.turn]
+
+    async def mend(self, *, resumable: bool) -> list[Question]:
+        """After the server's end, orderly or not: close what was cut off. Returns the answers nobody was told of."""
+        known = await self._journal.store.questions(session_id=self.view.id, open_only=False)
+        pending = {
+            one.request.request_id: one for one in known if not one.applied and one.request.turn == self.view.turn
+        }
+        self.queue.extend(await self._journal.store.messages(self.view.id))
+        activity = self.view.activity
+        if activity in MID_TURN:
+            self.asking.open = pending
+            await (self.rearm() if pending and resumable else self.end(STOPPED))
+        else:
+            self.asking.rearmed = pending
+            goes_on = resumable and (self.view.keep_open or bool(pending) or (activity == "asleep" and self.queue))
+            if not goes_on:
+                await self.end(STOPPED)
+            elif activity != "asleep":
+                await self.say(asleep(STOPPED))
+        return [one for one in self.asking.rearmed.values() if not one.open]
+
+    async def _last_turn(self) -> list[Event]:
+        """The events of the last turn that matter for what is open. The log may be huge: the rest is not read."""
+        events: list[Event] = []
+        after = max(self.view.turn_seq - 1, 0)
+        while records := await self._journal.store.records(self.view.id, after, CHUNK):
+            events += [decode(one.body) for one in records if one.type not in UNTOLD]
+            after = records[-1].seq
+        return events
+
+    # -- everything goes through here
+
+    async def _append_ahead(self, events: list[Event]) -> None:
+        """Number pieces of text and hand them over. The row needs no writing: it follows its last record."""
+        view = self.view
+        if view.ended or not events:
+            return
+        for seq, event in enumerate(events, view.last_seq + 1):
+            force_setattr(event, "seq", seq)
+        records = [Record.of(event) for event in events]
+        self.view = replace(view, last_seq=records[-1].seq, updated_at=records[-1].at)
+        self._counts["events"] += len(records)
+        await self._ahead.write(Append(view.id, records))
+
+    async def _append(self, events: list[Event], *more: Change) -> None:
+        """Number and store ``events``, with the rows that follow from them."""
+        view = self.view
+        if view.ended:
+            return
+        records: list[Record] = []
+        changes: list[Change] = []
+        seq, over = view.last_seq, False
+        for event in self._with_dropped(events):
+            seq += 1
+            force_setattr(event, "seq", seq)
+            if type(event) not in PLAIN:
+                view, rows = self._rows(project(view, event), event)
+                changes += rows
+                over = over or isinstance(event, TurnCompleted | Done)
+            records.append(Record.of(event))
+        if records:
+            view = replace(view, last_seq=seq, updated_at=records[-1].at)
+            changes.insert(0, Append(view.id, records))
+        await self._put(view, *changes, *more)
+        self._counts["events"] += len(records)
+        if over and self.sending is None:
+            self.turn_over.set()
+
+    async def _put(self, view: SessionView, *changes: Change) -> None:
+        await self._ahead.stored()
+        try:
+            await self._journal.write(*changes, view)
+        except StoreError as fault:
+            self._broken(fault)
+            raise
+        self.view = view
+
+    def _with_dropped(self, events: list[Event]) -> list[Event]:
+        """What still waits when the session ends is said not to have been sent: before ``done``, which is the last."""
+        if not self.queue or not events or not isinstance(events[-1], Done):
+            return events
+        waiting = [one for one in self.queue if one is not self.sending or not _starts(events, one)]
+        if not waiting:
+            return events
+        many = "a message was" if len(waiting) == 1 else f"{len(waiting)} messages were"
+        said = f"{many} still waiting when the session ended, and not sent"
+        notice = self._stamped(Notice(level="warning", code="messages_dropped", message=said))
+        return [*events[:-1], notice, events[-1]]
+
+    def _rows(self, view: SessionView, event: Event) -> tuple[SessionView, list[Change]]:
+        match event:
+            case TurnStarted() if self.sending is not None and event.prompt == self.sending.prompt:
+                sent = replace(self.sending, state="sent")
+                self.queue.remove(self.sending)
+                self.sending = None
+                return replace(view, queued=len(self.queue)), [sent]
+            case PermissionRequest():
+                self._counts["questions asked"] += 1
+                _log.info("a session asks", extra={"session": view.id, "question": event.request_id})
+                return view, [self.asking.asked(event, view)]
+            case PermissionResolved():
+                self._counts["questions expired" if event.by == "timeout" else "questions answered"] += 1
+                return view, self.asking.resolved(event)
+            case TurnCompleted():
+                self.asking.arranged.clear()
+                return view, [_spent(view, event)]
+            case Done():
+                dropped = [replace(one, state="dropped") for one in self.queue]
+                self.queue.clear()
+                self.sending = None
+                self._counts[f"ended {view.agent} {view.state}"] += 1
+                _log.info("a session ended", extra={"session": view.id, "agent": view.agent, "state": view.state})
+                return view, list(dropped)
+            case _:
+                return view, []
+
+    def _stamped(self, event: Event) -> Event:
+        view = self.view
+        return stamp(event, view.agent, view.id, 0, self.now(), view.turn)
+
+
+def _starts(events: list[Event], message: Message) -> bool:
+    return any(isinstance(event, TurnStarted) and event.prompt == message.prompt for event in events)
+
+
+def _spent(view: SessionView, event: TurnCompleted) -> Spent:
+    return Spent(
+        session_id=view.id,
+        turn=event.turn,
+        at=event.timestamp,
+        agent=view.agent,
+        project=view.project_id or (view.wanted and view.wanted.cwd) or view.cwd,  # not the worktree it runs in
+        model=view.model,
+        usage=event.usage,
+    )

@@ -1,0 +1,283 @@
+"""The configuration: a file, over it the environment, over that flags. All mistakes are told at once, with lines.
+
+``server: {port: 16180}`` in the file, ``STAGEDOOR_SERVER__PORT=16180`` in the environment, ``--port 16180`` as a flag.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import yaml
+
+from stagedoor import catalog
+from stagedoor.errors import ConfigError, NotSupported, PolicyError
+from stagedoor.permissions.load import load_policy
+from stagedoor.written import Mistakes, Where, hint, yaml_tree
+
+from .agent_keys import AgentWishes
+from .keys import BY_PATH, KEYS, Key, Wrong, convert
+from .settings import Limits, Settings
+
+PREFIX = "STAGEDOOR_"
+NAME = "config.yaml"
+
+
+class Value(msgspec.Struct, frozen=True):
+    """One value in force, and who said so: the default, a line of the file, a variable or a flag."""
+
+    path: str
+    value: Any
+    origin: str
+    secret: bool = False
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    settings: Settings
+    file: Path | None
+    values: tuple[Value, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def load(
+    path: Path | None = None, *, env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
+) -> Loaded:
+    """What is in force. ``flags``: dotted key → value; those that are ``None`` were not given.
+
+    Raises ``ConfigError`` with every mistake on a line of its own.
+    """
+    file = find(path, env)
+    text = "" if file is None else _read(file)
+    return parse(text, source=str(file or NAME), file=file, env=env, flags=flags or {})
+
+
+def find(path: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that counts. Raises ``ConfigError`` when one was named that is not there."""
+    named = path or (Path(env["STAGEDOOR_CONFIG"]) if env.get("STAGEDOOR_CONFIG") else None)
+    if named is not None:
+        if not named.is_file():
+            raise ConfigError(f"{named}: there is no such file; stagedoor config edit makes one")
+        return named
+    return next((place for place in places(env) if place.is_file()), None)
+
+
+def places(env: Mapping[str, str] = os.environ) -> list[Path]:
+    """Where the file is looked for when nobody names one."""
+    own = [Path(env["STAGEDOOR_HOME"]) / NAME] if env.get("STAGEDOOR_HOME") else []
+    config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
+    return [*own, Path(config) / "stagedoor" / NAME]
+
+
+def parse(
+    text: str,
+    *,
+    source: str = NAME,
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    tree, lines = yaml_tree(text, source, ConfigError)
+    reading = _Reading(source, Mistakes(lines), (file or Path(source)).parent)
+    reading.take_file(tree)
+    reading.take_environment(env or {})
+    reading.take_flags(flags or {})
+    settings = reading.settings()
+    if reading.wrong:
+        raise ConfigError("\n".join(reading.wrong))
+    return Loaded(settings=settings, file=file, values=_shown(reading.values), warnings=tuple(reading.warnings))
+
+
+class _Reading:
+    def __init__(self, source: str, mistakes: Mistakes, folder: Path) -> None:
+        self.values: dict[str, Value] = {}
+        self.warnings: list[str] = []
+        self._source = source
+        self._mistakes = mistakes
+        self._folder = folder
+        self._others: list[str] = []
+        self._at: dict[str, Where] = {}
+
+    @property
+    def wrong(self) -> list[str]:
+        return [*(f"{self._source}: {mistake}" for mistake in self._mistakes.found), *self._others]
+
+    def take_file(self, tree: object) -> None:
+        if tree is None:
+            return
+        if not isinstance(tree, dict):
+            self._mistakes.add((), "a configuration is a table with sections such as 'server:', which is missing")
+            return
+        self._table(cast("dict[object, object]", tree), ())
+
+    def take_environment(self, env: Mapping[str, str]) -> None:
+        for name in sorted(env):
+            if not name.startswith(PREFIX) or "__" not in name:
+                continue
+            path = name.removeprefix(PREFIX).lower().replace("__", ".")
+            key, known = _key(path)
+            if key is None:
+                self._others.append(f"{name}: there is no such key{hint(path, known)}")
+                continue
+            self._put(key, path, _from_text(key, env[name]), name, Path.cwd())
+
+    def take_flags(self, flags: Mapping[str, Any]) -> None:
+        for path, value in flags.items():
+            key, _ = _key(path)
+            if key is None:
+                raise KeyError(path)
+            if value is not None:
+                plain = list(cast("Iterable[object]", value)) if isinstance(value, tuple) else value
+                self._put(key, path, plain, f"--{path.rpartition('.')[2].replace('_', '-')}", Path.cwd())
+
+    def _table(self, table: dict[object, object], where: Where) -> None:
+        for name, value in table.items():
+            at = (*where, str(name))
+            path = ".".join(map(str, at))
+            key, known = _key(path)
+            if key is not None:
+                self._put(key, path, value, f"{self._source} line {self._mistakes.line(at)}", self._folder, at)
+            elif _is_section(at):
+                if isinstance(value, dict):
+                    self._table(cast("dict[object, object]", value), at)
+                elif value is not None:
+                    self._mistakes.add(at, f"'{name}' is a section and must be a table", "; indent its keys under it")
+            else:
+                what = "agent" if where == ("agents",) else "key"
+                beside = {".".join(one.split(".")[: len(at)]) for one in known}
+                near = hint(path, beside) or hint(path, known) if what == "key" else hint(str(name), catalog.AGENTS)
+                self._mistakes.add(at, f"unknown {what} '{path if what == 'key' else name}'", near)
+
+    def _put(self, key: Key, path: str, value: object, origin: str, folder: Path, at: Where = ()) -> None:
+        try:
+            made = convert(key, value)
+        except Wrong as fault:
+            self._complain(origin, at, str(fault))
+            return
+        match key.kind:
+            case "path":
+                made = _placed(made, folder)
+            case "paths":
+                made = tuple(_placed(one, folder) for one in made)
+            case "places":
+                made = {name: _placed(one, folder) for name, one in made.items()}
+            case _:
+                pass
+        section, _, rest = path.partition(".")
+        if section == "agents" and "." in rest:
+            name, _, last = rest.partition(".")
+            path = f"agents.{catalog.known(name)}.{last}"
+        self.values[path] = Value(path, made, origin, key.secret)
+        self._at[path] = at
+
+    def _complain(self, origin: str, at: Where, what: str) -> None:
+        if at:
+            problem, _, remedy = what.partition("; ")
+            self._mistakes.add(at, problem, f"; {remedy}" if remedy else "")
+        else:
+            self._others.append(f"{origin}: {what}")
+
+    def settings(self) -> Settings:
+        given: dict[str, Any] = {}
+        limits: dict[str, int] = {}
+        for path, value in self.values.items():
+            setting = BY_PATH[path].setting if path in BY_PATH else ""
+            if setting.startswith("limits."):
+                limits[setting.removeprefix("limits.")] = value.value
+            elif setting:
+                given[setting] = value.value
+        wishes = AgentWishes({path: value.value for path, value in self.values.items()})
+        agents = wishes.settings()
+        self.warnings += wishes.warnings
+        for path, what in wishes.mistakes:
+            self._blame(path, what)
+        if "default_agent" in given:
+            self._check_default(given, agents)
+        for one, other in (("server.tls_cert", "server.tls_key"), ("server.tls_key", "server.tls_cert")):
+            if one in self.values and other not in self.values:
+                self._blame(one, f"'{one}' needs '{other}' beside it")
+        for path in ("server.tls_cert", "server.tls_key"):
+            if path in self.values and not Path(self.values[path].value).is_file():
+                self._blame(path, f"there is no file {self.values[path].value}")
+        if "policy" in given:
+            try:
+                load_policy(Path(given["policy"]))
+            except PolicyError as fault:
+                self._others += str(fault).splitlines()
+        for root in given.get("roots", ()):
+            if not Path(root).is_dir():
+                self.warnings.append(f"{self.values['workspaces.roots'].origin}: {root} is not a folder (yet)")
+        return Settings(**given, agents=agents, limits=Limits(**limits))
+
+    def _check_default(self, given: dict[str, Any], agents: Mapping[str, Any]) -> None:
+        try:
+            given["default_agent"] = name = catalog.known(given["default_agent"])
+        except NotSupported as fault:
+            self._blame("agents.default", str(fault))
+            return
+        if name in agents and not agents[name].enabled:
+            self._blame("agents.default", f"{name} is the default agent but is switched off (enabled: false)")
+
+    def _blame(self, path: str, what: str) -> None:
+        """A mistake that shows when all values are known."""
+        self._complain(self.values[path].origin, self._at[path], what)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ConfigError(f"{file}: it cannot be read: {fault}") from fault
+
+
+def _key(path: str) -> tuple[Key | None, list[str]]:
+    """The key at ``path``, and what else could have been meant."""
+    known = [key.path for key in KEYS]
+    if path in BY_PATH and "*" not in path:
+        return BY_PATH[path], known
+    section, _, rest = path.partition(".")
+    name, dot, last = rest.partition(".")
+    if section == "agents" and dot and name in {*catalog.AGENTS, *catalog.ALIASES}:
+        return BY_PATH.get(f"agents.*.{last}"), [one.replace("*", name) for one in known if one.startswith("agents.*")]
+    return None, known
+
+
+def _is_section(at: Where) -> bool:
+    if at[0] == "agents":
+        return len(at) == 1 or (len(at) == 2 and at[1] in {*catalog.AGENTS, *catalog.ALIASES})
+    path = ".".join(map(str, at))
+    return any(key.path.startswith(f"{path}.") for key in KEYS)
+
+
+def _from_text(key: Key, text: str) -> object:
+    """What a variable says: lists may be written with commas, tables and all else as YAML would be."""
+    if key.kind in ("text", "path"):
+        return text
+    if key.kind in ("texts", "paths") and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        value: object = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value
+
+
+def _placed(written: str, folder: Path) -> str:
+    return os.path.normpath(folder / Path(written).expanduser())
+
+
+def _shown(given: Mapping[str, Value]) -> tuple[Value, ...]:
+    """Every value in force: defaults where nothing was said, agents' keys where something was."""
+    default = Settings()
+    out: list[Value] = []
+    for key in KEYS:
+        if "*" in key.path:
+            continue
+        if key.path in given:
+            out.append(given[key.path])
+            continue
+        room, name = (default.limits, key.setting[7:]) if key.setting.startswith("limits.") else (default, key.setting)
+        out.append(Value(key.path, getattr(room, name), "default"))
+    return (*out, *(given[path] for path in sorted(given) if path.startswith("agents.") and path != "agents.default"))

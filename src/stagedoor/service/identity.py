@@ -1,0 +1,53 @@
+"""New ids. Random ones, except while a request with an idempotency key is carried out: those follow from the key, so
+that what such a request made can be found again when a crash has swallowed its answer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_ROOM = uuid.UUID("6d0b5b0c-6e0f-5d7e-9c35-0d9f6c1f2a41")
+
+
+class _Seed:
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self.given = 0
+        self.over = False
+
+
+_CURRENT: ContextVar[_Seed | None] = ContextVar("stagedoor-id-seed", default=None)
+
+
+def fresh_id() -> str:
+    seed = _CURRENT.get()
+    if seed is None or seed.over:  # a task that was begun under a seed outlives the request
+        return str(uuid.uuid4())
+    seed.given += 1
+    return _numbered(seed.seed, seed.given)
+
+
+@contextmanager
+def ids_from(seed: str) -> Generator[None]:
+    """Ids follow from ``seed`` in here, in order."""
+    current = _Seed(seed)
+    before = _CURRENT.set(current)
+    try:
+        yield
+    finally:
+        current.over = True
+        _CURRENT.reset(before)
+
+
+def first_id() -> str:
+    """The first id that ``fresh_id`` gives under the current seed."""
+    seed = _CURRENT.get()
+    if seed is None:
+        raise RuntimeError("ask for the first id inside ids_from")
+    return _numbered(seed.seed, 1)
+
+
+def _numbered(seed: str, number: int) -> str:
+    return str(uuid.uuid5(_ROOM, f"{number}:{seed}"))

@@ -1,0 +1,184 @@
+"""Every key of the configuration: where it stands, what it takes, what it is for. The page and the checks use this."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from stagedoor.unified.options import Approval, Sandbox, Tier
+from stagedoor.written import hint
+
+Kind: TypeAlias = Literal["text", "path", "number", "time", "days", "flag", "texts", "paths", "table", "places"]
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """``path`` has dots; ``*`` stands for an agent's name. ``setting`` is the field of ``Settings`` it becomes."""
+
+    path: str
+    kind: Kind
+    about: str
+    setting: str = ""
+    choices: tuple[str, ...] = ()
+    least: int = 1
+    most: int | None = None
+    secret: bool = False
+
+
+def _limit(name: str, about: str) -> Key:
+    return Key(path=f"sessions.limits.{name}", kind="number", about=about, setting=f"limits.{name}")
+
+
+_TIERS, _APPROVALS = cast("tuple[str, ...]", get_args(Tier)), cast("tuple[str, ...]", get_args(Approval))
+
+KEYS: tuple[Key, ...] = (
+    Key(path="server.host", kind="text", about="the address to listen on", setting="host"),
+    Key(path="server.port", kind="number", about="0 takes a free one", setting="port", least=0, most=65_535),
+    Key(
+        path="server.hosts",
+        kind="texts",
+        about="more names this server is reached by: `Host` and `Origin` are held against them",
+        setting="hosts",
+    ),
+    Key(path="server.tls_cert", kind="path", about="a certificate (PEM), for HTTPS", setting="tls_cert"),
+    Key(path="server.tls_key", kind="path", about="its private key (PEM)", setting="tls_key"),
+    Key(
+        path="workspaces.roots",
+        kind="paths",
+        about="sessions run, and files are read, only under these folders; the first is where a session runs that "
+        "names none",
+        setting="roots",
+    ),
+    Key(path="workspaces.projects", kind="places", about="project id → folder", setting="projects"),
+    Key(path="agents.default", kind="text", about="the agent of a session that names none", setting="default_agent"),
+    Key(path="agents.*.enabled", kind="flag", about="false: no session of this agent is begun"),
+    Key(path="agents.*.command", kind="text", about="its program: a name or a path"),
+    Key(
+        path="agents.*.args",
+        kind="texts",
+        about="more arguments; those the driver gives anyway are dropped with a warning",
+    ),
+    Key(path="agents.*.env", kind="table", about="more environment", secret=True),
+    Key(path="agents.*.model", kind="text", about="the model of a session that names none"),
+    Key(path="agents.*.driver", kind="text", about="the driver of a session that names none"),
+    Key(path="agents.*.tier", kind="text", about="the tier of a session that names none", choices=_TIERS),
+    Key(path="agents.*.approval", kind="text", about="when it asks", choices=_APPROVALS),
+    Key(
+        path="agents.*.sandbox",
+        kind="text",
+        about=f"{', '.join(get_args(Sandbox))}, or a container where the program has one (docker, podman)",
+    ),
+    Key(path="agents.*.skip_permissions", kind="flag", about="true is the tier autonomous: nothing is asked"),
+    Key(
+        path="agents.*.trusted_folders",
+        kind="paths",
+        about="folders this agent may work in beside `workspaces.roots`",
+    ),
+    Key(
+        path="agents.*.auto_accept",
+        kind="texts",
+        about="tools that are allowed without a question (a denial of the policy still wins)",
+    ),
+    Key(path="sessions.tier", kind="text", about="for agents without one of their own", setting="tier", choices=_TIERS),
+    Key(
+        path="sessions.sleep_after",
+        kind="time",
+        about="an open session's program is put to sleep after this time without a turn",
+        setting="sleep_after",
+    ),
+    Key(
+        path="sessions.answer_within",
+        kind="time",
+        about="a question is denied when nobody has answered it by then",
+        setting="answer_within",
+    ),
+    Key(
+        path="sessions.keep_days",
+        kind="days",
+        about="ended sessions lose their events after so many days",
+        setting="keep_days",
+    ),
+    _limit("awake", "sessions whose program runs"),
+    _limit("queued", "follow-ups that wait in one session"),
+    _limit("prompt", "characters of one prompt"),
+    _limit("body", "bytes of one request"),
+    _limit("connections", "connections at once"),
+    _limit("subscriptions", "sessions one JSON-RPC client follows"),
+    Key(
+        path="policy.file",
+        kind="path",
+        about="a [policy](permissions.md), read again whenever it changes",
+        setting="policy",
+    ),
+    Key(
+        path="log.durable",
+        kind="text",
+        about="what is acknowledged survives the death of this process, or a power failure too",
+        setting="durable",
+        choices=("process", "power"),
+    ),
+)
+BY_PATH = {key.path: key for key in KEYS}
+TAKES: dict[Kind, str] = {
+    "text": "text",
+    "path": "a path",
+    "number": "a whole number",
+    "time": "seconds, a time like 15m or 24h, or never",
+    "days": "days, or never",
+    "flag": "true or false",
+    "texts": "a list of texts",
+    "paths": "a list of paths",
+    "table": "a table of texts",
+    "places": "a table of paths",
+}
+
+
+class Wrong(Exception):
+    """A value that its key does not take; the text says what is wrong with it, and what would be right."""
+
+
+def convert(key: Key, value: object) -> Any:
+    """``value`` as the setting wants it. Raises ``Wrong``."""
+    name = key.path.rpartition(".")[2]
+    shown = "a secret" if key.secret else repr(value)
+    match key.kind:
+        case "flag" if isinstance(value, bool):
+            return value
+        case "number" if isinstance(value, int) and not isinstance(value, bool):
+            if value < key.least or (key.most is not None and value > key.most):
+                upper = f" and at most {key.most}" if key.most is not None else ""
+                raise Wrong(f"'{name}' must be at least {key.least}{upper}, not {value}")
+            return value
+        case "time" | "days":
+            return _time(name, key.kind, value)
+        case "text" | "path" if isinstance(value, str) and value.strip():
+            if key.choices and value not in key.choices:
+                known = hint(value, key.choices) or f"; use one of {', '.join(key.choices)}"
+                raise Wrong(f"unknown {name} '{value}'{known}")
+            return value
+        case "texts" | "paths":
+            entries = cast("list[object]", value) if isinstance(value, list) else [value]
+            if all(isinstance(one, str) and one.strip() for one in entries):
+                return tuple(cast("list[str]", entries))
+        case "table" | "places" if isinstance(value, dict):
+            pairs = cast("dict[object, object]", value)
+            if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in pairs.values()):
+                return {str(one): str(text) for one, text in pairs.items()}
+        case _:
+            pass
+    raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {shown}")
+
+
+def _time(name: str, kind: Kind, value: object) -> float | None:
+    if value is None or value == "never":
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    if kind == "time" and isinstance(value, str) and (match := _TIME.fullmatch(value.strip())):
+        seconds = float(match.group(1)) * UNITS[match.group(2) or "s"]
+        if seconds > 0:
+            return seconds
+    raise Wrong(f"'{name}' must be {TAKES[kind]}, not {value!r}")

@@ -1,0 +1,208 @@
+"""What was done before: the sessions the programs keep on disk beside those of the log, and taking them into it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stagedoor import catalog
+from stagedoor.drivers.driver import Stored
+from stagedoor.errors import BadRequest, NotSupported, SessionNotFound
+from stagedoor.live import milliseconds
+from stagedoor.past import events_of, stored_sessions
+from stagedoor.unified.events import Event, Init, TurnCompleted, TurnStarted, Usage, stamp
+from stagedoor.unified.grammar import Grammar
+
+from . import places
+from .journal import Journal
+from .presence import environment
+from .projection import project
+from .settings import AgentSettings, Settings
+from .store import Append, Query
+from .views import Record, SessionView, State
+
+EVERYTHING = 1_000_000
+
+
+class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``session_id``: its id in the log, empty where only the agent's program keeps it (under ``native_id``)."""
+
+    agent: str
+    native_id: str = ""
+    session_id: str = ""
+    cwd: str = ""
+    title: str = ""
+    first_prompt: str = ""
+    model: str = ""
+    branch: str = ""
+    state: State | None = None
+    imported: bool = False
+    started_at: int = 0
+    updated_at: int = 0
+    messages: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class Past:
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        now: Callable[[], int] = milliseconds,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._now = now
+        self._new_id = new_id
+        self._importing = asyncio.Lock()
+
+    async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
+        """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
+        folders = [self._folder(cwd, agent and _known(agent))] if cwd else self._folders()
+        names = [_known(agent)] if agent else list(catalog.AGENTS)
+        logged = await self._journal.store.sessions(Query(agent=names[0] if agent else "", limit=EVERYTHING))
+        here = [view for view in logged if not cwd or Path(view.cwd) == folders[0]]
+        known = {(view.agent, view.native_id) for view in logged if view.native_id}
+        found = [_of_log(view) for view in here]
+        for stored in await asyncio.to_thread(self._stored, folders, names):
+            if (stored.agent, stored.session_id) not in known:
+                known.add((stored.agent, stored.session_id))
+                found.append(_of_disk(stored))
+        return sorted(found, key=lambda one: one.updated_at, reverse=True)
+
+    async def import_session(self, agent: str, native_id: str, cwd: str) -> SessionView:
+        """Take a session that a program has stored into the log, as one that has ended. Done twice, it is one."""
+        name = _known(agent)
+        folder = self._folder(cwd, name)
+        async with self._importing:
+            for view in await self._journal.store.sessions(Query(agent=name, limit=EVERYTHING)):
+                if view.native_id == native_id:
+                    return view
+            stored = await asyncio.to_thread(self._stored, [folder], [name])
+            wanted = next((one for one in stored if one.session_id == native_id), None)
+            if wanted is None:
+                raise SessionNotFound(f"{name} has no session {native_id!r} in {folder}; GET /api/history lists them")
+            return await self._take_in(wanted, folder)
+
+    async def _take_in(self, stored: Stored, folder: Path) -> SessionView:
+        env = environment(self._how(stored.agent))
+        try:
+            told = await asyncio.to_thread(lambda: list(events_of(stored) if env is None else events_of(stored, env)))
+        except (OSError, NotSupported) as fault:
+            raise BadRequest(f"session {stored.session_id} cannot be imported: {fault}") from fault
+        began = stored.started_ms or stored.updated_ms or self._now()
+        view = SessionView(
+            id=self._new_id(),
+            agent=stored.agent,
+            cwd=str(folder),
+            title=stored.title or stored.first_prompt[:80],
+            prompt=stored.first_prompt,
+            model=stored.model,
+            branch=stored.branch,
+            native_id=stored.session_id,
+            imported=True,
+            created_at=began,
+        )
+        records: list[Record] = []
+        for event in _whole(view, told, began, stored.updated_ms):
+            view = project(view, event)
+            records.append(Record.of(event))
+        usage = Usage(total_tokens=stored.tokens or 0, cost_usd=stored.cost_usd)
+        view = replace(view, usage=usage, cost_usd=stored.cost_usd)
+        await self._journal.write(Append(view.id, records), view)
+        return view
+
+    def _stored(self, folders: Iterable[Path], names: Iterable[str]) -> list[Stored]:
+        found: list[Stored] = []
+        for folder in folders:
+            for name in names:
+                try:
+                    found += stored_sessions(folder, [name], environment(self._how(name)))
+                except (ModuleNotFoundError, OSError):
+                    continue  # one that cannot be read hides no other one's sessions
+        return found
+
+    def _how(self, agent: str) -> AgentSettings:
+        return self._settings.agents.get(agent, AgentSettings())
+
+    def _folder(self, cwd: str, agent: str) -> Path:
+        folder = Path(cwd).expanduser()
+        if not folder.is_absolute():
+            raise BadRequest(f"{cwd!r} is no absolute path; name the folder whole")
+        folder = folder.resolve()
+        places.allowed(folder, self._settings, agent)
+        return folder
+
+    def _folders(self) -> list[Path]:
+        own = [Path(folder).expanduser().resolve() for folder in self._settings.projects.values()]
+        return list(dict.fromkeys([*places.roots(self._settings), *own]))
+
+
+def _known(agent: str) -> str:
+    try:
+        return catalog.known(agent)
+    except NotSupported as fault:
+        raise BadRequest(str(fault)) from fault
+
+
+def _whole(view: SessionView, told: Iterable[Event], began: int, updated: int) -> Iterator[Event]:
+    """A story as a session: every turn and call closed, and ``done`` at the end. Only what is told has a time."""
+    grammar = Grammar(Init(cwd=view.cwd))
+    seq, at = 0, began
+    for event in [*told, None]:
+        at = max(at, updated) if event is None else max(at, event.timestamp)
+        turn = grammar.turn
+        if event is None or (isinstance(event, TurnStarted) and grammar.in_turn):
+            made = grammar.accept(TurnCompleted(status="success")) if grammar.in_turn else []
+            made += grammar.end("success") if event is None else grammar.accept(event)
+        else:
+            made = grammar.accept(event)
+        for one in made:
+            seq += 1
+            turn += isinstance(one, TurnStarted)
+            yield stamp(one, agent=view.agent, session_id=view.id, seq=seq, timestamp=at, turn=turn)
+
+
+def _of_log(view: SessionView) -> PastSession:
+    return PastSession(
+        agent=view.agent,
+        native_id=view.native_id,
+        session_id=view.id,
+        cwd=view.cwd,
+        title=view.title,
+        first_prompt=view.prompt,
+        model=view.model,
+        branch=view.branch,
+        state=view.state,
+        imported=view.imported,
+        started_at=view.created_at,
+        updated_at=view.updated_at,
+        messages=view.messages,
+        tokens=view.usage.total_tokens or None,
+        cost_usd=view.cost_usd,
+    )
+
+
+def _of_disk(stored: Stored) -> PastSession:
+    return PastSession(
+        agent=stored.agent,
+        native_id=stored.session_id,
+        cwd=stored.cwd,
+        title=stored.title,
+        first_prompt=stored.first_prompt,
+        model=stored.model,
+        branch=stored.branch,
+        started_at=stored.started_ms,
+        updated_at=stored.updated_ms,
+        messages=stored.messages,
+        tokens=stored.tokens,
+        cost_usd=stored.cost_usd,
+    )

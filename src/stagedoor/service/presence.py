@@ -1,0 +1,103 @@
+"""Which agents this server can run, looked up anew when some seconds have passed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stagedoor import catalog
+from stagedoor.drivers.driver import Presence
+from stagedoor.errors import StagedoorError
+from stagedoor.unified.capabilities import Capabilities
+
+from .settings import AgentSettings, Settings
+
+FRESH = 30.0
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An agent as this server has it. ``default``: what runs when nobody names an agent, as configured, else the first
+    that could run now."""
+
+    agent: str
+    title: str = ""
+    enabled: bool = True
+    default: bool = False
+    installed: bool = False
+    version: str = ""
+    signed_in: bool | None = None
+    problem: str = ""
+    fix: str = ""
+    model: str = ""
+    drivers: Mapping[str, Capabilities] = {}
+
+
+class Agents:
+    """``await agents()``: every agent, those that are switched off too. Looking never fails."""
+
+    def __init__(
+        self, settings: Settings, *, fresh: float = FRESH, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._fresh = fresh
+        self._clock = clock
+        self._found: tuple[AgentView, ...] = ()
+        self._until = float("-inf")
+        self._looking = asyncio.Lock()
+
+    async def __call__(self) -> tuple[AgentView, ...]:
+        async with self._looking:  # who comes meanwhile gets the same answer
+            if self._clock() >= self._until:
+                found = await asyncio.gather(*(self._look(name) for name in catalog.AGENTS))
+                default = self._settings.default_agent or _first_ready(found)
+                self._found = tuple(replace(one, default=one.agent == default) for one in found)
+                self._until = self._clock() + self._fresh
+            return self._found
+
+    async def _look(self, name: str) -> AgentView:
+        how = self._settings.agents.get(name, AgentSettings())
+        found = Presence(agent=name) if not how.enabled else await _found(name, how)
+        return AgentView(
+            agent=name,
+            title=found.title,
+            enabled=how.enabled,
+            installed=found.installed,
+            version=found.version,
+            signed_in=found.signed_in,
+            problem=found.problem if how.enabled else "switched off in the configuration",
+            fix=found.fix if how.enabled else f"set agents.{name}.enabled: true",
+            model=how.model or "",
+            drivers=found.drivers,
+        )
+
+
+def _first_ready(found: Sequence[AgentView]) -> str:
+    """The first that is installed and not signed out, else that is installed; the embedded one always is."""
+    present = [one.agent for one in found if one.enabled and one.installed]
+    ready = [one.agent for one in found if one.agent in present and one.signed_in is not False]
+    return next(iter(ready or present), "")
+
+
+async def _found(name: str, how: AgentSettings) -> Presence:
+    try:
+        return await catalog.agent(name).inspect(environment(how))
+    except ModuleNotFoundError as missing:
+        return Presence(agent=name, problem=f"{missing.name} is not part of this installation")
+    except (StagedoorError, OSError) as fault:
+        return Presence(agent=name, problem=str(fault))
+
+
+def environment(how: AgentSettings) -> dict[str, str] | None:
+    """What an agent's program sees, for looking at it and at what it has stored; ``None``: ours as it is."""
+    if not how.env and not how.command:
+        return None
+    env = {**os.environ, **how.env}
+    if "/" in how.command:
+        env["PATH"] = os.pathsep.join([str(Path(how.command).expanduser().parent), env.get("PATH", os.defpath)])
+    return env

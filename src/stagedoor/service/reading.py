@@ -1,0 +1,172 @@
+"""Folders and files of a workspace, never anything outside it: links are followed first, and judged by where they
+lead."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+
+MOST_ENTRIES = 2_000
+MOST_BYTES = 1024 * 1024
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``path`` is as seen from the workspace. A link is what it leads to; one that leads outside is only named."""
+
+    name: str
+    path: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int | None = None
+    modified_at: int | None = None
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Folders first, each by name."""
+
+    path: str
+    entries: tuple[Entry, ...] = ()
+    cut: bool = False
+
+
+class FileText(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``content`` is text, or base64 where it is not (``binary``). Lines count from 1; ``cut``: there is more."""
+
+    path: str
+    size: int
+    content: str = ""
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    binary: bool = False
+    first_line: int | None = None
+    last_line: int | None = None
+    cut: bool = False
+
+
+def inside(workspace: Path, path: str) -> Path:
+    """The real place of ``path`` in the workspace. Raises ``NotAllowed`` when that is outside."""
+    if "\0" in path:
+        raise BadRequest("a path has no zero byte in it")
+    root = workspace.resolve()
+    try:
+        found = (root / path).resolve()
+    except (OSError, RuntimeError) as fault:
+        raise BadRequest(f"{path!r} leads nowhere: {fault}") from fault
+    if not found.is_relative_to(root):
+        raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
+    return found
+
+
+def listing(workspace: Path, path: str = "") -> Listing:
+    root, folder = workspace.resolve(), inside(workspace, path)
+    entries: list[Entry] = []
+    cut = False
+    try:
+        with os.scandir(folder) as found:
+            for one in found:
+                if len(entries) >= MOST_ENTRIES:
+                    cut = True
+                    break
+                entries.append(_entry(one, root))
+    except FileNotFoundError as fault:
+        raise SessionNotFound(f"there is no folder {path!r} in the workspace") from fault
+    except OSError as fault:
+        raise BadRequest(f"{path!r} cannot be listed: {fault.strerror}") from fault
+    entries.sort(key=lambda entry: (entry.kind != "folder", entry.name))
+    return Listing(path=_seen(folder, root), entries=tuple(entries), cut=cut)
+
+
+def read(
+    workspace: Path,
+    path: str,
+    *,
+    first_line: int | None = None,
+    last_line: int | None = None,
+    most: int = MOST_BYTES,
+) -> FileText:
+    if first_line is not None and first_line < 1:
+        raise BadRequest("lines count from 1")
+    if first_line is not None and last_line is not None and last_line < first_line:
+        raise BadRequest("the last line is before the first; swap them")
+    root, found = workspace.resolve(), inside(workspace, path)
+    name = _seen(found, root)
+    descriptor = _opened(found, path, root)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if first_line is None and last_line is None:
+            content = file.read(most + 1)
+            return _told(name, size, content[:most], cut=len(content) > most)
+        first, kept, length, number = first_line or 1, list[bytes](), 0, 0
+        cut = False
+        for number, line in enumerate(file, 1):
+            if number < first:
+                continue
+            if last_line is not None and number > last_line:
+                break
+            if length + len(line) > most:
+                cut = True
+                kept.append(line[: most - length])
+                break
+            kept.append(line)
+            length += len(line)
+        last = first + len(kept) - 1 if kept else None
+        told = _told(name, size, b"".join(kept), cut=cut)
+        return msgspec.structs.replace(told, first_line=first if kept else None, last_line=last)
+
+
+def _opened(found: Path, path: str, root: Path) -> int:
+    try:
+        # Not blocking: a pipe would wait for a writer. No link: the way was resolved, and may have been changed since.
+        descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as fault:
+        raise SessionNotFound(f"there is no file {path!r} in the workspace") from fault
+    except OSError as fault:
+        raise BadRequest(f"{path!r} cannot be read: {fault.strerror}") from fault
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadRequest(f"{path!r} is not a file; list it instead if it is a folder")
+        opened = Path(f"/proc/self/fd/{descriptor}")
+        if opened.exists() and not opened.resolve().is_relative_to(root):
+            raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _told(name: str, size: int, content: bytes, *, cut: bool) -> FileText:
+    if b"\0" not in content[:8192]:
+        for lost in range(4 if cut else 1):  # a cut may go through a character
+            try:
+                return FileText(path=name, size=size, content=content[: len(content) - lost].decode(), cut=cut)
+            except UnicodeDecodeError:
+                continue
+    return FileText(
+        path=name, size=size, content=base64.b64encode(content).decode(), encoding="base64", binary=True, cut=cut
+    )
+
+
+def _entry(one: os.DirEntry[str], root: Path) -> Entry:
+    name = one.name.encode("utf-8", "replace").decode()
+    path = _seen(Path(one.path), root)
+    try:
+        if one.is_symlink() and not Path(one.path).resolve().is_relative_to(root):
+            return Entry(name=name, path=path, kind="link")
+        seen = one.stat()
+    except (OSError, RuntimeError):
+        return Entry(name=name, path=path, kind="link" if one.is_symlink() else "other")
+    modified = seen.st_mtime_ns // 1_000_000
+    if stat.S_ISDIR(seen.st_mode):
+        return Entry(name=name, path=path, kind="folder", modified_at=modified)
+    kind: Literal["file", "other"] = "file" if stat.S_ISREG(seen.st_mode) else "other"
+    return Entry(name=name, path=path, kind=kind, size=seen.st_size, modified_at=modified)
+
+
+def _seen(path: Path, root: Path) -> str:
+    shown = str(path.relative_to(root)).encode("utf-8", "replace").decode()
+    return "" if shown == "." else shown

@@ -1,0 +1,70 @@
+"""What the server is told: one frozen value. ``config.py`` reads it from a file, the environment and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from stagedoor.unified.options import Approval, Sandbox, Tier
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one agent is run. Empty: as the agent itself would."""
+
+    enabled: bool = True
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    model: str | None = None
+    driver: str | None = None
+    tier: Tier | None = None
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+    auto_accept: tuple[str, ...] = ()
+    """Tools that are allowed without a question, by normalized or own name."""
+    trusted_folders: tuple[str, ...] = ()
+    """Where this agent may work beside the roots."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server takes on at once. Beyond it a request is refused with ``TooMany``, never half done."""
+
+    awake: int = 32
+    """Sessions whose CLI runs."""
+    queued: int = 20
+    """Follow-ups that wait in one session."""
+    prompt: int = 100_000
+    body: int = 4 * 1024 * 1024
+    connections: int = 1000
+    subscriptions: int = 100
+    """Sessions one JSON-RPC client follows."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    home: str = ""
+    """Stagedoor's own folder: log, token, audit. Empty: ``register.home()``."""
+    host: str = "127.0.0.1"
+    port: int = 16180
+    hosts: tuple[str, ...] = ()
+    """More names this server is reached by (``Host`` and ``Origin`` are checked against them)."""
+    tls_cert: str = ""
+    tls_key: str = ""
+    roots: tuple[str, ...] = ()
+    """Sessions run, and files are read, only under these folders."""
+    projects: Mapping[str, str] = {}
+    default_agent: str = ""
+    agents: Mapping[str, AgentSettings] = {}
+    policy: str = ""
+    """A policy file; read again when it changes."""
+    tier: Tier = "supervised"
+    sleep_after: float | None = 900.0
+    """Seconds without a turn before an open session's CLI is put to sleep."""
+    answer_within: float | None = 86_400.0
+    """Seconds a question waits before it is denied."""
+    keep_days: float | None = None
+    """Ended sessions lose their records after this many days. ``None``: never."""
+    durable: Literal["process", "power"] = "process"
+    """``process``: what is acknowledged survives our death. ``power``: the machine's too, at the price of a sync."""
+    limits: Limits = Limits()

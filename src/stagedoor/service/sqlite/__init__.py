@@ -1,0 +1,197 @@
+"""The embedded log: one SQLite file in WAL mode, one thread that writes, a few that read."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stagedoor.unified.events import Usage
+
+from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
+from ..views import By, Device, Done, Message, Question, Record, SessionView, Sum
+from .claim import Claim
+from .queries import USED, summing, where
+from .readers import Readers
+from .rows import Rows
+from .schema import Durable, prepare, unusable
+from .writer import Writer
+
+Value = TypeVar("Value")
+_SESSIONS = """
+SELECT sessions.body, seq, at FROM sessions LEFT JOIN records
+ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
+"""
+"""Each row with the number and the time of its last record."""
+
+
+class SqliteStore:
+    """``durable="power"`` syncs each commit: what is acknowledged survives the machine's death too."""
+
+    def __init__(self, path: Path, *, durable: Durable = "process") -> None:
+        path = path.absolute()
+        self._path = path
+        self._claim: Claim | None = None
+        self._put = Rows()
+        self._writer = Writer(path, durable, finish=self._put.finish, rolled_back=self._put.doubt)
+        self._readers = Readers(path)
+
+    async def open(self) -> None:
+        try:
+            self._claim = await asyncio.to_thread(self._take)
+        except OSError as fault:
+            raise unusable(self._path, "opened", fault) from fault
+        try:
+            await self._writer.start()
+        except BaseException:
+            self._claim.release()
+            raise
+        self._readers.start()
+
+    async def close(self) -> None:
+        await self._readers.stop()
+        await self._writer.stop()
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    def write(self, *changes: Change) -> Awaitable[None]:
+        return self._writer.do(lambda db: self._put.apply(db, changes))
+
+    async def answer(self, question: Question) -> bool:
+        def put(db: sqlite3.Connection) -> bool:
+            found = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
+            if found is None or not found[0]:
+                return False
+            self._put.apply(db, (question,))
+            return True
+
+        return bool(await self._writer.do(put))
+
+    async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
+        def read(db: sqlite3.Connection) -> list[Record]:
+            found: list[Record] = []
+            size = 0
+            sql = "SELECT seq, at, type, body FROM records WHERE session=? AND seq>? ORDER BY seq LIMIT ?"
+            rows = db.execute(sql, (session_id, after, limit))
+            for row in rows:
+                found.append(Record(*row))
+                size += len(row[3])
+                if size >= most_bytes:
+                    rows.close()  # an open one would keep the WAL from beginning anew
+                    break
+            return found
+
+        return await self._readers.do(read)
+
+    async def session(self, session_id: str) -> SessionView | None:
+        return _first(await self._views("WHERE id=?", (session_id,)))
+
+    async def sessions(self, query: Query) -> list[SessionView]:
+        test, values = where(query)
+        return await self._views(
+            f"{test} ORDER BY created DESC, id LIMIT ? OFFSET ?", (*values, query.limit, query.offset)
+        )
+
+    async def count(self, query: Query) -> int:
+        test, values = where(query)
+        return await self._number(f"SELECT count(*) FROM sessions {test}", values)
+
+    async def question(self, question_id: str) -> Question | None:
+        return _first(await self._rows("SELECT body FROM questions WHERE id=?", (question_id,), Question))
+
+    async def questions(
+        self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
+    ) -> list[Question]:
+        test, values = _asked(session_id, open_only=open_only)
+        sql = f"SELECT body FROM questions {test} ORDER BY asked, id LIMIT ? OFFSET ?"
+        return await self._rows(sql, (*values, -1 if limit is None else limit, offset), Question)
+
+    async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int:
+        test, values = _asked(session_id, open_only=open_only)
+        return await self._number(f"SELECT count(*) FROM questions {test}", values)
+
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]:
+        sql = "SELECT body FROM messages WHERE session=? AND queued>=? ORDER BY at, id"
+        return await self._rows(sql, (session_id, int(queued_only)), Message)
+
+    async def sums(
+        self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
+    ) -> list[Sum]:
+        sql, values = summing(by, since, until, offset_minutes)
+        return await self._readers.do(
+            lambda db: [
+                Sum(key=key, sessions=sessions, turns=turns, usage=Usage(**dict(zip(USED, used, strict=True))))
+                for key, sessions, turns, *used in db.execute(sql, values)
+            ]
+        )
+
+    async def devices(self) -> list[Device]:
+        return await self._rows("SELECT body FROM devices", (), Device)
+
+    async def done(self, key: str) -> Done | None:
+        return _first(await self._rows("SELECT body FROM done WHERE key=?", (key,), Done))
+
+    async def setting(self, name: str) -> bytes | None:
+        sql = "SELECT value FROM settings WHERE name=?"
+        found = await self._readers.do(lambda db: db.execute(sql, (name,)).fetchone())
+        return None if found is None else found[0]
+
+    async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
+        chosen = () if session_id is None else (session_id,)
+        sql = f"SELECT n, body FROM audit {_of(session_id)} ORDER BY n DESC LIMIT ? OFFSET ?"
+        return await self._numbered(sql, (*chosen, limit, offset), Audited)
+
+    async def audit_count(self, *, session_id: str | None = None) -> int:
+        chosen = () if session_id is None else (session_id,)
+        return await self._number(f"SELECT count(*) FROM audit {_of(session_id)}", chosen)
+
+    async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
+        sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
+        return await self._numbered(sql, (limit, offset), ConfigChange)
+
+    async def _views(self, which: str, values: tuple[Any, ...]) -> list[SessionView]:
+        decode = msgspec.json.Decoder(SessionView).decode
+        sql = f"{_SESSIONS} {which}"
+        return await self._readers.do(
+            lambda db: [_moved_on(decode(body), seq, at) for body, seq, at in db.execute(sql, values)]
+        )
+
+    async def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Value]) -> list[Value]:
+        decode = msgspec.json.Decoder(kind).decode
+        return await self._readers.do(lambda db: [decode(row[0]) for row in db.execute(sql, values)])
+
+    async def _numbered(self, sql: str, values: tuple[Any, ...], kind: type[Value]) -> list[Value]:
+        decode = msgspec.json.Decoder(kind).decode
+        return await self._readers.do(lambda db: [replace(decode(body), n=n) for n, body in db.execute(sql, values)])  # type: ignore[type-var]
+
+    async def _number(self, sql: str, values: tuple[Any, ...]) -> int:
+        return await self._readers.do(lambda db: int(db.execute(sql, values).fetchone()[0]))
+
+    def _take(self) -> Claim:
+        prepare(self._path)
+        return Claim(self._path)
+
+
+def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
+    if seq is None or seq <= view.last_seq:
+        return view
+    return replace(view, last_seq=seq, updated_at=max(view.updated_at, at))
+
+
+def _asked(session_id: str | None, *, open_only: bool) -> tuple[str, tuple[str, ...]]:
+    tests = [test for test, counts in (("open=1", open_only), ("session=?", session_id is not None)) if counts]
+    return f"WHERE {' AND '.join(tests)}" if tests else "", () if session_id is None else (session_id,)
+
+
+def _of(session_id: str | None) -> str:
+    return "" if session_id is None else "WHERE session=?"
+
+
+def _first(rows: list[Value]) -> Value | None:
+    return rows[0] if rows else None

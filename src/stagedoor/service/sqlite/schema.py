@@ -1,0 +1,141 @@
+"""The file: its tables, how it is opened, and how an older one becomes a newer one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from stagedoor.errors import StoreBroken, StoreTooNew
+
+Durable: TypeAlias = Literal["process", "power"]
+"""What an acknowledged write survives: the death of this process, or that of the machine."""
+
+APPLICATION = 0x506F6469
+"""Marks the file as ours: ``Podi``."""
+PATIENCE = 30.0
+"""Seconds to wait for somebody who locks the file from outside, with the ``sqlite3`` shell for example."""
+
+_FIRST = """
+CREATE TABLE sessions(
+  id TEXT PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, archived INTEGER NOT NULL, agent TEXT NOT NULL,
+  project TEXT NOT NULL, grouped TEXT NOT NULL, created INTEGER NOT NULL, words TEXT NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_by_age ON sessions(created DESC);
+CREATE TABLE records(
+  session TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY(session, seq)
+) WITHOUT ROWID;
+CREATE TABLE questions(
+  id TEXT PRIMARY KEY, session TEXT NOT NULL, open INTEGER NOT NULL, asked INTEGER NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX questions_open ON questions(open, session);
+CREATE TABLE messages(
+  id TEXT PRIMARY KEY, session TEXT NOT NULL, queued INTEGER NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX messages_by_session ON messages(session, at);
+CREATE TABLE spent(session TEXT NOT NULL, turn INTEGER NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY(session, turn)) WITHOUT ROWID;
+CREATE INDEX spent_by_time ON spent(at);
+CREATE TABLE devices(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE done(key TEXT PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE settings(name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+_AUDIT = """
+CREATE TABLE audit(n INTEGER PRIMARY KEY, session TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END;
+CREATE TRIGGER audit_is_not_cut BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END;
+CREATE TABLE config_changes(n INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TRIGGER config_changes_are_not_changed BEFORE UPDATE ON config_changes
+  BEGIN SELECT RAISE(ABORT, 'configuration changes are only added to'); END;
+CREATE TRIGGER config_changes_are_not_cut BEFORE DELETE ON config_changes
+  BEGIN SELECT RAISE(ABORT, 'configuration changes are only added to'); END;
+CREATE INDEX questions_by_session ON questions(session);
+"""
+_PAGES = "CREATE INDEX questions_by_time ON questions(asked, id);"
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES)
+"""The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
+SCHEMA = len(MIGRATIONS)
+
+
+def prepare(path: Path) -> None:
+    """The folder and an empty file, for nobody else to read."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, mode=0o700)
+        path.parent.chmod(0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    path.chmod(0o600)
+
+
+def open_for_writing(path: Path, durable: Durable) -> sqlite3.Connection:
+    """The one connection that writes, with the file as this version wants it."""
+    db = _connected(path)
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA:
+            raise StoreTooNew(
+                f"the log {path} was written by a newer Stagedoor (its schema is {version}, this one knows {SCHEMA}); "
+                "install that version again, or give this one a home of its own with STAGEDOOR_HOME"
+            )
+        if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
+            raise StoreBroken(f"the log {path} cannot be used: its file system has no shared memory; keep it elsewhere")
+        db.execute(f"PRAGMA synchronous={'FULL' if durable == 'power' else 'NORMAL'}")
+        db.execute("PRAGMA wal_autocheckpoint=0")  # the checkpointing thread does it
+        db.execute("PRAGMA journal_size_limit=0")  # so that the size of the WAL says how much is in it
+        _migrate(db, path, version)
+    except sqlite3.Error as fault:
+        db.close()
+        raise unusable(path, "opened", fault) from fault
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    db = _connected(path)
+    db.execute("PRAGMA query_only=ON")
+    return db
+
+
+def open_for_checkpoints(path: Path) -> sqlite3.Connection:
+    return _connected(path)
+
+
+def unusable(path: Path, verb: str, fault: Exception) -> StoreBroken:
+    """What went wrong, and what to do about it."""
+    return StoreBroken(f"the log {path} cannot be {verb}: {fault}; {_advice(path, fault)}")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    # mode=rw: a log that was taken away is never silently begun anew.
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
+
+
+def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
+    if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StoreBroken(f"{path} is a database of another program; move it away, or choose another STAGEDOOR_HOME")
+    for number in range(version, SCHEMA):
+        try:
+            db.executescript(
+                f"BEGIN IMMEDIATE;{MIGRATIONS[number]}"
+                f"PRAGMA application_id={APPLICATION};PRAGMA user_version={number + 1};COMMIT;"
+            )
+        except sqlite3.Error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+def _advice(path: Path, fault: Exception) -> str:
+    said = str(fault)
+    if "full" in said or "disk I/O" in said:
+        return "free some space on that disk; the server goes on by itself once it can write (or start it again)"
+    if "malformed" in said or "not a database" in said:
+        files = f"{path.name}, {path.name}-wal and {path.name}-shm"
+        return f"it is damaged: restore a copy, or move {files} away to begin anew"
+    if "locked" in said:
+        return "another program holds it locked; close that one"
+    return "see that its folder exists and that this user may write there"

@@ -1,0 +1,167 @@
+"""The seam to the log. SQLite fills it (``sqlite/``); anything that keeps these promises may.
+
+``write`` is atomic and returns when the changes would survive the death of this process; writes are carried out in the
+order they were asked for. What is read is never newer than what was written so. Reads never wait for writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from stagedoor.permissions.audit import Entry
+
+from .views import By, Device, Done, Message, Question, Record, SessionView, Spent, State, Sum
+
+MOST_BYTES = 4 * 1024 * 1024
+"""How much one read of records takes into memory, unless told otherwise."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Records of one session, in order; the first ``seq`` follows the last one stored, or the write is refused.
+
+    Its row, when read, is at least as far as its last record (``last_seq``, ``updated_at``), without being put again.
+    """
+
+    session_id: str
+    records: Sequence[Record]
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Remove a session and all that was said in it; what was decided stays in the audit, what it used in the sums."""
+
+    session_id: str
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Remove a session's records before ``seq``, but never its last; its row then says so (``first_seq``)."""
+
+    session_id: str
+    seq: int
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """Remove what requests with an idempotency key were answered with before ``before``."""
+
+    before: int
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """A setting or a change of configuration, by name. ``None`` removes it."""
+
+    name: str
+    value: bytes | None
+
+
+class Audited(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision. The audit file holds the same ``entry`` in its chain of hashes; rows are only ever added."""
+
+    entry: Entry
+    at: int
+    who: str = ""
+    """The device or person."""
+    n: int = 0
+    """Its number, given by the store."""
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Somebody changed what the server is told. Secrets are left out before it comes here; rows are only ever added."""
+
+    at: int
+    who: str
+    name: str
+    before: str = ""
+    after: str = ""
+    n: int = 0
+    """Its number, given by the store."""
+
+
+Change: TypeAlias = (
+    Append
+    | SessionView
+    | Question
+    | Message
+    | Spent
+    | Device
+    | Done
+    | Forget
+    | Trim
+    | Sweep
+    | Remember
+    | Audited
+    | ConfigChange
+)
+"""A row put (inserted or replaced by its id), or one of the above."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which sessions; newest first. ``search`` looks in title, prompt, result, folder and id."""
+
+    state: State | None = None
+    agent: str = ""
+    project_id: str = ""
+    group: str = ""
+    search: str = ""
+    archived: bool | None = None
+    ended: bool | None = None
+    offset: int = 0
+    limit: int = 50
+
+
+class Store(Protocol):
+    async def open(self) -> None:
+        """Make ready; migrates forward. Raises ``StoreTooNew`` or ``StoreBroken``."""
+
+    async def close(self) -> None: ...
+
+    def write(self, *changes: Change) -> Awaitable[None]:
+        """All or nothing, durable when awaited. ``StoreBroken`` when it cannot be kept: then nothing is."""
+        ...
+
+    async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
+        """Those with ``seq > after``, in order; at least one when there is one."""
+        ...
+
+    async def session(self, session_id: str) -> SessionView | None: ...
+    async def sessions(self, query: Query) -> list[SessionView]: ...
+    async def count(self, query: Query) -> int: ...
+    async def question(self, question_id: str) -> Question | None: ...
+
+    async def questions(
+        self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
+    ) -> list[Question]:
+        """As they were asked, the oldest first."""
+        ...
+
+    async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int: ...
+
+    async def answer(self, question: Question) -> bool:
+        """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
+        ...
+
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]: ...
+
+    async def sums(
+        self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
+    ) -> list[Sum]:
+        """What turns used that ended from ``since`` on and before ``until``; with no ``by`` one sum of all, if any.
+
+        Days are those of UTC plus ``offset_minutes``.
+        """
+        ...
+
+    async def devices(self) -> list[Device]: ...
+    async def done(self, key: str) -> Done | None: ...
+    async def setting(self, name: str) -> bytes | None: ...
+
+    async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
+        """Newest first."""
+        ...
+
+    async def audit_count(self, *, session_id: str | None = None) -> int: ...
+
+    async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
+        """Newest first."""
+        ...

@@ -1,0 +1,215 @@
+"""What the service knows, as values: the rows of the log, and what the doors show."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from stagedoor.unified.decisions import Decision
+from stagedoor.unified.events import Event, PermissionRequest, Status, Usage, encode
+from stagedoor.unified.options import Approval, McpServer, Sandbox, Tier
+
+State: TypeAlias = Literal["running", "done", "failed", "cancelled"]
+Activity: TypeAlias = Literal["starting", "working", "waiting", "idle", "asleep", "ended"]
+"""What a session does now: ``waiting`` for an answer, ``idle`` between turns, ``asleep`` with its CLI put away."""
+Fate: TypeAlias = Literal["", "open", "kept", "removed"]
+"""What became of a session's own worktree: it stands, its work is a commit on the branch, or all of it is gone."""
+By: TypeAlias = Literal["day", "agent", "project", "session", "model"]
+"""What sums of usage are made by."""
+Scope: TypeAlias = Literal["watch", "answer", "run", "admin"]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One stored event. ``body`` is the canonical JSON, as it goes out."""
+
+    seq: int
+    at: int
+    type: str
+    body: bytes
+
+    @classmethod
+    def of(cls, event: Event) -> Record:
+        return cls(event.seq, event.timestamp, str(event.__struct_config__.tag), encode(event))
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a client asks of a new session. ``agent`` empty: the server's default; ``cwd`` wins over ``project_id``."""
+
+    prompt: str
+    agent: str = ""
+    project_id: str = ""
+    cwd: str = ""
+    title: str = ""
+    model: str | None = None
+    driver: str | None = None
+    tier: Tier | None = None
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+    container: str = ""
+    """A container the agent's program makes around itself, where it can: ``docker``, ``podman``."""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    auto_approve: tuple[str, ...] = ()
+    """Tools that are allowed without a question, beside those of the server's configuration."""
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    output_schema: dict[str, Any] | None = None
+    mcp_servers: dict[str, McpServer] = {}
+    timeout: float | None = None
+    permission_timeout: float | None = None
+    keep_open: bool = False
+    """False: the session ends when its prompt (and what was queued behind it) is done. True: it waits for more."""
+    group: str = ""
+    worktree: bool = False
+    """Run in a git worktree of its own, on a new branch."""
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One session as the log knows it."""
+
+    id: str
+    agent: str
+    cwd: str
+    state: State = "running"
+    activity: Activity = "starting"
+    title: str = ""
+    prompt: str = ""
+    project_id: str = ""
+    model: str = ""
+    driver: str = ""
+    tier: Tier = "supervised"
+    approval: Approval | None = None
+    sandbox: Sandbox | None = None
+    native_id: str = ""
+    agent_version: str = ""
+    parent_id: str | None = None
+    forked: bool = False
+    imported: bool = False
+    keep_open: bool = False
+    archived: bool = False
+    group: str = ""
+    branch: str = ""
+    worktree: Fate = ""
+    base: str = ""
+    """The commit the workspace stood at when the session began; what has changed since is told against it."""
+    created_at: int = 0
+    updated_at: int = 0
+    first_seq: int = 1
+    last_seq: int = 0
+    turn: int = 0
+    turn_seq: int = 0
+    """Where the last turn began."""
+    status: Status | None = None
+    result: str = ""
+    error: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    tool_uses: int = 0
+    messages: int = 0
+    """Prompts and the agent's own messages; what its sub-agents say does not count."""
+    open_questions: int = 0
+    queued: int = 0
+    wanted: Wanted | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.activity == "ended"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A permission request as a row: open until it is answered, once, by somebody or by time."""
+
+    id: str
+    session_id: str
+    agent: str
+    request: PermissionRequest
+    asked_at: int
+    expires_at: int | None = None
+    open: bool = True
+    rearmed: bool = False
+    """The server stopped while it waited: an answer now wakes the session and counts there."""
+    decision: Decision | None = None
+    by: str = ""
+    who: str = ""
+    """The device or person that answered."""
+    answer_id: str = ""
+    """Of the answer: it follows from the ``Idempotency-Key`` it came with."""
+    message: str = ""
+    resolved_at: int | None = None
+    applied: bool = False
+    """The agent has been told."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The rules that an answer for good adds to a policy ``file``, as they are written there."""
+
+    file: str
+    rules: tuple[dict[str, Any], ...] = ()
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A follow-up prompt: accepted, then sent when the turn before it is over."""
+
+    id: str
+    session_id: str
+    prompt: str
+    at: int
+    state: Literal["queued", "sent", "dropped"] = "queued"
+    who: str = ""
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one turn used, for sums by day, agent, project and session."""
+
+    session_id: str
+    turn: int
+    at: int
+    agent: str
+    project: str
+    model: str = ""
+    usage: Usage = Usage()
+
+
+class Sum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``key``: a day (``2026-11-15``), or the name of an agent, project, session or model."""
+
+    key: str = ""
+    sessions: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Somebody who may come in. Only the hash of the token is kept."""
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    token_hash: str
+    created_at: int
+    seen_at: int = 0
+    revoked_at: int | None = None
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a request with an idempotency key was answered with."""
+
+    key: str
+    fingerprint: str
+    status: int
+    body: bytes
+    at: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The first word to a follower: ``ok``, or ``gap`` with what retention has removed."""
+
+    verdict: Literal["ok", "gap"] = "ok"
+    session_id: str = ""
+    after: int = 0
+    last_seq: int = 0
+    missing_from: int | None = None
+    missing_to: int | None = None

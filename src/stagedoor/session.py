@@ -1,0 +1,105 @@
+"""One conversation: a native session and its dictionary under one grammar, with permissions and limits."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import AsyncGenerator, Callable
+
+from .drivers.driver import Driver
+from .live import Live, milliseconds
+from .transports.relay import Reader
+from .unified.capabilities import Capabilities
+from .unified.decisions import Decision
+from .unified.events import (
+    Event,
+    TurnCompleted,
+)
+from .unified.options import Options
+
+
+class Session:
+    """Made by ``stagedoor.open``. Use as ``async with``; a session that is dropped is ended, with everything under it.
+
+    ``asked`` are the options as the caller gave them, before a policy made the agent ask about everything.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        options: Options,
+        driver: Driver,
+        asked: Options | None = None,
+        attended: bool = False,
+        now: Callable[[], int] = milliseconds,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self.agent = agent
+        self._live = Live(agent, new_id(), options, driver, now, asked=asked or options, attended=attended)
+        weakref.finalize(self, Live.abandon, self._live).atexit = False
+
+    @property
+    def id(self) -> str:
+        """The agent's own session id once the first turn has begun (resume by it); Stagedoor's before that."""
+        return self._live.native_id or self._live.session_id
+
+    @property
+    def events(self) -> Reader[Event]:
+        """Everything, from ``init`` to ``done``; many may read, the slowest slows the agent."""
+        return self._live.relay.reader()
+
+    @property
+    def unrecognized(self) -> int:
+        """How many of the agent's messages we could not type."""
+        return self._live.unrecognized
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn runs: one that was asked for, or one the agent has begun by itself."""
+        return self._live.in_turn
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the driver of this session can do."""
+        return self._live.capabilities
+
+    async def send(self, prompt: str) -> AsyncGenerator[Event]:
+        """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
+        reader = self._live.relay.reader()
+        await self._live.send(prompt)
+        turn = self._live.turn
+        while await reader.news():
+            for event in reader.ready():
+                yield event
+                if type(event) is TurnCompleted and event.turn >= turn:
+                    return
+
+    async def post(self, prompt: str) -> None:
+        """Send a prompt and return when the agent has it; what comes of it is read from ``events``."""
+        await self._live.send(prompt)
+
+    async def steer(self, text: str) -> int:
+        """Say ``text`` into the running turn, where the agent can (``capabilities.steer``); else ``NotSupported``.
+
+        Returns the number of the event that tells it.
+        """
+        return await self._live.steer(text)
+
+    async def interrupt(self) -> None:
+        """End the running turn; the session goes on."""
+        await self._live.interrupt()
+
+    def answer(self, request_id: str, decision: Decision) -> None:
+        """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster."""
+        self._live.questions.answer(request_id, decision)
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """End the session in order; the last event is ``done``. ``at_once``: open questions are left unanswered."""
+        await self._live.close(at_once=at_once)
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,129 @@
+"""What the live suite has proven, as a page: agent × capability × version.
+
+    python -m stagedoor.testing.compatibility [RECORDS [PAGE]]
+
+The suite writes one line for each thing it tried (``.pytest_cache/d/compatibility/*.jsonl``, one file per worker); this
+turns them into ``docs/compatibility.md``. A cell that no test has proven stays empty.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+RECORDS = ".pytest_cache/d/compatibility"
+PAGE = "docs/compatibility.md"
+
+Outcome = Literal["yes", "no", "n/a", "failed"]
+
+WORDS: dict[Outcome, str] = {"yes": "yes", "no": "no", "n/a": "–", "failed": "**failed**"}
+MEANING = {
+    "yes": "a test did it with the real program and saw it work",
+    "no": "the driver says that it cannot, and a test saw that it refuses (`NotSupported`) or leaves it out",
+    "–": "the question does not arise",
+    "**failed**": "the last run of its test failed",
+}
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing the suite tried. ``at`` is in milliseconds: of two records of the same thing, the later one counts."""
+
+    agent: str
+    driver: str
+    version: str
+    capability: str
+    outcome: Outcome
+    note: str = ""
+    test: str = ""
+    at: int = 0
+
+
+_DECODER = msgspec.json.Decoder(Record)
+
+
+def write(record: Record, file: Path) -> None:
+    """Add ``record`` to a file that only this process writes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as out:
+        out.write(msgspec.json.encode(record) + b"\n")
+
+
+def read(folder: Path) -> list[Record]:
+    """The newest record of everything that was tried, in the order in which the suite tries it."""
+    found: list[Record] = []
+    for file in sorted(folder.glob("*.jsonl")):
+        found += [_DECODER.decode(line) for line in file.read_bytes().splitlines() if line.strip()]
+    newest: dict[tuple[str, ...], Record] = {}
+    for record in sorted(found, key=lambda record: record.at):
+        newest[record.agent, record.driver, record.version, record.capability] = record
+    return list(newest.values())
+
+
+def page(records: Iterable[Record]) -> str:
+    """The whole page as Markdown."""
+    known = list(records)
+    agents = sorted({record.agent for record in known})
+    lines = [
+        "# Compatibility",
+        "",
+        "Every cell is the outcome of a test that drove the real program of that very version through `stagedoor.open`",
+        "against the scripted model. `make compatibility` runs the tests and writes this page.",
+        "",
+        *(f"* {word}: {meaning}" for word, meaning in MEANING.items()),
+        "* an empty cell: it was not tried with that version (second versions run the scenarios that tell drift)",
+    ]
+    for agent in agents:
+        lines += ["", *_section(agent, [record for record in known if record.agent == agent])]
+    return "\n".join(lines) + "\n"
+
+
+def _section(agent: str, records: list[Record]) -> list[str]:
+    columns = sorted({(record.driver, record.version) for record in records})
+    order: dict[str, None] = {record.capability: None for record in records}
+    cells = {(record.capability, record.driver, record.version): record for record in records}
+    notes: dict[str, int] = {}
+    lines = [
+        f"## {agent}",
+        "",
+        "| | " + " | ".join(f"{driver} ({version})" for driver, version in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for capability in sorted(order):
+        row = [_cell(cells.get((capability, driver, version)), notes) for driver, version in columns]
+        lines.append(f"| {capability} | " + " | ".join(row) + " |")
+    if notes:
+        lines += ["", *(f"{number}. {note}" for note, number in notes.items())]
+    return lines
+
+
+def _cell(record: Record | None, notes: dict[str, int]) -> str:
+    if record is None:
+        return ""
+    word = WORDS[record.outcome]
+    if not record.note:
+        return word
+    number = notes.setdefault(record.note, len(notes) + 1)
+    return f"{word} ({number})"
+
+
+def main() -> int:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else RECORDS)
+    target = Path(sys.argv[2] if len(sys.argv) > 2 else PAGE)
+    records = read(folder)
+    if not records:
+        print(f"no records in {folder}: run `pytest tests/live/contract` first", file=sys.stderr)
+        return 1
+    target.write_text(page(records), encoding="utf-8")
+    failed = [record for record in records if record.outcome == "failed"]
+    for record in failed:
+        print(f"failed: {record.agent} ({record.driver}, {record.version}): {record.capability}", file=sys.stderr)
+    print(f"{target}: {len(records)} cells")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

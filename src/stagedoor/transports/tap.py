@@ -1,0 +1,27 @@
+"""Overhear what goes in and out of child processes: for recordings. Nothing is changed by listening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, TypeAlias
+
+Overheard: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
+"""``in`` is said to the child, ``out`` by it; one whole line each, without its line end."""
+
+_tap: ContextVar[Overheard | None] = ContextVar("stagedoor_tap", default=None)
+
+
+@contextmanager
+def overhear(listener: Overheard) -> Generator[None]:
+    """Every process started inside (in this task and those it starts) is overheard by ``listener``."""
+    token = _tap.set(listener)
+    try:
+        yield
+    finally:
+        _tap.reset(token)
+
+
+def current() -> Overheard | None:
+    return _tap.get()

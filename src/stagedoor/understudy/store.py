@@ -1,0 +1,119 @@
+"""Sessions on disk: one JSON Lines file each, a header first, then what was said and done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stagedoor.wire.shapes import repaired
+
+Update = dict[str, Any]
+
+
+class Header(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    cwd: str
+    created_ms: int
+    forked_from: str | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line after the header: something said or done, or how far the script has come."""
+
+    update: Update | None = None
+    step: int | None = None
+    calls: int | None = None
+    mode: str | None = None
+    title: str | None = None
+    route: str | None = None
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A session as the file has it."""
+
+    header: Header
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def updates(self) -> list[Update]:
+        return [entry.update for entry in self.entries if entry.update is not None]
+
+    def last(self, name: str, default: Any) -> Any:
+        values = [value for entry in self.entries if (value := getattr(entry, name)) is not None]
+        return values[-1] if values else default
+
+
+class Listed(msgspec.Struct, frozen=True):
+    header: Header
+    title: str
+    updated: datetime
+
+
+def default_home(env: Mapping[str, str] = os.environ) -> Path:
+    """``$STAGEDOOR_UNDERSTUDY_HOME``, else ``stagedoor/understudy`` in the user's state folder."""
+    if home := env.get("STAGEDOOR_UNDERSTUDY_HOME"):
+        return Path(home)
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
+    return Path(state) / "stagedoor" / "understudy"
+
+
+class Store:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def create(self, header: Header, entries: tuple[Entry, ...] = ()) -> None:
+        self._home.mkdir(parents=True, exist_ok=True)
+        lines = [msgspec.json.encode(header), *map(_line, entries)]
+        self._path(header.session_id).write_bytes(b"\n".join(lines) + b"\n")
+
+    def append(self, session_id: str, *entries: Entry) -> None:
+        with self._path(session_id).open("ab") as file:
+            file.write(b"".join(_line(entry) + b"\n" for entry in entries))
+
+    def load(self, session_id: str) -> Stored | None:
+        """None when there is no such session. A line that was cut short by a crash is passed over."""
+        path = self._path(session_id)
+        if not session_id or path.parent != self._home or not path.is_file():
+            return None
+        head, *lines = path.read_bytes().split(b"\n")
+        try:
+            header = msgspec.json.decode(head, type=Header)
+        except msgspec.MsgspecError:
+            return None
+        entries: list[Entry] = []
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):
+                entries.append(msgspec.json.decode(line, type=Entry))
+        return Stored(header, tuple(entries))
+
+    def delete(self, session_id: str) -> bool:
+        path = self._path(session_id)
+        if path.parent != self._home or not path.is_file():
+            return False
+        path.unlink()
+        return True
+
+    def listed(self) -> Iterator[Listed]:
+        """Newest first."""
+        for path in sorted(self._home.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            stored = self.load(path.stem)
+            if stored is not None:
+                updated = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                yield Listed(stored.header, stored.last("title", ""), updated)
+
+    def _path(self, session_id: str) -> Path:
+        return self._home / f"{session_id}.jsonl"
+
+
+def _line(entry: Entry) -> bytes:
+    try:
+        return msgspec.json.encode(entry)
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape and UTF-8 cannot hold
+        return repaired(json.dumps(msgspec.to_builtins(entry)).encode())

@@ -1,0 +1,273 @@
+"""The tools a script can call, each shown to the client as a real agent shows its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from stagedoor.testing.script import Call, ToolOutcome
+
+from .link import Refused
+from .session import Effect, Session
+from .shell import Command
+from .workspace import ToolFailed
+
+SHOWN_WHILE_RUNNING = 16_000
+PROGRESS_EVERY = 0.05
+
+KINDS = {
+    "shell": "execute",
+    "read_file": "read",
+    "write_file": "edit",
+    "edit_file": "edit",
+    "delete_file": "delete",
+    "search_content": "search",
+    "find_files": "search",
+    "web_fetch": "fetch",
+    "web_search": "fetch",
+    "task": "think",
+    "question": "other",
+    "mcp": "other",
+}
+
+
+class TurnCancelled(Exception):
+    """The client answered a question with ``cancelled``: the turn is over."""
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": content}}
+
+
+class Card:
+    """One tool call as the client sees it."""
+
+    def __init__(self, session: Session, call: Call, parent: str | None) -> None:
+        self.call_id = session.next_call_id(call.tool)
+        self._session = session
+        self._started = time.monotonic()
+        self._shown = 0.0
+        self._output = ""
+        self.failed = False
+        meta: dict[str, Any] = {"toolName": call.tool}
+        if parent is not None:
+            meta["parentToolCallId"] = parent
+        self.facts: dict[str, Any] = {
+            "toolCallId": self.call_id,
+            "title": _title(call),
+            "kind": KINDS.get(call.tool, "other"),
+            "rawInput": dict(call.input),
+            "_meta": meta,
+        }
+        if isinstance(path := call.input.get("path"), str) and call.tool.endswith("_file"):
+            self.facts["locations"] = [{"path": str(session.workspace.root / path)}]
+
+    def begin(self) -> None:
+        self._session.show({"sessionUpdate": "tool_call", **self.facts, "status": "pending"})
+
+    def running(self) -> None:
+        self._started = time.monotonic()  # how long somebody took to answer is not how long it ran
+        self._update(status="in_progress")
+
+    async def progress(self, output: str) -> None:
+        self._output = output
+        now = time.monotonic()
+        if now - self._shown >= PROGRESS_EVERY:
+            self._shown = now
+            self._update(status="in_progress", content=[text(output[-SHOWN_WHILE_RUNNING:])])
+
+    def end(self, status: str, content: list[dict[str, Any]], raw_output: Any = None) -> None:
+        self.failed = status == "failed"
+        more = {} if raw_output is None else {"rawOutput": raw_output}
+        self._update(status=status, content=content, **more)
+        self._session.keep({"sessionUpdate": "tool_call", **self.facts, "status": status, "content": content, **more})
+
+    def cancelled(self) -> None:
+        self.end("failed", [text(f"{self._output}\nCancelled.".lstrip())], {"error": "cancelled"})
+
+    def duration_ms(self) -> int:
+        return round((time.monotonic() - self._started) * 1000)
+
+    def _update(self, **members: Any) -> None:
+        self._session.show({"sessionUpdate": "tool_call_update", "toolCallId": self.call_id, **members})
+
+
+class Toolbox:
+    """``play`` performs a sub-agent's script and returns what it said."""
+
+    def __init__(
+        self, session: Session, play: Callable[[Call, str], Awaitable[str]], parent: str | None = None
+    ) -> None:
+        self._session = session
+        self._play = play
+        self._parent = parent
+        self._tools: dict[str, Callable[[Call, Card], Awaitable[str]]] = {
+            "shell": self._shell,
+            "read_file": self._read_file,
+            "write_file": self._write_file,
+            "edit_file": self._edit_file,
+            "delete_file": self._delete_file,
+            "search_content": self._search_content,
+            "find_files": self._find_files,
+            "task": self._task,
+            "question": self._question,
+            "mcp": self._mcp,
+        }
+
+    async def use(self, call: Call) -> ToolOutcome:
+        """Run one call to its end. Whatever happens, the client sees how it ended."""
+        if call.tool == "plan":
+            return self._plan(call)
+        card = Card(self._session, call, self._parent)
+        card.begin()
+        try:
+            tool = self._tools.get(call.tool)
+            if tool is None:
+                raise ToolFailed(f"The understudy has no tool {call.tool!r}.")
+            output = await tool(call, card)
+        except (ToolFailed, Refused) as failure:
+            card.end("failed", [text(str(failure))], {"error": str(failure)})
+            return ToolOutcome(call.tool, str(failure), error=True, id=card.call_id)
+        except KeyError as missing:
+            why = f"{call.tool} needs {missing.args[0]!r}."
+            card.end("failed", [text(why)], {"error": why})
+            return ToolOutcome(call.tool, why, error=True, id=card.call_id)
+        except (asyncio.CancelledError, TurnCancelled):
+            card.cancelled()
+            raise
+        return ToolOutcome(call.tool, output, error=card.failed, id=card.call_id)
+
+    async def _permit(self, effect: Effect, subject: tuple[str, ...], card: Card, content: list[Any]) -> None:
+        shown = {**card.facts, "status": "pending", "content": content}
+        verdict = await self._session.permission(effect, subject, shown)
+        if verdict == "cancelled":
+            raise TurnCancelled
+        if verdict == "rejected":
+            barred = "the session is read-only" if self._session.mode == "plan" else "the user rejected it"
+            raise ToolFailed(f"Not done: {barred}.")
+        card.running()
+
+    # ----------------------------------------------------------------------------------------------------- files
+
+    async def _read_file(self, call: Call, card: Card) -> str:
+        content = self._session.workspace.read(str(call.input["path"]))
+        card.end("completed", [text(content)])
+        return content
+
+    async def _write_file(self, call: Call, card: Card) -> str:
+        path, content = str(call.input["path"]), str(call.input["content"])
+        before = self._session.workspace.before(path)
+        return await self._change(card, path, before, content, lambda: self._session.workspace.write(path, content))
+
+    async def _edit_file(self, call: Call, card: Card) -> str:
+        path, old, new = (str(call.input[name]) for name in ("path", "old", "new"))
+        before, after = self._session.workspace.edited(path, old, new)
+        return await self._change(card, path, before, after, lambda: self._session.workspace.write(path, after))
+
+    async def _delete_file(self, call: Call, card: Card) -> str:
+        path = str(call.input["path"])
+        before = self._session.workspace.before(path)
+        if before is None:
+            raise ToolFailed(f"{path}: No such file or directory")
+        return await self._change(card, path, before, None, lambda: self._session.workspace.delete(path))
+
+    async def _change(
+        self, card: Card, path: str, before: str | None, after: str | None, make: Callable[[], None]
+    ) -> str:
+        kind = "add" if before is None else "delete" if after is None else "modify"
+        place = str(self._session.workspace.locate(path))
+        diff = {"type": "diff", "path": place, "oldText": before, "newText": after or "", "_meta": {"kind": kind}}
+        await self._permit("edit", ("edit",), card, [diff])
+        make()
+        card.end("completed", [diff])
+        return f"{path}: {'created' if kind == 'add' else 'deleted' if kind == 'delete' else 'changed'}"
+
+    async def _search_content(self, call: Call, card: Card) -> str:
+        pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
+        found = await asyncio.to_thread(self._session.workspace.search, pattern, path)
+        card.end("completed", [text(found)])
+        return found
+
+    async def _find_files(self, call: Call, card: Card) -> str:
+        pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
+        found = await asyncio.to_thread(self._session.workspace.find, pattern, path)
+        card.end("completed", [text(found)])
+        return found
+
+    # -------------------------------------------------------------------------------------------------- the others
+
+    async def _shell(self, call: Call, card: Card) -> str:
+        command = str(call.input["command"])
+        await self._permit("execute", ("shell", command), card, [text(command)])
+        if call.input.get("background"):
+            running = await Command.start(command, self._session.cwd, heard=False)
+            self._session.background.append(running)
+            said = f"Started in the background as process {running.pid}."
+            card.end("completed", [text(said)])
+            return said
+        running = await Command.start(command, self._session.cwd)
+        code = await running.run(card.progress)
+        if running.left_running:
+            self._session.background.append(running)
+        facts: dict[str, Any] = {"exitCode": code, "durationMs": card.duration_ms()}
+        if code != 0:
+            facts["error"] = f"exit code {code}"
+        card.end("failed" if code else "completed", [text(running.output)], facts)
+        return running.output
+
+    async def _task(self, call: Call, card: Card) -> str:
+        card.running()
+        said = await self._play(call, card.call_id)
+        card.end("completed", [text(said)])
+        return said
+
+    async def _question(self, call: Call, card: Card) -> str:
+        options = [str(option) for option in call.input.get("options", ())]
+        answer = await self._session.elicit(str(call.input["text"]), options)
+        if answer is None:
+            raise ToolFailed("The question was not answered.")
+        card.end("completed", [text(answer)])
+        return answer
+
+    async def _mcp(self, call: Call, card: Card) -> str:
+        server, tool = str(call.input["server"]), str(call.input["tool"])
+        arguments = dict(call.input.get("arguments", {}))
+        shown = [text(msgspec.json.encode(arguments).decode())]
+        await self._permit("execute", ("mcp", server, tool), card, shown)
+        running = await self._session.mcp(server)
+        output, failed = await running.call(tool, arguments)
+        card.end("failed" if failed else "completed", [text(output)])
+        return output
+
+    def _plan(self, call: Call) -> ToolOutcome:
+        entries = [
+            {"content": str(item["text"]), "status": item.get("status", "pending"), "priority": "medium"}
+            for item in call.input.get("items", ())
+        ]
+        update = {"sessionUpdate": "plan", "entries": entries}
+        self._session.show(update)
+        self._session.keep(update)
+        return ToolOutcome("plan", "The plan is noted.")
+
+
+def _title(call: Call) -> str:
+    given = call.input
+    match call.tool:
+        case "shell":
+            return str(given.get("command", ""))
+        case "search_content" | "find_files":
+            return f"{'Search' if call.tool == 'search_content' else 'Find'} {given.get('pattern', '')}"
+        case "task":
+            return str(given.get("description", "Sub-agent"))
+        case "question":
+            return str(given.get("text", "Question"))
+        case "mcp":
+            return f"{given.get('server', '')}: {given.get('tool', '')}"
+        case name if name.endswith("_file"):
+            return f"{name.removesuffix('_file').title()} {given.get('path', '')}"
+        case name:
+            return name

@@ -1,0 +1,244 @@
+"""One turn: the replies of a script, performed until one of them calls no tool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stagedoor.testing.script import (
+    Call,
+    ContextOverflow,
+    Cut,
+    Empty,
+    Endless,
+    Forever,
+    HttpError,
+    Part,
+    Reply,
+    Say,
+    Script,
+    Stall,
+    Stop,
+    StreamError,
+    Structured,
+    Think,
+    ToolOutcome,
+    UsageOverride,
+    calls_in,
+    parts_of,
+    say,
+)
+
+from .link import Link
+from .session import Session
+from .tools import Toolbox, TurnCancelled
+
+CONTEXT = 200_000
+INTERNAL_ERROR = -32603
+STOP_REASONS = {
+    "end": "end_turn",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+}
+SCRIPT_OVER = say("The script is over.")
+
+
+class TurnFailed(Exception):
+    """The turn ends with a JSON-RPC error, as an agent reports a failing model."""
+
+    def __init__(self, code: int, message: str, details: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details
+
+
+class Spent(msgspec.Struct):
+    """Tokens of a turn."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    context: int = 0
+
+    def add(self, reply: UsageOverride) -> None:
+        self.input += reply.input
+        self.output += reply.output
+        self.cached += reply.cached
+        self.reasoning += reply.reasoning
+        self.context = reply.input + reply.output
+
+    def members(self) -> dict[str, int]:
+        """As a prompt's response states it."""
+        return {
+            "inputTokens": self.input - self.cached,
+            "outputTokens": self.output,
+            "totalTokens": self.input + self.output,
+            "thoughtTokens": self.reasoning,
+            "cachedReadTokens": self.cached,
+        }
+
+
+class Performer:
+    """Performs replies in a session. A sub-agent's performer says everything to its parent's tool call."""
+
+    def __init__(
+        self, session: Session, link: Link, spent: Spent, routes: Mapping[str, Script], parent: str | None = None
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._spent = spent
+        self._routes = routes
+        self._parent = parent
+        self._toolbox = Toolbox(session, self._sub_agent, parent)
+        self._messages = 0
+        self.said = ""
+
+    async def session_script(self, script: Script) -> str:
+        """Go on in the session's own script; the turn ends with the first reply that calls no tool."""
+        outcomes: list[ToolOutcome] = []
+        while True:
+            reply = reply_at(script, self._session.step)
+            self._session.step += 1
+            stop, outcomes = await self._perform(parts_of(reply, outcomes))
+            if stop is not None or not outcomes:
+                return stop or "end_turn"
+
+    async def whole_script(self, script: Script) -> str:
+        """Every reply of it in this one turn."""
+        outcomes: list[ToolOutcome] = []
+        for reply in script:
+            stop, given = await self._perform(parts_of(reply, outcomes))
+            outcomes = given or outcomes
+            if stop is not None:
+                return stop
+        return "end_turn"
+
+    async def _perform(self, parts: Sequence[Part]) -> tuple[str | None, list[ToolOutcome]]:
+        self._messages += 1
+        usage = next((part for part in parts if isinstance(part, UsageOverride)), UsageOverride())
+        self._spent.add(usage)
+        stop: str | None = None
+        for part in parts:
+            match part:
+                case Say(pieces=pieces, pause=pause):
+                    await self._say(pieces, pause)
+                case Structured(value=value):
+                    await self._say((msgspec.json.encode(value).decode(),), 0.0)
+                case Think(text=thought):
+                    await self._chunks("agent_thought_chunk", (thought,), 0.0)
+                case Stop(reason=reason):
+                    stop = STOP_REASONS[reason]
+                case HttpError() | StreamError() | ContextOverflow() | Cut() | Stall() | Endless():
+                    await self._fault(part)
+                case Empty() | UsageOverride() | Call():
+                    pass
+        calls = calls_in(parts)
+        return stop, await self._use_tools(calls)
+
+    async def _use_tools(self, calls: Sequence[Call]) -> list[ToolOutcome]:
+        """All at once, as models ask for them; when one ends the turn, the others are ended too."""
+        tasks = [asyncio.create_task(self._toolbox.use(call)) for call in calls]
+        try:
+            return list(await asyncio.gather(*tasks))
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def _say(self, pieces: Sequence[str], pause: float) -> None:
+        self.said += "".join(pieces)
+        await self._chunks("agent_message_chunk", pieces, pause)
+
+    async def _chunks(self, kind: str, pieces: Sequence[str], pause: float) -> None:
+        heard: list[str] = []
+        try:
+            for number, piece in enumerate(pieces):
+                await asyncio.sleep(pause if number else 0)
+                self._session.show(self._chunk(kind, piece))
+                heard.append(piece)
+        finally:
+            if heard:
+                self._session.keep(self._chunk(kind, "".join(heard)))
+
+    def _chunk(self, kind: str, text: str) -> dict[str, Any]:
+        message_id = f"message_{self._session.step}_{self._messages}"
+        chunk: dict[str, Any] = {
+            "sessionUpdate": kind,
+            "content": {"type": "text", "text": text},
+            "messageId": message_id,
+        }
+        if self._parent is not None:
+            chunk["_meta"] = {"parentToolCallId": self._parent}
+        return chunk
+
+    async def _fault(self, fault: HttpError | StreamError | ContextOverflow | Cut | Stall | Endless) -> None:
+        if getattr(fault, "times", None) is not None:
+            return  # it would pass by itself, and an agent tries again: that is not seen from outside
+        match fault:
+            case HttpError(status=status, message=message, kind=kind, retry_after=retry_after):
+                details = {"kind": kind, "retryAfter": retry_after}
+                stated = {name: value for name, value in details.items() if value is not None}
+                raise TurnFailed(status, message or f"HTTP {status}", {"status": status, **stated})
+            case StreamError(kind=kind, message=message):
+                raise TurnFailed(INTERNAL_ERROR, message, {"kind": kind})
+            case ContextOverflow():
+                why = "The conversation is too long: it exceeds the context window."
+                raise TurnFailed(400, why, {"status": 400, "kind": "context_length_exceeded"})
+            case Cut(partway=partway):
+                if partway:
+                    self._link.half_a_message()
+                os._exit(1)
+            case Stall(seconds=seconds):
+                await (asyncio.Event().wait() if seconds is None else asyncio.sleep(seconds))
+            case Endless(text=text, pause=pause):
+                while True:
+                    await self._chunks("agent_message_chunk", (text,), 0.0)
+                    await asyncio.sleep(pause)
+
+    async def _sub_agent(self, call: Call, call_id: str) -> str:
+        performer = Performer(self._session, self._link, self._spent, self._routes, call_id)
+        prompt = str(call.input.get("prompt", ""))
+        routed = next((script for mark, script in self._routes.items() if mark in prompt), None)
+        await performer.whole_script(call.script or routed or (say("The sub-agent is done."),))
+        return performer.said
+
+
+async def perform(
+    session: Session, link: Link, routes: Mapping[str, Script], play: Callable[[Performer], Awaitable[str]]
+) -> dict[str, Any]:
+    """Run a turn to its end and return the prompt's result. Raises :class:`TurnFailed`."""
+    spent = Spent()
+    performer = Performer(session, link, spent, routes)
+    task = asyncio.ensure_future(play(performer))
+    session.turn = task
+    try:
+        await asyncio.wait([task])
+        stop = "cancelled" if task.cancelled() else _stop_reason(task)
+    finally:
+        session.turn = None
+        session.mark()
+    cost = {"amount": 0.0, "currency": "USD"}
+    session.show({"sessionUpdate": "usage_update", "used": spent.context, "size": CONTEXT, "cost": cost})
+    return {"stopReason": stop, "usage": spent.members()}
+
+
+def _stop_reason(task: asyncio.Future[str]) -> str:
+    try:
+        return task.result()
+    except TurnCancelled:
+        return "cancelled"
+
+
+def reply_at(script: Script, step: int) -> Reply:
+    if step < len(script):
+        return script[step]
+    last = script[-1] if script else SCRIPT_OVER
+    return last if isinstance(last, Forever) else SCRIPT_OVER
