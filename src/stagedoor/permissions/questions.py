@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import AlreadyAnswered
+from ..transports.callbacks import CallbackLate, run_callback
+from ..transports.tasks import TaskOwner
 from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, CanUseTool, Decision, Deny, resolved
 from ..unified.events import By, Event, Notice, PermissionRequest, PermissionResolved
-from .calling import decision_of, is_person
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import Entry
@@ -33,6 +34,18 @@ class _Settled(msgspec.Struct, frozen=True):
     by: By
     rule: str = ""
     why: str = ""
+
+
+class _OpenQuestion(msgspec.Struct, frozen=True):
+    answer: asyncio.Future[_Settled]
+    deadline: float | None
+    """By the clock of the loop."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer still counts: the clock decides, not whether the loop has come to see that time is up."""
+        late = self.deadline is not None and asyncio.get_running_loop().time() >= self.deadline
+        return not self.answer.done() and not late
 
 
 class Questions:
@@ -74,7 +87,8 @@ class Questions:
         self._always = always
         self._audit = audit
         self._recorded = recorded
-        self._open: dict[str, asyncio.Future[_Settled]] = {}
+        self._open: dict[str, _OpenQuestion] = {}
+        self._callbacks = TaskOwner()
         self._remembered: tuple[Rule, ...] = ()
         self._same: set[tuple[str, str]] = set()
         self._asked = 0
@@ -94,40 +108,42 @@ class Questions:
             return self._resolve(request, settled)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
         request = replace(request, expires_at=expires)
-        answer: asyncio.Future[_Settled] = asyncio.get_running_loop().create_future()
-        self._open[request.request_id] = answer
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Settled] = loop.create_future()
+        deadline = None if self._timeout is None else loop.time() + self._timeout
+        self._open[request.request_id] = _OpenQuestion(answer, deadline)
         self._say(request)
-        calling = asyncio.ensure_future(self._call(request, answer)) if self._callback is not None else None
+        if self._callback is not None:
+            self._callbacks.start(self._call(self._callback, request, answer), key=request.request_id)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout_at(deadline):
                 settled = await answer
         except TimeoutError:
-            settled = _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
+            settled = self._late()
             if answer.done() and not answer.cancelled():
-                settled = answer.result()  # it came at the last moment, and whoever gave it was told that it counts
+                settled = answer.result()  # it came in time, and whoever gave it was told that it counts
         except asyncio.CancelledError:
             self._resolve(request, _Settled(WITHDRAWN, "interrupt"))
             raise
         finally:
             self._open.pop(request.request_id, None)
-            if calling is not None:
-                calling.cancel()
+            self._callbacks.cancel(request.request_id)
         return self._resolve(request, self._checked(request, settled))
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """Decide from outside. Raises ``AlreadyAnswered`` when it is too late."""
-        answer = self._open.get(request_id)
-        if answer is None or answer.done():
+        question = self._open.get(request_id)
+        if question is None or not question.is_open:
             raise AlreadyAnswered(
                 f"question {request_id!r} is not open: it was answered, its time was up, or its turn ended"
             )
-        answer.set_result(_Settled(decision, "client"))
+        question.answer.set_result(_Settled(decision, "client"))
 
     def resolve_all(self, by: By) -> None:
         """Close every open question with a refusal."""
-        for answer in self._open.values():
-            if not answer.done():
-                answer.set_result(_Settled(INTERRUPTED, by))
+        for question in self._open.values():
+            if not question.answer.done():
+                question.answer.set_result(_Settled(INTERRUPTED, by))
 
     def _without_asking(self, request: PermissionRequest) -> _Settled | None:
         if self._judge is not None and (judged := self._judge(request)) is not None:
@@ -169,12 +185,26 @@ class Questions:
         rule = ruling.rule.label if ruling.rule is not None else "default"
         return _Settled(Deny(f"the changed input is not allowed: {ruling.message}"), "policy", rule, ruling.why)
 
-    async def _call(self, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
-        assert self._callback is not None
-        by: By = "client" if is_person(self._callback) else "callback"
-        outcome = await decision_of(self._callback, request)
+    async def _call(self, callback: CanUseTool, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
+        settled = await self._called(callback, request)
         if not answer.done():
-            answer.set_result(_Settled(outcome, by))
+            answer.set_result(settled)
+
+    async def _called(self, callback: CanUseTool, request: PermissionRequest) -> _Settled:
+        # Where the callback only carries the question to somebody, the audit log says that a person decided.
+        by: By = "client" if getattr(callback, "asks_a_person", False) is True else "callback"
+        try:
+            outcome: object = await run_callback(callback, request, timeout=self._timeout)
+        except CallbackLate:
+            return self._late()
+        except Exception as fault:  # a broken callback must deny, and the agent must hear why
+            return _Settled(Deny(f"the permission callback failed: {fault!r}"), by)
+        if isinstance(outcome, Allow | Deny):
+            return _Settled(outcome, by)
+        return _Settled(Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny"), by)
+
+    def _late(self) -> _Settled:
+        return _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
 
     def _resolve(self, request: PermissionRequest, settled: _Settled) -> Decision:
         decision = settled.decision

@@ -12,6 +12,7 @@ from ..errors import ProcessExited
 from ..wire.shapes import Unrecognized
 from .launch import Exited, Stalled
 from .process import ChildProcess
+from .tasks import TaskOwner
 
 Event = TypeVar("Event")
 EventOut = TypeVar("EventOut", covariant=True)
@@ -53,7 +54,8 @@ class Conversation(Generic[Event]):
         self._relay = relay
         self._notice = notice
         self._quiet = quiet
-        self._pump = asyncio.get_running_loop().create_task(self._run())
+        self._tasks = TaskOwner()
+        self._pump = self._tasks.start(self._run(), name="stagedoor conversation")
 
     async def flush(self) -> None:
         """Write what the protocol wants written. Call it after every ``protocol.send``."""
@@ -67,8 +69,9 @@ class Conversation(Generic[Event]):
     async def stop(self) -> None:
         """Stop the process by its ladder; everything it still says on the way is published."""
         await self.process.stop()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._pump)
+        await asyncio.wait([self._pump])
+        if not self._pump.cancelled():
+            self._pump.result()
 
     def abandon(self) -> None:
         """For finalizers: kill everything now, wait for nothing."""
