@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.drivers.driver import Presence
+from stagedoor.drivers.agent import Presence
 from stagedoor.drivers.inspection import inspected
-from stagedoor.drivers.understudy import AGENT
+from stagedoor.drivers.understudy.agent import AGENT
 from stagedoor.transports.executables import find_executable, read_version
 
 PROGRAMS = {

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .buffer import BufferOverflow as BufferOverflow
     from .buffer import EventBuffer as EventBuffer
     from .cancel import CancelToken as CancelToken
-    from .drivers.driver import Presence as Presence
-    from .drivers.driver import Stored as Stored
+    from .drivers.agent import Presence as Presence
+    from .drivers.agent import StoredSession as StoredSession
     from .errors import AgentRefused as AgentRefused
     from .errors import AlreadyAnswered as AlreadyAnswered
     from .errors import BadRequest as BadRequest
@@ -86,7 +86,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "api": ("Result", "Task", "discover", "history", "open", "run", "run_sync"),
     "buffer": ("BufferOverflow", "EventBuffer"),
     "cancel": ("CancelToken",),
-    "drivers.driver": ("Presence", "Stored"),
+    "drivers.agent": ("Presence", "StoredSession"),
     "errors": (
         "AgentRefused", "AlreadyAnswered", "BadRequest", "ConnectionLost", "LaunchError", "MessageTooLarge",
         "NotAllowed", "NotInstalled", "NotSignedIn", "NotSupported", "StagedoorError", "PolicyError", "ProcessExited",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from . import catalog
 from .cancel import CancelToken, ends_with
-from .drivers.driver import Presence, Stored
+from .drivers.agent import Presence, StoredSession
 from .errors import BadRequest
 from .register import Register, resumed
 from .session import Session
@@ -104,15 +104,17 @@ def collect(events: list[Event]) -> Result:
 
 async def discover(agents: Iterable[str] | None = None, *, env: Mapping[str, str] | None = None) -> list[Presence]:
     """Every agent: installed? where? which version? signed in? what can it do?"""
-    names = list(catalog.AGENTS if agents is None else agents)
+    names = list(catalog.names() if agents is None else agents)
     return list(await asyncio.gather(*(catalog.agent(name).inspect(env) for name in names)))
 
 
-def history(cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str, str] | None = None) -> list[Stored]:
+def history(
+    cwd: str | Path = ".", agent: str | None = None, *, env: Mapping[str, str] | None = None
+) -> list[StoredSession]:
     """What the agents have stored on disk for a directory, newest first."""
     folder = str(Path(cwd).resolve())
-    names = [agent] if agent is not None else list(catalog.AGENTS)
-    found = [stored for name in names for stored in catalog.agent(name).history(folder, env)]
+    names = [agent] if agent is not None else list(catalog.names())
+    found = [stored for name in names for stored in catalog.agent(name).list_stored(folder, env)]
     return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
 
 

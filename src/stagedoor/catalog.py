@@ -3,46 +3,76 @@
 from __future__ import annotations
 
 import difflib
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 
-from .drivers.driver import Agent, Driver
+from .drivers.agent import Agent, AnyDriver
 from .errors import NotSupported
 from .unified.capabilities import require
 from .unified.options import Options
 
-AGENTS: dict[str, str] = {
-    "claude": "claude",
-    "codex": "codex",
-    "gemini": "gemini",
-    "opencode": "opencode",
-    "understudy": "understudy",
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "claude": ("claude-code",),
+    "codex": ("codex-cli",),
+    "gemini": ("gemini-cli",),
+    "opencode": (),
+    "understudy": (),
 }
-"""Name → its module in ``drivers``; imported when the agent is first used."""
+"""Name → its other names. The agent is the value ``AGENT`` in ``drivers/<name>/agent.py``, imported when first used."""
 
-ALIASES = {"claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini"}
+ALIASES = {alias: name for name, aliases in BUILT_IN.items() for alias in aliases}
+
+ENTRY_POINTS = "stagedoor.agents"
+"""Installed packages bring agents here: ``name = "package.module:AGENT"``, a value of the type ``Agent``."""
 
 
-def known(name: str) -> str:
+def names() -> tuple[str, ...]:
+    """All agents: those of our own, then those that installed packages bring."""
+    return (*BUILT_IN, *sorted(_installed()))
+
+
+def canonical_name(name: str) -> str:
     """The name we have for the agent called ``name``. Raises ``NotSupported`` with the nearest one we know."""
-    ours = ALIASES.get(name, name)
-    if ours not in AGENTS:
-        near = difflib.get_close_matches(name, AGENTS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(AGENTS)}"
-        raise NotSupported(f"there is no agent {name!r}; {hint}")
-    return ours
+    canonical = ALIASES.get(name, name)
+    if canonical in BUILT_IN or canonical in _installed():
+        return canonical
+    near = difflib.get_close_matches(name, names(), 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names())}"
+    raise NotSupported(f"there is no agent {name!r}; {hint}")
 
 
 def agent(name: str) -> Agent:
     """The agent called ``name``. Raises ``NotSupported`` when there is none."""
-    found: Agent = import_module(f".drivers.{AGENTS[known(name)]}", __package__).AGENT
-    return found
+    canonical = canonical_name(name)
+    if canonical in BUILT_IN:
+        built_in: Agent = import_module(f".drivers.{canonical}.agent", __package__).AGENT
+        return built_in
+    return _load(_installed()[canonical])
 
 
-def driver(of: Agent, options: Options) -> Driver:
+def driver(of: Agent, options: Options) -> AnyDriver:
     """The driver these options ask for, checked: what it cannot do is refused before anything is started."""
-    name = options.driver or of.choose(options)
+    name = options.driver or of.choose_driver(options)
     if name not in of.drivers:
         raise NotSupported(f"{of.name} has no driver {name!r}; choose from {', '.join(of.drivers)}")
     chosen = of.drivers[name]
     require(options, chosen.capabilities, agent=of.name, driver=name)
     return chosen
+
+
+@cache
+def _installed() -> dict[str, metadata.EntryPoint]:
+    """Nobody can take the place of an agent of our own."""
+    taken = {*BUILT_IN, *ALIASES}
+    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name not in taken}
+
+
+def _load(point: metadata.EntryPoint) -> Agent:
+    package = point.dist.name if point.dist is not None else "an installed package"
+    try:
+        value = point.load()
+    except Exception as fault:  # other people's code: whatever is wrong there, say where
+        raise NotSupported(f"the agent {point.name!r} of {package} cannot be loaded: {fault!r}") from fault
+    if not isinstance(value, Agent) or value.name != point.name:
+        raise NotSupported(f"the agent {point.name!r} of {package} must be a stagedoor Agent with that name: {value!r}")
+    return value

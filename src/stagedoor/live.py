@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from .drivers.driver import Driver, NativeSession, Steerable
+from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.questions import Questions
 from .register import Register, entry_of
@@ -67,7 +67,7 @@ class Live:
         agent: str,
         session_id: str,
         options: Options,
-        driver: Driver,
+        driver: AnyDriver,
         now: Callable[[], int],
         *,
         asked: Options,

@@ -1,4 +1,4 @@
-"""Stored sessions of all agents: listed, found by the beginning of an id, and told again in unified events."""
+"""StoredSession sessions of all agents: listed, found by the beginning of an id, and told again in unified events."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from . import catalog
-from .drivers.driver import Stored
-from .drivers.stories import reader_of
+from .drivers.agent import StoredSession
 from .errors import NotSupported, SessionNotFound
 from .register import Register
 from .unified.events import Event, Init, TurnStarted, stamp
@@ -18,20 +17,20 @@ SHORTEST = 4
 
 def stored_sessions(
     cwd: str | Path = ".", agents: Iterable[str] | None = None, env: Mapping[str, str] | None = None
-) -> list[Stored]:
+) -> list[StoredSession]:
     """Newest first. An agent whose driver is missing, or whose files cannot be read, hides no other one's sessions."""
     folder = str(Path(cwd).resolve())
-    found: list[Stored] = []
-    for name in catalog.AGENTS if agents is None else [catalog.known(name) for name in agents]:
+    found: list[StoredSession] = []
+    for name in catalog.names() if agents is None else [catalog.canonical_name(name) for name in agents]:
         try:
-            found += catalog.agent(name).history(folder, env)
+            found += catalog.agent(name).list_stored(folder, env)
         except (ModuleNotFoundError, OSError):
             if agents is not None:
                 raise
     return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def find(session: str, cwd: str | Path = ".") -> Stored:
+def find(session: str, cwd: str | Path = ".") -> StoredSession:
     """The session with this id, or the only one of ``cwd`` whose id begins so; ``last`` is the newest there.
 
     A whole id, ours or the agent's, is found wherever the session ran.
@@ -51,7 +50,7 @@ def find(session: str, cwd: str | Path = ".") -> Stored:
     return near[0]
 
 
-def _registered(session: str) -> list[Stored]:
+def _registered(session: str) -> list[StoredSession]:
     """By either of its whole ids, wherever it ran."""
     entry = Register().find(session)
     if entry is None:
@@ -64,9 +63,9 @@ def _begins(session_id: str, start: str) -> bool:
     return len(start) >= SHORTEST and (session_id.startswith(start) or bare.startswith(start))
 
 
-def events_of(stored: Stored, env: Mapping[str, str] = os.environ) -> Iterator[Event]:
+def events_of(stored: StoredSession, env: Mapping[str, str] = os.environ) -> Iterator[Event]:
     """What happened in a stored session, from ``init`` on, as far as the agent keeps it."""
-    reader = reader_of(stored.agent)
+    reader = catalog.agent(stored.agent).read_stored
     if reader is None:
         raise NotSupported(f"what {stored.agent} stores cannot be shown; resume the session instead")
     turn = 0

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from .drivers.driver import Driver
+from .drivers.agent import AnyDriver
 from .permissions.risk import judge
 from .unified.capabilities import as_json
 from .unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
@@ -30,7 +30,15 @@ from .unified.events import (
     steered,
 )
 from .unified.grammar import Grammar
-from .unified.recorded import Answered, Interrupted, Opened, Prompted, Said, Steered, Withdrawn
+from .unified.recording import (
+    PromptSent,
+    QuestionAnswered,
+    QuestionWithdrawn,
+    RecordedAction,
+    SessionOpened,
+    TextSteered,
+    TurnInterrupted,
+)
 from .wire import shapes
 
 Line = bytes | shapes.Unrecognized
@@ -60,31 +68,33 @@ class _TwoWay(msgspec.Struct):
     t: float = 0.0
 
 
-def translate(agent: str, driver: Driver, lines: Iterable[Line], account: Account | None = None) -> Iterator[Event]:
+def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Account | None = None) -> Iterator[Event]:
     """Unified events for the lines of a recording (raw output, or a two-way log), up to and including ``done``."""
     account = account or Account()
-    tale = _Tale(agent, driver)
+    replayed = _ReplayedSession(agent, driver)
     for line in lines:
         account.lines += 1
         side, message = _side(line)
         if side == "in":
             account.said_to_agent += 1
-            yield from tale.overhear(message)
+            yield from replayed.from_client(message)
         elif side == "out":
-            natives = [message] if isinstance(message, shapes.Unrecognized) else list(tale.protocol.receive(message))
+            natives = (
+                [message] if isinstance(message, shapes.Unrecognized) else list(replayed.protocol.receive(message))
+            )
             unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
-            before = tale.heard
-            events = [event for native in natives for event in tale.hear(native)]
-            meant = tale.heard > before
+            before = replayed.events_from_agent
+            events = [event for native in natives for event in replayed.from_agent(native)]
+            understood = replayed.events_from_agent > before
             account.unrecognized += unknown
-            account.translated += meant and not unknown
-            account.absorbed += not meant and not unknown
+            account.translated += understood and not unknown
+            account.absorbed += not understood and not unknown
             yield from events
         else:
             account.remarks += 1
-    for native in tale.protocol.receive_eof():
-        yield from tale.hear(native)
-    yield from tale.end(_silence(account))
+    for native in replayed.protocol.receive_eof():
+        yield from replayed.from_agent(native)
+    yield from replayed.end(_silence(account))
 
 
 def _silence(account: Account) -> Error | None:
@@ -101,21 +111,21 @@ class _Waiting(msgspec.Struct):
 
     tool_use_id: str
     asked: Any
-    said: list[Answered | Withdrawn] = []
+    actions: list[QuestionAnswered | QuestionWithdrawn] = []
 
 
-class _Tale:
+class _ReplayedSession:
     """The living session's part, played from a recording."""
 
-    def __init__(self, agent: str, driver: Driver) -> None:
+    def __init__(self, agent: str, driver: AnyDriver) -> None:
         self.protocol = driver.protocol()
-        self.heard = 0
+        self.events_from_agent = 0
         """How many events the agent's words have given, before they were put in order."""
         self._grammar = Grammar(Init(capabilities=as_json(driver.capabilities)))
         self._agent = agent
         self._driver = driver
         self._dictionary: Any = driver.dictionary()
-        self._recorded = driver.recorded(self._dictionary)
+        self._recording = driver.recording(self._dictionary)
         self._two_way = False
         self._prompted = False  # whether this turn began with its prompt, and the agent has not said so yet
         self._open: dict[str, PermissionRequest] = {}
@@ -123,28 +133,28 @@ class _Tale:
         self._cwd = "/"
         self._seq = itertools.count(1)
 
-    def overhear(self, message: Line) -> Iterator[Event]:
+    def from_client(self, message: Line) -> Iterator[Event]:
         """A line that was said to the agent."""
         self._two_way = True
-        listen: Callable[[bytes], Iterable[Any]] | None = getattr(self.protocol, "overhear", None)
-        if listen is None or isinstance(message, shapes.Unrecognized):
+        decode: Callable[[bytes], Iterable[Any]] | None = getattr(self.protocol, "decode_command", None)
+        if decode is None or isinstance(message, shapes.Unrecognized):
             return
-        for command in listen(message):
-            for said in self._recorded.said(command):
-                yield from self._take(said)
+        for command in decode(message):
+            for action in self._recording.from_client(command):
+                yield from self._take(action)
 
-    def hear(self, native: Any) -> Iterator[Event]:
+    def from_agent(self, native: Any) -> Iterator[Event]:
         """What a native event says, with the questions a living session would have put to somebody."""
-        for said in self._recorded.heard(native):
-            yield from self._take(said)
+        for action in self._recording.from_agent(native):
+            yield from self._take(action)
         for event in self._dictionary.translate(native):
-            self.heard += 1
-            yield from self._told(event)
-        if isinstance(native, self._driver.questions):
+            self.events_from_agent += 1
+            yield from self._emit(event)
+        if isinstance(native, self._driver.question_types):
             question: PermissionRequest | None = self._dictionary.request(native)
             if question is not None:
-                self.heard += 1
-                yield from self._asked(question, native)
+                self.events_from_agent += 1
+                yield from self._open_question(question, native)
 
     def end(self, silence: Error | None) -> Iterator[Event]:
         """The recording is over. ``silence``: the agent has said nothing that could be understood."""
@@ -157,7 +167,7 @@ class _Tale:
         else:
             yield from self._stamped(self._grammar.end())
 
-    def _told(self, event: Event) -> Iterator[Event]:
+    def _emit(self, event: Event) -> Iterator[Event]:
         match event:
             case TurnStarted() if self._prompted:
                 self._prompted = False
@@ -192,7 +202,7 @@ class _Tale:
 
     # --------------------------------------------------------------------------------------------------- questions
 
-    def _asked(self, question: PermissionRequest, native: Any) -> Iterator[Event]:
+    def _open_question(self, question: PermissionRequest, native: Any) -> Iterator[Event]:
         """Questions overtake the stream they belong to; a living session waits for the call, which tells more."""
         if question.tool_use_id and not self._grammar.knows_tool(question.tool_use_id):
             self._waiting[question.request_id] = _Waiting(question.tool_use_id, native)
@@ -213,28 +223,28 @@ class _Tale:
             if waiting.tool_use_id == tool_use_id:
                 del self._waiting[request_id]
                 yield from self._ask(self._dictionary.request(waiting.asked))
-                for said in waiting.said:
-                    yield from self._take(said)
+                for action in waiting.actions:
+                    yield from self._take(action)
 
-    def _take(self, said: Said) -> Iterator[Event]:
-        match said:
-            case Opened(cwd):
+    def _take(self, action: RecordedAction) -> Iterator[Event]:
+        match action:
+            case SessionOpened(cwd):
                 self._grammar.known = replace(self._grammar.known, cwd=cwd)
                 self._cwd = cwd
-            case Prompted(prompt):
+            case PromptSent(prompt):
                 self._prompted = self._prompted or not self._grammar.in_turn
                 yield from self._stamped(self._grammar.start_turn(prompt))
-            case Steered(text):
+            case TextSteered(text):
                 yield from self._stamped(self._grammar.accept(steered(text)))
-            case Interrupted():
+            case TurnInterrupted():
                 yield from self._ask_all()
                 for request_id in list(self._open):
                     yield from self._resolve(request_id, INTERRUPTED, "interrupt")
-            case Answered(request_id) | Withdrawn(request_id) if request_id in self._waiting:
-                self._waiting[request_id].said.append(said)
-            case Answered(request_id, decision):
+            case QuestionAnswered(request_id) | QuestionWithdrawn(request_id) if request_id in self._waiting:
+                self._waiting[request_id].actions.append(action)
+            case QuestionAnswered(request_id, decision):
                 yield from self._resolve(request_id, decision, "client")
-            case Withdrawn(request_id):
+            case QuestionWithdrawn(request_id):
                 if self._two_way:  # else it may well have been answered
                     yield from self._resolve(request_id, WITHDRAWN, "interrupt")
 

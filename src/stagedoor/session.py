@@ -6,7 +6,7 @@ import uuid
 import weakref
 from collections.abc import AsyncGenerator, Callable
 
-from .drivers.driver import Driver
+from .drivers.agent import AnyDriver
 from .live import Live, milliseconds
 from .transports.relay import Reader
 from .unified.capabilities import Capabilities
@@ -29,7 +29,7 @@ class Session:
         *,
         agent: str,
         options: Options,
-        driver: Driver,
+        driver: AnyDriver,
         asked: Options | None = None,
         attended: bool = False,
         now: Callable[[], int] = milliseconds,

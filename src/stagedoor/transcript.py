@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from .drivers.driver import Stored
+from .drivers.agent import StoredSession
 from .unified import events
 from .unified.events import Event
 
@@ -19,7 +19,7 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
-def markdown(stored: Stored, story: Iterable[Event]) -> str:
+def markdown(stored: StoredSession, story: Iterable[Event]) -> str:
     title = clean(stored.title or stored.first_prompt or stored.session_id).strip().partition("\n")[0]
     facts = [("agent", stored.agent), ("session", stored.session_id), ("directory", stored.cwd)]
     facts += [("model", stored.model), ("branch", stored.branch), ("started", _time(stored.started_ms))]

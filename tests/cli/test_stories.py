@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stagedoor.drivers.driver import Stored
-from stagedoor.drivers.stories import AGENTS, reader_of
+from stagedoor import catalog
+from stagedoor.drivers.agent import StoredSession
 from stagedoor.unified.events import Event, Text, Thinking, ToolResult, ToolUse, TurnStarted
 
 AT = "2026-11-15T08:00:00.000Z"
@@ -118,9 +117,9 @@ FILES: dict[str, tuple[bytes, list[Event]]] = {
 
 
 def told(agent: str, path: Path) -> list[Event]:
-    read = reader_of(agent)
+    read = catalog.agent(agent).read_stored
     assert read is not None
-    return list(read(Stored(agent=agent, session_id="s", path=str(path)), {"HOME": str(path.parent)}))
+    return list(read(StoredSession(agent=agent, session_id="s", path=str(path)), {"HOME": str(path.parent)}))
 
 
 @pytest.mark.parametrize("agent", FILES)
@@ -183,9 +182,4 @@ def test_a_database_is_told_in_order(tmp_path: Path) -> None:
 
 
 def test_every_agent_has_a_reader() -> None:
-    from stagedoor import catalog
-
-    assert set(AGENTS) == set(catalog.AGENTS)
-    readers: list[Callable[..., Any] | None] = [reader_of(agent) for agent in AGENTS]
-    assert None not in readers
-    assert reader_of("nobody") is None
+    assert [name for name in catalog.names() if catalog.agent(name).read_stored is None] == []

@@ -14,10 +14,10 @@ from stagedoor.agents.acp.requests import PermissionKind
 from stagedoor.agents.claude import commands as claude
 from stagedoor.agents.claude.protocol import ClaudeProtocol
 from stagedoor.agents.codex import commands as codex
-from stagedoor.agents.codex.overheard import UNREADABLE
+from stagedoor.agents.codex.command_decoder import UNREADABLE
 from stagedoor.agents.codex.protocol import AppServerProtocol
 from stagedoor.agents.opencode import commands as opencode
-from stagedoor.agents.opencode.overheard import command_in
+from stagedoor.agents.opencode.command_decoder import command_in
 from stagedoor.agents.opencode.requests import (
     abort,
     prompt,
@@ -63,7 +63,7 @@ def test_claude(asked: bytes | None, command: claude.Command) -> None:
             protocol.receive(asked)
     ours.send(command)
     [said] = ours.outgoing()
-    [overheard] = heard.overhear(said)
+    [overheard] = heard.decode_command(said)
     if isinstance(command, claude.Prompt) and not isinstance(command.content, str):
         command = claude.Prompt([{"type": "text", "text": "Half an emoji: �"}])
     assert msgspec.json.encode(overheard) == msgspec.json.encode(command)
@@ -86,7 +86,7 @@ def test_claude_takes_no_such_answer(response: object) -> None:
     protocol = ClaudeProtocol()
     protocol.receive(CAN_USE_TOOL)
     answer = {"subtype": "success", "request_id": "q", "response": response}
-    [command] = protocol.overhear(line(type="control_response", response=answer))
+    [command] = protocol.decode_command(line(type="control_response", response=answer))
     assert isinstance(command, claude.AnswerPermission)
     assert isinstance(command.decision, claude.Deny)
 
@@ -139,7 +139,7 @@ def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
     heard.receive(asked)
     ours.send(codex.Answer(0, decision))
     [said] = ours.outgoing()
-    assert heard.overhear(said) == [codex.Answer(0, decision)]
+    assert heard.decode_command(said) == [codex.Answer(0, decision)]
     assert not heard.open_questions
 
 
@@ -156,21 +156,23 @@ def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
 def test_codex_runs_nothing_on_such_an_answer(asked: bytes, answer: dict[str, Any], why: str) -> None:
     protocol = AppServerProtocol()
     protocol.receive(asked)
-    assert protocol.overhear(line(id=0, **answer)) == [codex.Answer(0, codex.Decline(why))]
+    assert protocol.decode_command(line(id=0, **answer)) == [codex.Answer(0, codex.Decline(why))]
 
 
 def test_codex_requests() -> None:
     protocol = AppServerProtocol()
     text = [{"type": "text", "text": "Hi."}, {"type": "localImage", "path": "/a.png"}]
     start = line(id=1, method="turn/start", params={"threadId": "T", "input": text})
-    assert protocol.overhear(start) == [codex.StartTurn("T", "Hi.")]
+    assert protocol.decode_command(start) == [codex.StartTurn("T", "Hi.")]
     protocol.receive(line(method="turn/started", params={"threadId": "T", "turn": {"id": "t"}}))
-    assert protocol.overhear(start) == [codex.Steer("T", "Hi.")]
-    assert protocol.overhear(line(id=2, method="turn/interrupt", params={"threadId": "T"})) == [codex.Interrupt("T")]
-    assert protocol.overhear(line(id=3, method="thread/start", params={"cwd": "/w"})) == [
+    assert protocol.decode_command(start) == [codex.Steer("T", "Hi.")]
+    assert protocol.decode_command(line(id=2, method="turn/interrupt", params={"threadId": "T"})) == [
+        codex.Interrupt("T")
+    ]
+    assert protocol.decode_command(line(id=3, method="thread/start", params={"cwd": "/w"})) == [
         codex.StartThread({"cwd": "/w"})
     ]
-    assert protocol.overhear(b"{") == []
+    assert protocol.decode_command(b"{") == []
 
 
 # --------------------------------------------------------------------------------------------------------------- acp
@@ -200,15 +202,17 @@ def test_acp_answers(result: object, kind: PermissionKind | None, option: str | 
     protocol = AcpProtocol()
     protocol.receive(QUESTION)
     said = line(jsonrpc="2.0", id=7, result=result)
-    assert protocol.overhear(said) == [acp.AnswerPermission(7, kind, option)]
-    assert protocol.overhear(said) == []
+    assert protocol.decode_command(said) == [acp.AnswerPermission(7, kind, option)]
+    assert protocol.decode_command(said) == []
 
 
 @pytest.mark.parametrize("answer", [{"error": {"code": 1, "message": ""}}, {"result": {"outcome": "yes"}}])
 def test_acp_allows_nothing_on_such_an_answer(answer: dict[str, Any]) -> None:
     protocol = AcpProtocol()
     protocol.receive(QUESTION)
-    assert protocol.overhear(line(jsonrpc="2.0", id=7, **answer)) == [acp.Refuse(7, "the answer could not be read")]
+    assert protocol.decode_command(line(jsonrpc="2.0", id=7, **answer)) == [
+        acp.Refuse(7, "the answer could not be read")
+    ]
 
 
 def test_acp_requests() -> None:
@@ -223,8 +227,8 @@ def test_acp_requests() -> None:
         ours = AcpProtocol()
         ours.call(command)
         [said] = ours.outgoing()
-        assert AcpProtocol().overhear(said) == [command]
-    assert AcpProtocol().overhear(line(jsonrpc="2.0", method="session/cancel", params={"sessionId": "s"})) == [
+        assert AcpProtocol().decode_command(said) == [command]
+    assert AcpProtocol().decode_command(line(jsonrpc="2.0", method="session/cancel", params={"sessionId": "s"})) == [
         acp.Cancel("s")
     ]
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagedoor import catalog
-from stagedoor.drivers.driver import Driver
+from stagedoor.drivers.agent import Driver
 from stagedoor.replay import Account, translate
 from stagedoor.unified import events
 from stagedoor.unified.events import Event, decode, encode

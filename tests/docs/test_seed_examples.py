@@ -259,9 +259,9 @@ TOOL_NAMES = [  # 002 §5.2, row by row: ours, Claude's, Gemini's and Codex's as
 
 @pytest.mark.parametrize("row", TOOL_NAMES, ids=lambda row: row[0])
 def test_tool_names(row: tuple[str, str, str, str]) -> None:
-    from stagedoor.unified.claude.tools import name_of as of_claude
-    from stagedoor.unified.codex.tools import name_of as of_codex
-    from stagedoor.unified.gemini.tools import TOOLS as OF_GEMINI
+    from stagedoor.drivers.claude.tools import name_of as of_claude
+    from stagedoor.drivers.codex.tools import name_of as of_codex
+    from stagedoor.drivers.gemini.tools import TOOLS as OF_GEMINI
 
     ours, claude, gemini, codex = row
     assert (of_claude(claude), OF_GEMINI[gemini], of_codex(codex)) == (ours, ours, ours)

@@ -18,7 +18,7 @@ import pytest
 
 import stagedoor
 from stagedoor import catalog
-from stagedoor.drivers.driver import Driver
+from stagedoor.drivers.agent import Driver
 from stagedoor.testing.cli_install import FOLDER, SECOND, second_executable
 from stagedoor.testing.clis import find_cli
 from stagedoor.testing.compatibility import Outcome, Record, write
@@ -87,7 +87,7 @@ def _version_of(executable: str) -> str:
 
 def _rigs() -> list[Rig]:
     rigs: list[Rig] = []
-    for name in catalog.AGENTS:
+    for name in catalog.names():
         drivers = list(catalog.agent(name).drivers)
         rigs += [Rig(name, driver) for driver in drivers]
         rigs += [Rig(name, driver, second=True) for driver in drivers if name in SECOND]

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import stagedoor
-from stagedoor.drivers import claude as driver
+from stagedoor.drivers.claude import ClaudeDictionary
+from stagedoor.drivers.claude import agent as driver
 from stagedoor.permissions.policy import Policy
 from stagedoor.permissions.rules import Rule
 from stagedoor.register import Register
@@ -32,7 +33,6 @@ from stagedoor.testing import (
     task,
     write_file,
 )
-from stagedoor.unified.claude import ClaudeDictionary
 from stagedoor.unified.events import session_in
 
 CLI = find_cli("claude")

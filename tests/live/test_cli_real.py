@@ -15,7 +15,7 @@ import pytest
 from stagedoor import catalog
 from stagedoor.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
 from stagedoor.past import events_of
-from stagedoor.testing import AGENTS, ScriptedModel, find_cli, say, shell
+from stagedoor.testing import ScriptedModel, find_cli, say, scripted_agents, shell
 from stagedoor.unified import events
 
 pytestmark = pytest.mark.live
@@ -33,14 +33,14 @@ def program(agent: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", scripted_agents())
 def test_a_rehearsal_shows_no_drift_and_its_stored_session_can_be_told(agent: str, tmp_path: Path) -> None:
     seen = asyncio.run(rehearse(agent, program(agent), tmp_path))
     assert list(drift(seen)) == []
     folder, home = tmp_path / agent / "greeting", tmp_path / agent / "home"
     with ScriptedModel([]) as model:
         env = model.environment(agent, home=home, cwd=folder).env
-    [stored] = catalog.agent(agent).history(str(folder), env)
+    [stored] = catalog.agent(agent).list_stored(str(folder), env)
     story = list(events_of(stored, env))
     assert isinstance(story[0], events.Init)
     prompts = [event.prompt for event in story if isinstance(event, events.TurnStarted)]

@@ -209,7 +209,7 @@ def offered(agent: str, driver: str) -> list[Cell]:
 
 
 def drivers() -> list[tuple[str, str]]:
-    return [(name, driver) for name in catalog.AGENTS for driver in catalog.agent(name).drivers]
+    return [(name, driver) for name in catalog.names() for driver in catalog.agent(name).drivers]
 
 
 def test_the_tables_are_complete() -> None:

@@ -41,7 +41,7 @@ def settings(settings: Settings) -> Settings:
 
     from stagedoor import catalog
 
-    off = {name: AgentSettings(enabled=False) for name in catalog.AGENTS if name != "understudy"}
+    off = {name: AgentSettings(enabled=False) for name in catalog.names() if name != "understudy"}
     return replace(settings, agents={**settings.agents, **off})
 
 

@@ -22,7 +22,7 @@ def switched_off(name: str) -> AgentView:
 
 
 def test_agents_as_the_server_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [name for name in catalog.AGENTS if name != "understudy"]
+    others = [name for name in catalog.names() if name != "understudy"]
     configured = {name: AgentSettings(enabled=False) for name in others} | {"understudy": AgentSettings(model="large")}
     clock = [0.0]
     agents = Agents(Settings(default_agent="understudy", agents=configured), fresh=30.0, clock=lambda: clock[0])
@@ -57,7 +57,7 @@ def test_a_program_is_looked_for_where_the_configuration_says(tmp_path: Path) ->
     program = tmp_path / "codex"
     program.write_text("#!/bin/sh\necho codex-cli 0.0.1\n")
     program.chmod(0o755)
-    configured = {name: AgentSettings(enabled=False) for name in catalog.AGENTS}
+    configured = {name: AgentSettings(enabled=False) for name in catalog.names()}
     configured["codex"] = AgentSettings(command=str(program), env={"HOME": str(tmp_path)})
     found = asyncio.run(Agents(Settings(agents=configured))())
     (codex,) = [one for one in found if one.enabled]

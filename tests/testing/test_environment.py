@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.testing import AGENTS, ScriptedModel
+from stagedoor.testing import ScriptedModel, scripted_agents
 from stagedoor.testing.clis import find_cli, path_with_node
 from stagedoor.testing.environment import KEY, environment_for
 
@@ -28,7 +28,7 @@ ADDRESS = {
 }
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", scripted_agents())
 def test_nothing_of_the_caller_but_path_and_language(tmp_path: Path, agent: str):
     made = environment_for(agent, URL, tmp_path / "home", tmp_path, None, CALLER)
     name, value = ADDRESS[agent]
@@ -64,7 +64,7 @@ def test_settings_of_opencode_gemini_and_claude(tmp_path: Path):
 
 
 def test_a_home_used_again_points_at_the_new_model_and_keeps_the_rest(tmp_path: Path):
-    for agent in AGENTS:
+    for agent in scripted_agents():
         environment_for(agent, "http://127.0.0.1:1", tmp_path / agent, tmp_path, None, CALLER)
         (tmp_path / agent / "kept").write_text("session")
         made = environment_for(agent, URL, tmp_path / agent, tmp_path, None, CALLER)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from stagedoor.testing import (
-    AGENTS,
     ScriptedModel,
     cut,
     delete_file,
@@ -24,6 +23,7 @@ from stagedoor.testing import (
     plan,
     read_file,
     say,
+    scripted_agents,
     shell,
     structured,
     task,
@@ -108,7 +108,7 @@ def lines(printed: str) -> list[Any]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-@pytest.fixture(params=AGENTS)
+@pytest.fixture(params=scripted_agents())
 def run(request: pytest.FixtureRequest, tmp_path: Path, cli: Callable[[str], Path]) -> Iterator[Runner]:
     agent = str(request.param)
     runner = Runner(agent, cli(agent), tmp_path)

@@ -15,7 +15,9 @@ import pytest
 from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, ClaudeProtocol, HookCallback
 from stagedoor.agents.claude.events import Event as NativeEvent
 from stagedoor.agents.claude.events import Result, TurnSettled
-from stagedoor.drivers import claude as driver
+from stagedoor.drivers.claude import ClaudeDictionary, name_of, natives_of
+from stagedoor.drivers.claude import agent as driver
+from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, Judge
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.permissions.modes import built_in
 from stagedoor.permissions.policy import Policy
@@ -23,8 +25,6 @@ from stagedoor.permissions.rules import Rule
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.unified import decisions
 from stagedoor.unified.capabilities import require
-from stagedoor.unified.claude import ClaudeDictionary, name_of, natives_of
-from stagedoor.unified.claude.rights import NOT_IN_A_DRY_RUN, Judge
 from stagedoor.unified.events import (
     Done,
     Error,

@@ -29,12 +29,12 @@ from stagedoor.agents.codex.notifications import (
 )
 from stagedoor.agents.codex.questions import McpServerElicitationRequest
 from stagedoor.agents.codex.threads import Refused, Turn
-from stagedoor.drivers.codex import _answer  # pyright: ignore[reportPrivateUsage]
-from stagedoor.drivers.codex_rights import SHELL_TOOLS, allowed_unasked, asks, config_of
+from stagedoor.drivers.codex import AppServerDictionary, ExecDictionary
+from stagedoor.drivers.codex.agent import _answer  # pyright: ignore[reportPrivateUsage]
+from stagedoor.drivers.codex.rights import SHELL_TOOLS, allowed_unasked, asks, config_of
+from stagedoor.drivers.codex.tools import plain_command
 from stagedoor.errors import NotSupported
 from stagedoor.transports.launch import Exited, Stalled
-from stagedoor.unified.codex import AppServerDictionary, ExecDictionary
-from stagedoor.unified.codex.tools import plain_command
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import (
     Done,
@@ -638,9 +638,9 @@ def test_rules_of_the_user_cost_a_dry_run_its_shell(tmp_path: Path) -> None:
     options = Options(cwd=str(tmp_path), tier="dry-run", env={"HOME": str(tmp_path)}, inherit_env=False)
     assert config_of(options, "app-server").disable == SHELL_TOOLS
     assert config_of(options, "exec").ignore_rules
-    assert catalog.agent("codex").choose(options) == "exec"
+    assert catalog.agent("codex").choose_driver(options) == "exec"
     free = Options(cwd=str(tmp_path), tier="autonomous", env={"HOME": str(tmp_path)}, inherit_env=False)
-    assert catalog.agent("codex").choose(free) == "app-server"
+    assert catalog.agent("codex").choose_driver(free) == "app-server"
 
 
 @pytest.mark.parametrize(

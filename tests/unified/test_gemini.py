@@ -13,8 +13,11 @@ import pytest
 
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
-from stagedoor.drivers import gemini as driver
-from stagedoor.drivers.gemini_rules import ASKED, REFUSED, rules, stance_of
+from stagedoor.drivers.gemini import GeminiAcpDictionary, StreamDictionary
+from stagedoor.drivers.gemini import agent as driver
+from stagedoor.drivers.gemini.complaints import error_of
+from stagedoor.drivers.gemini.repeats import Repeats, once
+from stagedoor.drivers.gemini.rules import ASKED, REFUSED, rules, stance_of
 from stagedoor.errors import NotSupported
 from stagedoor.replay import translate
 from stagedoor.transports.launch import Exited, Stalled
@@ -40,9 +43,6 @@ from stagedoor.unified.events import (
     Usage,
     UsageReport,
 )
-from stagedoor.unified.gemini import GeminiAcpDictionary, StreamDictionary
-from stagedoor.unified.gemini.complaints import error_of
-from stagedoor.unified.gemini.repeats import Repeats, once
 from stagedoor.unified.grammar import Grammar
 from stagedoor.unified.options import Options
 from stagedoor.wire.jsonl import LineBuffer
@@ -80,7 +80,7 @@ def natives(path: Path, lines: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
         if side == "out":
             yield from protocol.receive(line)
         else:
-            protocol.overhear(line)
+            protocol.decode_command(line)
     yield from protocol.receive_eof()
 
 

@@ -33,8 +33,16 @@ from stagedoor.agents.opencode.events import (
 )
 from stagedoor.agents.opencode.launch import configuration
 from stagedoor.agents.opencode.parts import Cache, Failure, Tokens
-from stagedoor.drivers import opencode as driver
-from stagedoor.drivers.opencode import RecordedRun
+from stagedoor.drivers.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
+from stagedoor.drivers.opencode import agent as driver
+from stagedoor.drivers.opencode.agent import RecordedRun
+from stagedoor.drivers.opencode.calls import Calls, judged
+from stagedoor.drivers.opencode.changes import changes_of, plan_of
+from stagedoor.drivers.opencode.failures import error_of
+from stagedoor.drivers.opencode.questions import answers_in
+from stagedoor.drivers.opencode.rights import rules, stance_of
+from stagedoor.drivers.opencode.spending import usage_of
+from stagedoor.drivers.opencode.tools import permissions_of
 from stagedoor.errors import NotSupported
 from stagedoor.replay import translate
 from stagedoor.transports.launch import Exited, Stalled
@@ -62,14 +70,6 @@ from stagedoor.unified.events import (
     Usage,
     UsageReport,
 )
-from stagedoor.unified.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
-from stagedoor.unified.opencode.calls import Calls, judged
-from stagedoor.unified.opencode.changes import changes_of, plan_of
-from stagedoor.unified.opencode.failures import error_of
-from stagedoor.unified.opencode.questions import answers_in
-from stagedoor.unified.opencode.rights import rules, stance_of
-from stagedoor.unified.opencode.spending import usage_of
-from stagedoor.unified.opencode.tools import permissions_of
 from stagedoor.unified.options import Options
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized as NativeUnrecognized
@@ -108,7 +108,7 @@ def meant(name: str) -> list[Event]:
                 event for native in protocol.receive(both["line"].encode()) for event in dictionary.translate(native)
             ]
         elif way_of(path) == "acp":
-            protocol.overhear(both["line"].encode())
+            protocol.decode_command(both["line"].encode())
     return [*out, *(event for native in protocol.receive_eof() for event in dictionary.translate(native))]
 
 
@@ -665,7 +665,9 @@ def test_acp_recording() -> None:
 
 def test_acp_refusals_that_interrupt() -> None:
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
-    protocol.overhear(b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}')
+    protocol.decode_command(
+        b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}'
+    )
     dictionary.interrupt()
     [answer] = protocol.receive(b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}')
     assert dictionary.translate(answer)[-1] == TurnCompleted(status="interrupted")
@@ -680,7 +682,9 @@ def acp(*updates: dict[str, Any], goes_on: bool = False, stop: str = "end_turn")
     """A turn of these updates."""
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
     dictionary.goes_on = goes_on
-    protocol.overhear(b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}')
+    protocol.decode_command(
+        b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}'
+    )
     params = [{"sessionId": "s", "update": update} for update in updates]
     lines = [{"jsonrpc": "2.0", "method": "session/update", "params": one} for one in params]
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": stop}}

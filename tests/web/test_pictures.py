@@ -18,7 +18,7 @@ from stagedoor.server.page import files
 from stagedoor.service.settings import AgentSettings
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView, Spent
-from stagedoor.testing import AGENTS, ScriptedModel, find_cli
+from stagedoor.testing import ScriptedModel, find_cli, scripted_agents
 from stagedoor.unified.events import Usage
 
 WEB = Path(__file__).parents[2] / "src" / "stagedoor" / "web"
@@ -111,7 +111,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent
     with ScriptedModel([]) as model:
         yield {"understudy": own} | {
             name: AgentSettings(command=str(found), env=model.environment(name, cwd=folder, home=folder / name).env)
-            for name in AGENTS
+            for name in scripted_agents()
             if (found := find_cli(name)) is not None
         }
 

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 
     style = style_for(sys.stdout)
     try:
-        names = [catalog.known(name) for name in given.agent] or list(catalog.AGENTS)
+        names = [catalog.canonical_name(name) for name in given.agent] or list(catalog.names())
     except NotSupported as fault:
         return report("agents", fault)
     present = asyncio.run(look(names))

@@ -101,14 +101,14 @@ def flags_of(command: str) -> dict[str, list[str]]:
     for flag in AGENT_FLAGS & found.keys():
         from .. import catalog
 
-        found[flag] = list(catalog.AGENTS)
+        found[flag] = list(catalog.names())
     return found
 
 
 def _first(command: str) -> list[str]:
     from .. import catalog
 
-    return list(catalog.AGENTS) if command in TAKES_AGENT else list(VERBS.get(command, ()))
+    return list(catalog.names()) if command in TAKES_AGENT else list(VERBS.get(command, ()))
 
 
 def _bash(known: dict[str, dict[str, list[str]]]) -> str:

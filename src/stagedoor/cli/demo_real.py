@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .. import catalog
-from ..testing import AGENTS, find_cli
+from ..testing import find_cli, scripted_agents
 from ..testing.cli_install import InstallFailed, install, main_executable
 from ..unified.events import Event, TextDelta
 from .demo import Tally
@@ -24,7 +24,7 @@ AT_ONCE = 2
 async def perform_real(chosen: Sequence[str], *, fetch: bool = True) -> list[Tally]:
     """Run the chosen CLIs (all without a choice); the tallies for the closing table."""
     style = style_for(sys.stdout)
-    names = [name for name in AGENTS if not chosen or name in chosen]
+    names = [name for name in scripted_agents() if not chosen or name in chosen]
     programs = await asyncio.to_thread(_programs, names, fetch=fetch)
     places = asyncio.Semaphore(AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="stagedoor-demo-", ignore_cleanup_errors=True) as scratch:
@@ -46,7 +46,7 @@ async def perform_real(chosen: Sequence[str], *, fetch: bool = True) -> list[Tal
 
 def _shown(name: str, style: Style) -> Callable[[Event], None]:
     lines = Lines(style, thinking=False)
-    width = max(map(len, AGENTS))
+    width = max(map(len, scripted_agents()))
 
     def show(event: Event) -> None:
         if isinstance(event, TextDelta):

@@ -15,7 +15,7 @@ from . import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
 from .parsing import Parser
 
 if TYPE_CHECKING:
-    from ..drivers.driver import Presence
+    from ..drivers.agent import Presence
     from .lines import Style
 
 MARKS = {"ok": ("ok", "✓"), "bad": ("bad", "✗"), "note": ("dim", "·")}
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
     style = style_for(sys.stdout)
     try:
-        names = [catalog.known(name) for name in given.agent] or list(catalog.AGENTS)
+        names = [catalog.canonical_name(name) for name in given.agent] or list(catalog.names())
     except NotSupported as fault:
         return report("doctor", fault)
     present = asyncio.run(look(names))

@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     try:
         options = with_audit(options_from(given))
         for agent in agents:
-            catalog.known(agent.partition(":")[0])
+            catalog.canonical_name(agent.partition(":")[0])
         return asyncio.run(_race(agents, prompt, options, given))
     except NoRepository as fault:
         report("parallel", fault)

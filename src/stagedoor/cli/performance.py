@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import catalog
-from ..drivers.driver import Agent
+from ..drivers.agent import Agent
 from ..errors import NotSupported, StagedoorError
 from ..session import Session
 from ..unified import events

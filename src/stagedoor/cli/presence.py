@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from .. import catalog
-from ..drivers.driver import Presence
+from ..drivers.agent import Presence
 from ..errors import StagedoorError
 from ..unified.capabilities import Capabilities
 from .lines import Style

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .. import api
-from ..drivers.driver import Presence
+from ..drivers.agent import Presence
 from ..errors import StagedoorError
-from ..testing import AGENTS, ScriptedModel, edit_file, read_file, say, shell, think
+from ..testing import ScriptedModel, edit_file, read_file, say, scripted_agents, shell, think
 from ..testing.cli_install import MAIN
 from ..testing.script import Script
 from ..transports.guard import descendants
@@ -138,7 +138,7 @@ def drift(seen: Rehearsal) -> Iterator[str]:
 async def check(present: Presence, cwd: Path) -> list[tuple[str, str]]:
     """(mark, text) for ``doctor --deep``."""
     agent = present.agent
-    if agent not in AGENTS:
+    if agent not in scripted_agents():
         return [("note", "nothing to compare: it is part of Stagedoor")]
     if not present.drivers:
         return [("note", f"not run: {present.problem}")]

@@ -13,7 +13,7 @@ from .parsing import Parser
 from .run import DIALECTS
 
 if TYPE_CHECKING:
-    from ..drivers.driver import Stored
+    from ..drivers.agent import StoredSession
 
 VERBS = ("list", "show", "export", "resume")
 LIST = ("stagedoor sessions --agent codex --search login --since 7", "stagedoor sessions --json")
@@ -106,12 +106,12 @@ def _list(given: argparse.Namespace) -> int:
     return EXIT_SUCCESS
 
 
-def _wanted(one: Stored, given: argparse.Namespace, now: int) -> bool:
+def _wanted(one: StoredSession, given: argparse.Namespace, now: int) -> bool:
     recent = given.since is None or one.updated_ms >= now - given.since * 86_400_000
     return recent and (given.search is None or _has(one, given.search.lower()))
 
 
-def _has(one: Stored, words: str) -> bool:
+def _has(one: StoredSession, words: str) -> bool:
     from ..errors import StagedoorError
     from ..past import events_of
     from ..unified.events import Text, ToolUse, TurnStarted

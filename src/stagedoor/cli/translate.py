@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
             "stagedoor translate claude --account < two-way.jsonl",
         ),
     )
-    parser.add_argument("agent", help=", ".join(catalog.AGENTS))
+    parser.add_argument("agent", help=", ".join(catalog.names()))
     parser.add_argument("--driver", help="which of the agent's protocols was recorded")
     parser.add_argument("--dialect", default="stagedoor", help="stagedoor, ues, lifecycle, board, notify or chat")
     parser.add_argument("--account", action="store_true", help="say on stderr what became of every line")

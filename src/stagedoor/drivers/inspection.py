@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..errors import StagedoorError
-from .driver import Agent, Presence
+from .agent import Agent, Presence
 
 PATIENCE = 30.0
 

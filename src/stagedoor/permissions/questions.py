@@ -194,14 +194,9 @@ class Questions:
         # Where the callback only carries the question to somebody, the audit log says that a person decided.
         by: By = "client" if getattr(callback, "asks_a_person", False) is True else "callback"
         try:
-            outcome: object = await run_callback(callback, request, timeout=self._timeout)
+            return _Settled(await callback_decision(callback, request, timeout=self._timeout), by)
         except CallbackLate:
             return self._late()
-        except Exception as fault:  # a broken callback must deny, and the agent must hear why
-            return _Settled(Deny(f"the permission callback failed: {fault!r}"), by)
-        if isinstance(outcome, Allow | Deny):
-            return _Settled(outcome, by)
-        return _Settled(Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny"), by)
 
     def _late(self) -> _Settled:
         return _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
@@ -242,3 +237,21 @@ class Questions:
             except Exception as fault:  # the answer counts for this session all the same
                 message = f"the answer could not be kept for later sessions: {fault}"
                 self._say(Notice(level="warning", code="policy_not_saved", message=message))
+
+
+async def callback_decision(
+    callback: CanUseTool, request: PermissionRequest, *, timeout: float | None = None
+) -> Decision:
+    """What the callback decides; a refusal with the reason when it fails or returns something else.
+
+    Raises ``CallbackLate`` when time is up.
+    """
+    try:
+        outcome: object = await run_callback(callback, request, timeout=timeout)
+    except CallbackLate:
+        raise
+    except Exception as fault:  # a broken callback must deny, and the agent must hear why
+        return Deny(f"the permission callback failed: {fault!r}")
+    if isinstance(outcome, Allow | Deny):
+        return outcome
+    return Deny(f"the permission callback returned {outcome!r}, which is neither Allow nor Deny")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from ..errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound, StagedoorError
-from ..permissions.calling import decision_of
+from ..permissions.questions import callback_decision
 from ..unified.decisions import CanUseTool, Decision, Deny
 from ..unified.events import Event, PermissionRequest, PermissionResolved
 
@@ -52,7 +52,7 @@ class Answering:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _answer(self, request: PermissionRequest) -> None:
-        decision = await decision_of(self._callback, request)
+        decision = await callback_decision(self._callback, request)
         self._decided.add(request.request_id)
         late = (AlreadyAnswered, SessionEnded, SessionNotFound)
         try:

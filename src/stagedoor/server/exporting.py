@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from stagedoor.drivers.driver import Stored
+from stagedoor.drivers.agent import StoredSession
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionView
 from stagedoor.unified.events import Event, decode
@@ -71,8 +71,8 @@ async def _events(service: Service, view: SessionView) -> AsyncGenerator[Event]:
             return
 
 
-def _stored(view: SessionView) -> Stored:
-    return Stored(
+def _stored(view: SessionView) -> StoredSession:
+    return StoredSession(
         agent=view.agent,
         session_id=view.id,
         cwd=view.cwd,

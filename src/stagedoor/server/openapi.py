@@ -68,7 +68,7 @@ def _sharpen(components: dict[str, Any]) -> None:
     components["Wanted"]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
     del components["BoardWish"]["properties"]["agent"]
     components["BoardWish"]["properties"]["agentId"] |= named
-    components["SessionRequest"]["properties"]["agentType"] |= {"enum": [*catalog.AGENTS]}
+    components["SessionRequest"]["properties"]["agentType"] |= {"enum": [*catalog.names()]}
     for name in ("SessionRequest", "RequestedConfig"):  # their schema knows no null
         properties = components[name]["properties"]
         components[name]["properties"] = {key: _without_null(schema) for key, schema in properties.items()}

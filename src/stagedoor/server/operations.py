@@ -25,7 +25,7 @@ BodyType = TypeVar("BodyType")
 LARGEST = 2**53 - 1
 """The largest whole number every JSON reader keeps exactly."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
-AGENT_NAMES = (*catalog.AGENTS, *catalog.ALIASES)
+AGENT_NAMES = (*catalog.names(), *catalog.ALIASES)
 AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": ["", *AGENT_NAMES]})]
 DialectName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": [*DIALECTS]})]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]

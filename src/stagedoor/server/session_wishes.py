@@ -54,7 +54,7 @@ def wish_of(body: Any) -> Wish:
 
 def _requested(given: dict[str, Any]) -> Wish:
     try:
-        request = parse_session_request(msgspec.json.encode(given), agents=tuple(catalog.AGENTS))
+        request = parse_session_request(msgspec.json.encode(given), agents=catalog.names())
     except LocalProtocolError as error:
         raise InvalidField(str(error), field="$") from error
     told = cast("dict[str, Any]", given.get("config", {}))

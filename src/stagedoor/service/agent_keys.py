@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 from stagedoor import catalog
-from stagedoor.drivers.wishes import arguments, container, containers
 from stagedoor.unified.options import Sandbox
 from stagedoor.written import hint
 
@@ -41,13 +40,13 @@ class AgentWishes:
             made["args"] = self._arguments(name, wishes["args"])
         if "sandbox" in wishes:
             sandbox = wishes["sandbox"]
-            own = container(name, sandbox)
+            own = catalog.agent(name).own_sandboxes.get(sandbox)
             if own is not None:
                 env = {**own, **env}
             elif sandbox in get_args(Sandbox):
                 made["sandbox"] = sandbox
             else:
-                known = (*get_args(Sandbox), *containers(name))
+                known = (*get_args(Sandbox), *catalog.agent(name).own_sandboxes)
                 told = hint(sandbox, known) or f"; use one of {', '.join(known)}"
                 self._wrong(name, "sandbox", f"{name} has no sandbox '{sandbox}'{told}")
         if wishes.get("skip_permissions"):
@@ -62,15 +61,15 @@ class AgentWishes:
         return AgentSettings(**made, env=env)
 
     def _arguments(self, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-        sorted_out = arguments(name, words)
+        sorted_out = catalog.agent(name).arguments.sort(words)
         if sorted_out.dropped:
             told = " ".join(sorted_out.dropped)
             self.warnings.append(
                 f"agents.{name}.args: {told} dropped: Stagedoor gives the program what it needs of that"
             )
-        for word, key in sorted_out.instead.items():
+        for word, key in sorted_out.misplaced.items():
             self._wrong(name, "args", f"'{word}' cannot be an argument: Stagedoor must know of it; use '{key}' instead")
-        return sorted_out.kept
+        return sorted_out.passed
 
     def _wrong(self, name: str, key: str, what: str) -> None:
         self.mistakes.append((f"agents.{name}.{key}", what))

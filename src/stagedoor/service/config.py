@@ -147,7 +147,7 @@ class _Reading:
             else:
                 what = "agent" if where == ("agents",) else "key"
                 beside = {".".join(one.split(".")[: len(at)]) for one in known}
-                near = hint(path, beside) or hint(path, known) if what == "key" else hint(str(name), catalog.AGENTS)
+                near = hint(path, beside) or hint(path, known) if what == "key" else hint(str(name), catalog.names())
                 self._mistakes.add(at, f"unknown {what} '{path if what == 'key' else name}'", near)
 
     def _put(self, key: Key, path: str, value: object, origin: str, folder: Path, at: Where = ()) -> None:
@@ -168,7 +168,7 @@ class _Reading:
         section, _, rest = path.partition(".")
         if section == "agents" and "." in rest:
             name, _, last = rest.partition(".")
-            path = f"agents.{catalog.known(name)}.{last}"
+            path = f"agents.{catalog.canonical_name(name)}.{last}"
         self.values[path] = Value(path, made, origin, key.secret)
         self._at[path] = at
 
@@ -213,7 +213,7 @@ class _Reading:
 
     def _check_default(self, given: dict[str, Any], agents: Mapping[str, Any]) -> None:
         try:
-            given["default_agent"] = name = catalog.known(given["default_agent"])
+            given["default_agent"] = name = catalog.canonical_name(given["default_agent"])
         except NotSupported as fault:
             self._blame("agents.default", str(fault))
             return
@@ -239,14 +239,14 @@ def _key(path: str) -> tuple[Key | None, list[str]]:
         return BY_PATH[path], known
     section, _, rest = path.partition(".")
     name, dot, last = rest.partition(".")
-    if section == "agents" and dot and name in {*catalog.AGENTS, *catalog.ALIASES}:
+    if section == "agents" and dot and name in {*catalog.names(), *catalog.ALIASES}:
         return BY_PATH.get(f"agents.*.{last}"), [one.replace("*", name) for one in known if one.startswith("agents.*")]
     return None, known
 
 
 def _is_section(at: Where) -> bool:
     if at[0] == "agents":
-        return len(at) == 1 or (len(at) == 2 and at[1] in {*catalog.AGENTS, *catalog.ALIASES})
+        return len(at) == 1 or (len(at) == 2 and at[1] in {*catalog.names(), *catalog.ALIASES})
     path = ".".join(map(str, at))
     return any(key.path.startswith(f"{path}.") for key in KEYS)
 

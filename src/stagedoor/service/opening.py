@@ -9,7 +9,6 @@ from typing import Any
 
 from stagedoor import catalog
 from stagedoor.api import conversation
-from stagedoor.drivers.wishes import container, containers
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, SessionNotFound
 from stagedoor.live import home_of
 from stagedoor.permissions.policy import Policy
@@ -112,8 +111,8 @@ def agent_named(name: str) -> str:
 
 
 def _contained(agent: str, named: str) -> Mapping[str, str]:
-    env: Mapping[str, str] | None = container(agent, named) if named else {}
+    env: Mapping[str, str] | None = catalog.agent(agent).own_sandboxes.get(named) if named else {}
     if env is None:
-        known = ", ".join(containers(agent)) or "none"
+        known = ", ".join(catalog.agent(agent).own_sandboxes) or "none"
         raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")
     return env

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stagedoor import catalog
-from stagedoor.drivers.driver import Stored
+from stagedoor.drivers.agent import StoredSession
 from stagedoor.errors import BadRequest, NotSupported, SessionNotFound
 from stagedoor.live import milliseconds
 from stagedoor.past import events_of, stored_sessions
@@ -67,7 +67,7 @@ class Past:
     async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
         """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
         folders = [self._folder(cwd, agent and _known(agent))] if cwd else self._folders()
-        names = [_known(agent)] if agent else list(catalog.AGENTS)
+        names = [_known(agent)] if agent else list(catalog.names())
         logged = await self._journal.store.sessions(Query(agent=names[0] if agent else "", limit=EVERYTHING))
         here = [view for view in logged if not cwd or Path(view.cwd) == folders[0]]
         known = {(view.agent, view.native_id) for view in logged if view.native_id}
@@ -92,7 +92,7 @@ class Past:
                 raise SessionNotFound(f"{name} has no session {native_id!r} in {folder}; GET /api/history lists them")
             return await self._take_in(wanted, folder)
 
-    async def _take_in(self, stored: Stored, folder: Path) -> SessionView:
+    async def _take_in(self, stored: StoredSession, folder: Path) -> SessionView:
         env = environment(self._how(stored.agent))
         try:
             told = await asyncio.to_thread(lambda: list(events_of(stored) if env is None else events_of(stored, env)))
@@ -120,8 +120,8 @@ class Past:
         await self._journal.write(Append(view.id, records), view)
         return view
 
-    def _stored(self, folders: Iterable[Path], names: Iterable[str]) -> list[Stored]:
-        found: list[Stored] = []
+    def _stored(self, folders: Iterable[Path], names: Iterable[str]) -> list[StoredSession]:
+        found: list[StoredSession] = []
         for folder in folders:
             for name in names:
                 try:
@@ -148,7 +148,7 @@ class Past:
 
 def _known(agent: str) -> str:
     try:
-        return catalog.known(agent)
+        return catalog.canonical_name(agent)
     except NotSupported as fault:
         raise BadRequest(str(fault)) from fault
 
@@ -191,7 +191,7 @@ def _of_log(view: SessionView) -> PastSession:
     )
 
 
-def _of_disk(stored: Stored) -> PastSession:
+def _of_disk(stored: StoredSession) -> PastSession:
     return PastSession(
         agent=stored.agent,
         native_id=stored.session_id,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stagedoor import catalog
-from stagedoor.drivers.driver import Presence
+from stagedoor.drivers.agent import Presence
 from stagedoor.errors import StagedoorError
 from stagedoor.unified.capabilities import Capabilities
 
@@ -54,7 +54,7 @@ class Agents:
     async def __call__(self) -> tuple[AgentView, ...]:
         async with self._looking:  # who comes meanwhile gets the same answer
             if self._clock() >= self._until:
-                found = await asyncio.gather(*(self._look(name) for name in catalog.AGENTS))
+                found = await asyncio.gather(*(self._look(name) for name in catalog.names()))
                 default = self._settings.default_agent or _first_ready(found)
                 self._found = tuple(replace(one, default=one.agent == default) for one in found)
                 self._until = self._clock() + self._fresh

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .clis import find_cli
-    from .environment import AGENTS, Environment
+    from .environment import Environment, scripted_agents
     from .model import OtherRequest, Request, ScriptedModel, ScriptFailed, ScriptNotConsumed
     from .script import (
         Case,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "clis": ("find_cli",),
-    "environment": ("AGENTS", "Environment"),
+    "environment": ("scripted_agents", "Environment"),
     "model": ("OtherRequest", "Request", "ScriptedModel", "ScriptFailed", "ScriptNotConsumed"),
     "script": (
         "Case",
@@ -99,7 +99,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "AGENTS",
     "Case",
     "Environment",
     "LoadedScript",
@@ -132,6 +131,7 @@ __all__ = [
     "question",
     "read_file",
     "say",
+    "scripted_agents",
     "search_content",
     "serve_script",
     "shell",

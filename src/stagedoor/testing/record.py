@@ -25,7 +25,7 @@ from ..transports.tap import overhear
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest
 from .clis import find_cli
-from .environment import AGENTS
+from .environment import scripted_agents
 from .model import ScriptedModel
 from .script import Reply, edit_file, http_error, read_file, say, shell, think, write_file
 
@@ -89,14 +89,14 @@ async def record(agent: str, driver: str, scene: str, path: Path, executable: st
 
 async def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m stagedoor.testing.record", description=__doc__)
-    parser.add_argument("agents", nargs="*", help=f"of {', '.join(AGENTS)}; without any, all")
+    parser.add_argument("agents", nargs="*", help=f"of {', '.join(scripted_agents())}; without any, all")
     parser.add_argument("--into", type=Path, default=Path("tests/transcripts"), help="where the transcripts go")
     options = parser.parse_args(argv)
-    unknown = [agent for agent in options.agents if agent not in AGENTS]
+    unknown = [agent for agent in options.agents if agent not in scripted_agents()]
     if unknown:
-        parser.error(f"there is no agent {unknown[0]!r}; choose from {', '.join(AGENTS)}")
+        parser.error(f"there is no agent {unknown[0]!r}; choose from {', '.join(scripted_agents())}")
     failures = 0
-    for agent in options.agents or AGENTS:
+    for agent in options.agents or scripted_agents():
         executable = find_cli(agent)
         if executable is None:
             print(f"{agent}: not installed; make clis brings it", file=sys.stderr)

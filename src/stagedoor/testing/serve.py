@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from .environment import AGENTS
+from .environment import scripted_agents
 from .model import OtherRequest, Request, ScriptedModel
 from .yaml_script import load_script
 
@@ -21,7 +21,7 @@ def serve_script(
     path: Path | str,
     port: int = 0,
     *,
-    agents: Sequence[str] = AGENTS,
+    agents: Sequence[str] | None = None,
     home: Path | None = None,
     cwd: Path | None = None,
     out: TextIO | None = None,
@@ -49,7 +49,7 @@ def serve_script(
     )
     with model:
         line(f"# scripted model on {model.url}")
-        for agent in agents:
+        for agent in scripted_agents() if agents is None else agents:
             place = None if home is None else home / agent
             made = model.environment(agent, home=place, cwd=cwd)
             line(f"# {agent} (model {made.model})")

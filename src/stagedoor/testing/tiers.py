@@ -81,14 +81,14 @@ def broken(cell: Cell, row: Row, capabilities: Capabilities) -> list[str]:
 
 
 def _claude(driver: str, options: Options) -> str:
-    from ..unified.claude.rights import rights_of
+    from ..drivers.claude.rights import rights_of
 
     rights = rights_of(options)
     return f"`--permission-mode {rights.mode.value}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
 
 
 def _codex(driver: str, options: Options) -> str:
-    from ..drivers.codex_rights import asks, config_of, stance_of
+    from ..drivers.codex.rights import asks, config_of, stance_of
 
     config = config_of(options, cast("Any", driver))
     told = [f"sandbox `{config.sandbox}`"]
@@ -107,7 +107,7 @@ def _codex(driver: str, options: Options) -> str:
 
 def _gemini(driver: str, options: Options) -> str:
     from ..agents.gemini import Decision
-    from ..drivers.gemini_rules import ANY, FREE, MODES, rules, stance_of
+    from ..drivers.gemini.rules import ANY, FREE, MODES, rules, stance_of
 
     words = {Decision.DENY: "deny", Decision.ASK_USER: "ask", Decision.ALLOW: "allow"}
     told = [f"`--approval-mode {MODES[stance_of(options)]}`"]
@@ -120,15 +120,15 @@ def _gemini(driver: str, options: Options) -> str:
 
 
 def _understudy(driver: str, options: Options) -> str:
-    from ..drivers.understudy import mode_of
+    from ..drivers.understudy.agent import mode_of
 
     return f"mode `{mode_of(options)}`"
 
 
 def _opencode(driver: str, options: Options) -> str:
     from ..agents.opencode import Driver
-    from ..drivers.opencode import config_of
-    from ..unified.opencode.rights import stance_of
+    from ..drivers.opencode.agent import config_of
+    from ..drivers.opencode.rights import stance_of
 
     config = config_of(options, Driver(driver))
     made: dict[str, Any] = dict(cast("Mapping[str, Any]", config.permission))

@@ -32,7 +32,7 @@ def play(path: Path, *, both_sides: bool) -> list[KnownEvent]:
     events: list[KnownEvent] = []
     for entry in read_transcript(path.read_bytes()):
         if entry.direction == "in" and both_sides:
-            protocol.overhear(entry.line)
+            protocol.decode_command(entry.line)
         elif entry.direction == "out":
             heard = protocol.receive(entry.line)
             assert heard
@@ -81,7 +81,7 @@ def test_every_prefix_can_be_closed(path: Path) -> None:
         protocol = AcpProtocol()
         for entry in lines[:end]:
             if entry.direction == "in":
-                protocol.overhear(entry.line)
+                protocol.decode_command(entry.line)
             else:
                 protocol.receive(entry.line)
         protocol.receive_eof()

@@ -90,7 +90,7 @@ def replay(name: str) -> tuple[AppServerProtocol, list[AppEvent]]:
     protocol, events = AppServerProtocol(), list[AppEvent]()
     for entry in map(json.loads, (TRANSCRIPTS / name).read_bytes().splitlines()):
         if entry["dir"] == "in":
-            protocol.overhear(entry["line"].encode())
+            protocol.decode_command(entry["line"].encode())
         else:
             events += protocol.receive(entry["line"].encode())
     return protocol, events

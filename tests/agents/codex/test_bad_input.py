@@ -59,7 +59,7 @@ def test_app_server(lines: list[bytes], noise: bytes) -> None:
     protocol = AppServerProtocol()
     for line in [*lines, noise]:
         assert len(protocol.receive(line)) == 1
-        protocol.overhear(line)
+        protocol.decode_command(line)
     for question in list(protocol.open_questions.values()):
         if "CurrentTime" not in type(question).__name__:
             assert result(question, Decline())

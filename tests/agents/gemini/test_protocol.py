@@ -94,7 +94,7 @@ def test_every_line_over_acp_is_typed(path: Path):
     for line in lines(path):
         entry = msgspec.json.decode(line)
         if entry.get("dir") == "in":
-            protocol.overhear(entry["line"].encode())
+            protocol.decode_command(entry["line"].encode())
         elif entry.get("dir") == "out":
             for event in protocol.receive(entry["line"].encode()):
                 assert not isinstance(event, Unrecognized), event

@@ -13,6 +13,7 @@ from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
 from stagedoor.wire.shapes import Unrecognized
 
+from .command_decoder import answer_in, command_in
 from .commands import (
     METHODS,
     Answer,
@@ -37,7 +38,6 @@ from .events import (
     Unanswered,
 )
 from .offers import lacking, offers
-from .overheard import answer_in, command_in
 from .profile import AcpProfile
 from .reading import method_by_shape, session_in, strict
 from .requests import (
@@ -136,7 +136,7 @@ class AcpProtocol:
     def outgoing(self) -> list[bytes]:
         return self._peer.outgoing()
 
-    def overhear(self, message: bytes) -> list[Command]:
+    def decode_command(self, message: bytes) -> list[Command]:
         """What *we* once said, as a two-way recording holds it: it tells what the answers to it mean. Sends nothing."""
         command: Command | None = None
         match parse(strict(message)):

@@ -10,6 +10,7 @@ import msgspec
 
 from ...errors import AlreadyAnswered
 from ...wire.shapes import Unrecognized
+from .command_decoder import command_in
 from .commands import (
     Allow,
     Answer,
@@ -37,7 +38,6 @@ from .events import (
     StreamEvent,
     User,
 )
-from .overheard import command_in
 from .requests import QUESTIONS, CanUseTool, Question
 from .turn import Turn
 
@@ -145,7 +145,7 @@ class ClaudeProtocol:
         messages, self._outgoing = self._outgoing, []
         return messages
 
-    def overhear(self, message: bytes) -> list[Command]:
+    def decode_command(self, message: bytes) -> list[Command]:
         """What a host once said, as a two-way recording holds it. Sends nothing."""
         command = command_in(message, self._questions)
         match command:

@@ -11,6 +11,7 @@ from ...errors import AlreadyAnswered, LocalProtocolError
 from ...wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Peer, Request, Response, parse
 from ...wire.shapes import Unrecognized
 from . import events, notifications, questions, threads
+from .command_decoder import answer_in, request_in
 from .commands import (
     Answer,
     Call,
@@ -31,7 +32,6 @@ from .events import ExecEvent, ThreadStarted, TurnCompleted, TurnFailed
 from .lenient import decoded
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .older import OlderItems
-from .overheard import answer_in, request_in
 from .questions import Question, RequestId
 from .threads import Refused, Replied
 from .usage import Usage
@@ -162,7 +162,7 @@ class AppServerProtocol:
         self._peer.abandoned()
         return []
 
-    def overhear(self, message: bytes) -> list[Command]:
+    def decode_command(self, message: bytes) -> list[Command]:
         """What a client once said, as a two-way recording holds it: it tells what the answers to it mean."""
         match parse(message):
             case Request(request_id, method, params) as request:

@@ -11,6 +11,7 @@ from stagedoor.transports.launch import Exited
 from stagedoor.wire.http import Answer, Request
 from stagedoor.wire.shapes import Unrecognized, repaired
 
+from .command_decoder import command_in
 from .commands import (
     Abort,
     CheckStatus,
@@ -53,7 +54,6 @@ from .events import (
     StepStart,
     TurnEnded,
 )
-from .overheard import command_in
 from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
 from .runaway import MOST_EMPTY_STEPS, STAYS_TOO_LONG, RunawayWatch, StepLimit
 from .turn import OVERFLOW, Turn
@@ -246,7 +246,7 @@ class ServeProtocol:
             return [Answered(answer.status, answer.body, call), *self._checked(answer.body)]
         return [Answered(answer.status, answer.body, call)]
 
-    def overhear(self, message: bytes) -> list[Command]:
+    def decode_command(self, message: bytes) -> list[Command]:
         """What a client once asked for, as a two-way recording holds it. Sends nothing."""
         command = command_in(message)
         return [] if command is None else [command]

@@ -8,7 +8,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stagedoor import catalog
-from stagedoor.drivers.wishes import containers
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound
 from stagedoor.service.presence import AgentView
 from stagedoor.service.settings import AgentSettings
@@ -56,8 +55,8 @@ async def discover(call: Call, wish: Nothing) -> Discovered:
 
 def _available(found: AgentView) -> AvailableAgent:
     agent = catalog.agent(found.agent)
-    can = agent.drivers[agent.choose(Options())].capabilities
-    modes = [*(mode for mode in can.sandbox if mode != "none"), *containers(agent.name)]
+    can = agent.drivers[agent.choose_driver(Options())].capabilities
+    modes = [*(mode for mode in can.sandbox if mode != "none"), *agent.own_sandboxes]
     return AvailableAgent(
         type=agent.name,
         name=agent.title,
@@ -168,13 +167,13 @@ def _wanted(agent: str, call: Call, wish: Run) -> Wanted:
 
 def _sandbox(agent: str, named: str | None) -> tuple[Sandbox | None, str]:
     """One of our modes, or a container the agent's program makes around itself."""
-    if not named or named in containers(agent):
+    if not named or named in catalog.agent(agent).own_sandboxes:
         return None, named or ""
     modes: tuple[Sandbox, ...] = get_args(Sandbox)
     for mode in modes:
         if mode == named:
             return mode, ""
-    known = ", ".join((*modes, *containers(agent)))
+    known = ", ".join((*modes, *catalog.agent(agent).own_sandboxes))
     raise InvalidField(f"{agent} has no sandbox {named[:100]!r}; use one of {known}", field="$.sandbox")
 
 
@@ -259,5 +258,5 @@ async def _active(call: Call, named: str = "") -> str:
     """The agent a call means: named, else selected, else the server's default."""
     name = named or call.choice.agent or call.service.settings.default_agent
     if name:
-        return catalog.known(name)
+        return catalog.canonical_name(name)
     return await call.service.default_agent()

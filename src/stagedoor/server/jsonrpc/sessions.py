@@ -23,7 +23,7 @@ from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSessi
 
 
 async def listed(call: Call, wish: SessionList) -> SessionPage:
-    agent = catalog.known(wish.agent) if wish.agent else ""
+    agent = catalog.canonical_name(wish.agent) if wish.agent else ""
     views, total = await call.service.sessions(Query(**asdict(replace(wish, agent=agent))))
     found = [UnifiedSession.of(view) for view in views]
     return SessionPage(sessions=found, total=total, offset=wish.offset, limit=wish.limit)

@@ -1,0 +1,62 @@
+"""What every driver that speaks the Agent Client Protocol shares: our options in the protocol's words."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...agents.acp import AcpConfig, PermissionAnswer, RequestPermission
+from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
+from ...agents.acp.requests import EnvVariable
+from ...unified.capabilities import Capabilities
+from ...unified.decisions import Allow, Ask
+from ...unified.options import McpServer as Server
+from ...unified.options import Options
+from .dictionary import AcpDictionary
+
+CAPABILITIES = Capabilities(
+    text_deltas=True,
+    thinking=True,
+    plan=True,
+    mcp_servers=True,
+    permissions="some",
+    deny_message=False,
+    remember_session=True,
+    interrupt=True,
+    resume=True,
+    fork=True,
+    diffs=True,
+    notes={
+        "permissions": "the agent decides what it asks about",
+        "edit_input": "the protocol has no way to change a call's input",
+        "fork": "where the agent offers it",
+    },
+)
+
+
+def config(options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None) -> AcpConfig:
+    """Our options in the protocol's words. ``mode`` is the agent's own name for what the tier asks."""
+
+    async def decide(asked: RequestPermission) -> PermissionAnswer:
+        decision = await ask(dictionary.request(asked))
+        if isinstance(decision, Allow):
+            return "allow_once" if decision.remember == "once" else "allow_always"
+        return None if decision.interrupt else "reject_once"
+
+    return AcpConfig(
+        mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
+        mode=mode,
+        model=options.model,
+        request_permission=decide,
+    )
+
+
+def _server(name: str, server: Server) -> McpServer:
+    headers = [{"name": key, "value": value} for key, value in server.headers.items()]
+    match server.transport:
+        case "http":
+            return msgspec.convert({"type": "http", "name": name, "url": server.url, "headers": headers}, McpServerHttp)
+        case "sse":
+            return msgspec.convert({"type": "sse", "name": name, "url": server.url, "headers": headers}, McpServerSse)
+        case _:
+            env = tuple(EnvVariable(key, value) for key, value in server.env.items())
+            return McpServerStdio(name=name, command=server.command, args=tuple(server.args), env=env)

@@ -1,0 +1,382 @@
+"""The Agent Client Protocol's words, translated. What an agent does differently comes in as a :class:`Manner`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never, cast
+
+import msgspec
+
+from ...agents.acp import AcpProfile, RequestPermission, events, requests, responses, updates
+from ...agents.acp.content import Content, Diff, TerminalContent
+from ...transports.launch import Exited, Stalled
+from ...unified.diffs import change_of
+from ...unified.events import (
+    Error,
+    Event,
+    Init,
+    Notice,
+    PermissionRequest,
+    Plan,
+    PlanItem,
+    Status,
+    ToolName,
+    ToolProgress,
+    ToolResult,
+    ToolUse,
+    TurnCompleted,
+    Unrecognized,
+    Usage,
+    dollars,
+    report_of,
+    stalled,
+)
+from ...unified.faults import kind_of, no_answer
+from ...unified.pieces import Pieces
+from ...unified.tools import described, operation_of, target_of
+from ...wire import shapes
+from .endings import reason_of, said, usage_of
+
+KINDS: dict[str, ToolName] = {
+    "read": "read_file",
+    "edit": "edit_file",
+    "delete": "edit_file",
+    "move": "edit_file",
+    "search": "search_content",
+    "execute": "shell",
+    "think": "other",
+    "fetch": "web_fetch",
+    "switch_mode": "other",
+    "other": "other",
+}
+STATUSES: dict[str, Status] = {
+    "end_turn": "success",
+    "cancelled": "interrupted",
+    "max_turn_requests": "max_turns",
+    "max_tokens": "error",
+    "refusal": "error",
+}
+REASONS = {
+    "max_tokens": "the model's answer was cut off at its token limit",
+    "refusal": "the model refused to answer",
+}
+
+
+class Manner(msgspec.Struct, frozen=True, kw_only=True):
+    """How one agent speaks the protocol.
+
+    ``tools`` maps its own tool names (or titles) to ours; ``profile`` may find the name in a call's id.
+    ``exit_code`` reads a command's exit code from a call's raw output, ``parent`` the sub-agent's call from what an
+    update carries beside its own (``_meta``).
+    """
+
+    tools: Mapping[str, ToolName] = {}
+    profile: AcpProfile = AcpProfile()
+    exit_code: Callable[[Any], int | None] = lambda raw_output: None
+    parent: Callable[[Any], str | None] = lambda meta: None
+
+
+class _Call(msgspec.Struct):
+    """What is known of a tool call so far; updates only say what changed."""
+
+    id: str
+    title: str = ""
+    kind: str = ""
+    raw_input: Any = None
+    path: str = ""
+    text: str = ""
+    diffs: dict[str, Diff] = {}
+    told: bool = False
+    parent: str | None = None
+
+
+class AcpDictionary:
+    def __init__(self, manner: Manner | None = None) -> None:
+        self._manner = manner or Manner()
+        self._pieces = Pieces()
+        self._calls: dict[str, _Call] = {}
+        self._agent: responses.InitializeResponse | None = None
+        self._cost_before = 0.0
+        self._cost: float | None = None
+        self._running = False
+        self._answered = False  # whether anything was said since the last call
+
+    def translate(self, native: events.Event) -> list[Event]:
+        match native:
+            case updates.SessionUpdate():
+                return [] if native.replayed else self._update(native.update)
+            case requests.RequestPermission():
+                return [
+                    *self._pieces.whole(),
+                    *self._changed(native.tool_call, asked=True),
+                    *self._tell(native.tool_call.tool_call_id),
+                ]
+            case responses.InitializeResponse():
+                self._agent = native
+                return []
+            case responses.NewSessionResponse() | responses.ForkSessionResponse():
+                return [self._init(native.session_id, native.models, resumed=False)]
+            case responses.LoadSessionResponse() | responses.ResumeSessionResponse():
+                return [self._init(native.session_id, native.models, resumed=True)]
+            case responses.PromptResponse():
+                return self._over(native)
+            case events.RequestFailed():
+                return self._failed(native)
+            case events.Unanswered():
+                return self._broken(native.method, "the agent ended before it finished its turn")
+            case events.RequestDeclined():
+                return [Notice(level="warning", code="request_declined", message=native.why)]
+            case Stalled():
+                return [stalled(native.seconds)]
+            case Exited():
+                return self._exited(native)
+            case shapes.Unrecognized():
+                return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
+            case (
+                requests.ReadTextFile()
+                | requests.WriteTextFile()
+                | requests.CreateTerminal()
+                | requests.TerminalOutput()
+                | requests.ReleaseTerminal()
+                | requests.WaitForTerminalExit()
+                | requests.KillTerminal()
+                | requests.CreateElicitation()
+                | responses.AuthenticateResponse()
+                | responses.ListSessionsResponse()
+                | responses.CloseSessionResponse()
+                | responses.DeleteSessionResponse()
+                | responses.SetSessionModeResponse()
+                | responses.SetSessionModelResponse()
+                | responses.SetSessionConfigOptionResponse()
+                | responses.Answered()
+                | events.RequestWithdrawn()
+                | events.CompleteElicitation()
+                | events.ExtensionNotification()
+            ):
+                return []
+            case _:
+                assert_never(native)
+
+    def _update(self, update: updates.KnownUpdate) -> list[Event]:
+        self._running = True
+        match update:
+            case updates.AgentMessageChunk():
+                prefix = self._manner.profile.mode_prefix
+                if prefix is not None and update.text.startswith(prefix):
+                    return [Notice(level="info", code="mode", message=update.text.removeprefix(prefix).strip())]
+                parent = self._manner.parent(update.meta)
+                self._answered = self._answered or (parent is None and bool(update.text))
+                return self._pieces.text(update.text, update.message_id or "", parent=parent) if update.text else []
+            case updates.AgentThoughtChunk():
+                parent = self._manner.parent(update.meta)
+                return self._pieces.thinking(update.text, parent=parent) if update.text else []
+            case updates.ToolCall() | updates.ToolCallUpdate():
+                return [*self._pieces.whole(), *self._changed(update), *self._progress(update)]
+            case updates.Plan():
+                return [*self._pieces.whole(), _plan(update.entries)]
+            case updates.PlanUpdate():
+                content = update.content()
+                return [_plan(content.entries)] if isinstance(content, updates.PlanItems) else []
+            case updates.CurrentModeUpdate():
+                return [Notice(level="info", code="mode", message=update.current_mode_id)]
+            case updates.UsageUpdate():
+                self._cost = self._cost if update.cost is None else update.cost.amount
+                return []
+            case (
+                updates.UserMessageChunk()
+                | updates.PlanRemoved()
+                | updates.AvailableCommandsUpdate()
+                | updates.ConfigOptionUpdate()
+                | updates.SessionInfoUpdate()
+            ):
+                return []
+            case _:
+                assert_never(update)
+
+    # ------------------------------------------------------------------------------------------------- tool calls
+
+    def _changed(self, update: updates.ToolCall | updates.ToolCallUpdate, *, asked: bool = False) -> list[Event]:
+        """Remember what an update says; tell of new output. What a question shows (``asked``) is not output."""
+        call = self._calls.setdefault(update.tool_call_id, _Call(update.tool_call_id, diffs={}))
+        call.title = update.title or call.title
+        call.kind = update.kind or call.kind
+        call.parent = self._manner.parent(update.meta) or call.parent
+        call.raw_input = update.raw_input if update.raw_input is not None else call.raw_input
+        if update.locations:
+            call.path = update.locations[0].path
+        if update.content is None:
+            return []
+        pieces: list[str] = []
+        for content in update.contents():
+            match content:
+                case Content():
+                    pieces += [] if asked else [content.text]
+                case Diff():
+                    call.diffs[content.path] = content
+                case TerminalContent() | shapes.Unrecognized():
+                    pass
+        before, call.text = call.text, "".join(pieces) or call.text
+        if update.status == "in_progress" and call.told and call.text != before:
+            grown = call.text.removeprefix(before) if call.text.startswith(before) else call.text
+            return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
+        return []
+
+    def _progress(self, update: updates.ToolCall | updates.ToolCallUpdate) -> list[Event]:
+        out = self._tell(update.tool_call_id)
+        if update.status not in ("completed", "failed"):
+            return out
+        call = self._calls.pop(update.tool_call_id)
+        failed = update.status == "failed"
+        code = self._manner.exit_code(update.raw_output)
+        text = call.text or ("" if code is not None else said(update.raw_output))
+        if not failed:
+            changes = [change_of(d.path, d.old_text, _left(d), tool_use_id=call.id) for d in call.diffs.values()]
+            out += [msgspec.structs.replace(change, parent_tool_use_id=call.parent) for change in changes]
+        return [
+            *out,
+            ToolResult(
+                tool_use_id=call.id,
+                name=self._name(call),
+                status="error" if failed or code else "success",
+                output=text,
+                exit_code=code,
+                parent_tool_use_id=call.parent,
+            ),
+        ]
+
+    def _tell(self, tool_call_id: str) -> list[Event]:
+        """``tool_use``, once. Some agents never announce a call they ask permission for."""
+        call = self._calls[tool_call_id]
+        if call.told:
+            return []
+        call.told = True
+        self._answered = self._answered and call.parent is not None
+        name, arguments = self._name(call), self._arguments(call)
+        return [
+            ToolUse(
+                tool_use_id=call.id,
+                name=name,
+                native_name=self._native_name(call),
+                input=arguments,
+                operation=operation_of(name),
+                target=target_of(name, arguments) or call.path or call.title,
+                description=described(arguments) or call.title,
+                parent_tool_use_id=call.parent,
+            )
+        ]
+
+    def request(self, asked: RequestPermission) -> PermissionRequest:
+        """A question of the agent, in our words."""
+        # The stream may not have come this far yet; said twice it changes nothing.
+        self._changed(asked.tool_call, asked=True)
+        call = self._calls[asked.tool_call.tool_call_id]
+        name, arguments = self._name(call), self._arguments(call)
+        return PermissionRequest(
+            request_id=f"{asked.session_id}:{asked.request_id}",
+            tool_use_id=call.id,
+            tool_name=name,
+            native_name=self._native_name(call),
+            operation=operation_of(name),
+            target=target_of(name, arguments) or call.path or call.title,
+            input=arguments,
+            description=described(arguments) or call.title,
+            choices=[option.kind for option in asked.options],
+            parent_tool_use_id=call.parent,
+        )
+
+    def _native_name(self, call: _Call) -> str:
+        return self._manner.profile.tool_name(call.id) or call.title.split(" ", 1)[0] or call.kind
+
+    def _name(self, call: _Call) -> ToolName:
+        known = self._manner.tools.get(self._native_name(call)) or self._manner.tools.get(call.title)
+        if known is not None:
+            return known
+        return "write_file" if call.kind == "edit" and _is_new(call) else KINDS.get(call.kind, "other")
+
+    def _arguments(self, call: _Call) -> dict[str, Any]:
+        given: object = call.raw_input
+        if isinstance(given, dict):
+            return cast("dict[str, Any]", given)
+        match KINDS.get(call.kind, "other"):
+            case "shell":
+                return {"command": call.title}
+            case "edit_file" | "write_file" | "read_file" if call.path or call.diffs:
+                path = call.path or next(iter(call.diffs))
+                diff = "".join(change_of(d.path, d.old_text, d.new_text).diff for d in call.diffs.values())
+                return {"path": path, "diff": diff} if diff else {"path": path}
+            case _:
+                return {} if call.raw_input is None else {"input": call.raw_input}
+
+    # ------------------------------------------------------------------------------------------------- turns
+
+    def _init(self, session_id: str, models: Any, *, resumed: bool) -> Init:
+        about = self._agent.agent_info if self._agent is not None else None
+        return Init(
+            model=models.current_model_id if models is not None else "",
+            agent_version=about.version if about is not None else "",
+            native_session_id=session_id,
+            resumed=resumed,
+        )
+
+    def _over(self, native: responses.PromptResponse) -> list[Event]:
+        status = STATUSES.get(native.stop_reason, "error")
+        silent = status == "success" and not self._answered
+        out = self._end()
+        usage = usage_of(native)
+        if self._cost is not None:
+            spent, self._cost_before = dollars(self._cost - self._cost_before), self._cost
+            usage = msgspec.structs.replace(usage, cost_usd=spent)
+        if usage != Usage():
+            out.append(report_of(usage))
+        if status == "error":
+            reason = REASONS.get(native.stop_reason, f"the turn ended with {native.stop_reason!r}")
+            out.append(Error(kind="unknown", message=reason, fatal=True))
+        if silent:
+            out.append(no_answer())
+        return [*out, TurnCompleted(status=status, usage=usage)]
+
+    def _failed(self, native: events.RequestFailed) -> list[Event]:
+        if native.method not in ("session/prompt", ""):
+            message = f"{native.method}: {reason_of(native)}"
+            return [Notice(level="warning", code="request_failed", message=message)]
+        status = native.code if 400 <= native.code < 600 else None
+        message = reason_of(native)
+        return [
+            *self._end(),
+            Error(kind=kind_of(message, status), message=message, fatal=True),
+            TurnCompleted(status="error"),
+        ]
+
+    def _broken(self, method: str, message: str) -> list[Event]:
+        if method != "session/prompt":
+            return []
+        error = Error(kind="connection_failed", message=message, fatal=True)
+        return [*self._end(), error, TurnCompleted(status="error")]
+
+    def _exited(self, native: Exited) -> list[Event]:
+        if not native.code or not native.stderr.strip():
+            return []
+        last = native.stderr.strip().splitlines()[-1]
+        return [Notice(level="warning", code="exited", message=f"the agent ended with code {native.code}: {last}")]
+
+    def _end(self) -> list[Event]:
+        self._running = self._answered = False
+        self._calls.clear()
+        return self._pieces.whole()
+
+
+def _plan(entries: list[updates.PlanEntry]) -> Plan:
+    return Plan(items=[PlanItem(entry.content, _plan_status(entry.status)) for entry in entries])
+
+
+def _plan_status(status: str) -> Any:
+    return status if status in ("in_progress", "completed") else "pending"
+
+
+def _is_new(call: _Call) -> bool:
+    return bool(call.diffs) and all(diff.old_text is None for diff in call.diffs.values())
+
+
+def _left(diff: Diff) -> str | None:
+    """The protocol has no word for a deleted file but what agents put beside its empty text."""
+    return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text

@@ -1,0 +1,91 @@
+"""Both sides of a recording of an agent that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...agents.acp.commands import (
+    AnswerPermission,
+    Cancel,
+    Command,
+    ForkSession,
+    LoadSession,
+    NewSession,
+    Prompt,
+    Refuse,
+    ResumeSession,
+)
+from ...agents.acp.content import TextContent
+from ...agents.acp.events import RequestWithdrawn
+from ...agents.acp.requests import RequestPermission
+from ...unified.decisions import Allow, Decision, Deny
+from ...unified.recording import (
+    UNREADABLE,
+    PromptSent,
+    QuestionAnswered,
+    QuestionWithdrawn,
+    RecordedAction,
+    SessionOpened,
+    TurnInterrupted,
+)
+from ...wire.jsonrpc import Id
+
+
+class AcpRecordingReader:
+    """``refuse`` tells the dictionary of a refused call; ``lasting`` are the options that outlive the session."""
+
+    def __init__(
+        self, refuse: Callable[[str, str], None] = lambda call, message: None, *, lasting: tuple[str, ...] = ()
+    ) -> None:
+        self._refuse = refuse
+        self._lasting = lasting
+        self._asked: dict[Id, RequestPermission] = {}
+
+    def from_agent(self, native: Any) -> Iterable[RecordedAction]:
+        match native:
+            case RequestPermission():
+                self._asked[native.request_id] = native
+            case RequestWithdrawn(request=RequestPermission() as question):
+                return [QuestionWithdrawn(_id(question))]
+            case _:
+                pass
+        return ()
+
+    def from_client(self, command: Command) -> Iterable[RecordedAction]:
+        match command:
+            case NewSession(cwd=cwd) | LoadSession(cwd=cwd) | ResumeSession(cwd=cwd) | ForkSession(cwd=cwd):
+                return [SessionOpened(cwd)] if cwd else ()
+            case Prompt(prompt=blocks):
+                return [PromptSent("\n".join(block.text for block in blocks if isinstance(block, TextContent)))]
+            case Cancel():
+                return [TurnInterrupted()]
+            case AnswerPermission():
+                return self._answered(command.request_id, self._decision(command))
+            case Refuse():
+                return self._answered(command.request_id, Deny(command.message))
+            case _:
+                return ()
+
+    def _answered(self, request_id: Id, decision: Decision) -> Iterable[RecordedAction]:
+        question = self._asked.pop(request_id, None)
+        if question is None:
+            return ()
+        if isinstance(decision, Deny):
+            self._refuse(question.tool_call.tool_call_id, decision.message)
+        return [QuestionAnswered(_id(question), decision)]
+
+    def _decision(self, answer: AnswerPermission) -> Decision:
+        match answer.kind:
+            case "allow_once":
+                return Allow()
+            case "allow_always":
+                return Allow(remember="always" if answer.option_id in self._lasting else "session")
+            case "reject_once" | "reject_always":
+                return Deny()
+            case None:
+                return Deny() if answer.option_id is None else UNREADABLE
+
+
+def _id(question: RequestPermission) -> str:
+    return f"{question.session_id}:{question.request_id}"

@@ -1,0 +1,104 @@
+"""Both sides of a recording of Claude Code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from ...agents.claude.blocks import ToolResult
+from ...agents.claude.commands import Allow, AnswerHook, AnswerPermission, Command, Deny, Interrupt, Prompt, Refuse
+from ...agents.claude.events import ControlCancelRequest, User
+from ...agents.claude.requests import HookCallback, PermissionUpdate
+from ...unified import decisions
+from ...unified.decisions import Decision
+from ...unified.events import Remember
+from ...unified.recording import PromptSent, QuestionAnswered, QuestionWithdrawn, RecordedAction, TurnInterrupted
+from .dictionary import ClaudeDictionary
+
+IN_FILES = ("localSettings", "projectSettings", "userSettings")
+
+
+class ClaudeRecordingReader:
+    def __init__(self, dictionary: ClaudeDictionary) -> None:
+        self._dictionary = dictionary
+        self._hooks: dict[str, str] = {}  # a hook that waits → the call it may forbid
+
+    def from_agent(self, native: Any) -> Iterable[RecordedAction]:
+        match native:
+            case HookCallback():
+                before = native.input.get("hook_event_name") == "PreToolUse"
+                call = str(native.input.get("tool_use_id") or native.tool_use_id or "")
+                self._hooks[native.request_id] = call if before else ""
+            case User() if self._hooks:
+                results = {block.tool_use_id for block in native.message.blocks() if isinstance(block, ToolResult)}
+                for call in results.intersection(self._hooks.values()):
+                    self._dictionary.refuse(call)  # the hook was not answered in time: should the call have failed, why
+            case ControlCancelRequest():
+                return [QuestionWithdrawn(native.request_id)]
+            case _:
+                pass
+        return ()
+
+    def from_client(self, command: Command) -> Iterable[RecordedAction]:
+        match command:
+            case Prompt(content=content):
+                self._dictionary.prompted = True
+                return [PromptSent(text_of(content))]
+            case Interrupt():
+                return [TurnInterrupted()]
+            case AnswerPermission(request_id, decision):
+                return [QuestionAnswered(request_id, _decision(decision))]
+            case AnswerHook(request_id, output):
+                call = self._hooks.pop(request_id, "")
+                if call and _denies(output):
+                    self._dictionary.refuse(call)
+                return ()
+            case Refuse(request_id, error):  # a failed hook has no say; a failed question allows nothing
+                is_hook = self._hooks.pop(request_id, None) is not None
+                return () if is_hook else [QuestionAnswered(request_id, decisions.Deny(error))]
+            case _:
+                return ()
+
+
+def text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+def _decision(decision: Allow | Deny) -> Decision:
+    match decision:
+        case Allow(updated_input, updated_permissions):
+            changed = None if updated_input is None else {**updated_input}
+            return decisions.Allow(updated_input=changed, remember=_remembered(updated_permissions))
+        case Deny(message, interrupt):
+            return decisions.Deny(message, interrupt)
+
+
+def _remembered(updates: Sequence[PermissionUpdate | msgspec.Raw]) -> Remember:
+    """How long the rules that came with an answer hold. Claude Code passes over those it cannot read."""
+    places: set[str] = set()
+    for update in updates:
+        known = _update(update)
+        if known is not None and (known.type == "setMode" or known.behavior == "allow"):
+            places.add(known.destination)
+    if places.intersection(IN_FILES):
+        return "always"
+    return "session" if "session" in places else "once"
+
+
+def _update(given: PermissionUpdate | msgspec.Raw) -> PermissionUpdate | None:
+    if isinstance(given, PermissionUpdate):
+        return given
+    try:
+        return msgspec.json.decode(given, type=PermissionUpdate)
+    except msgspec.DecodeError:
+        return None
+
+
+def _denies(output: Mapping[str, Any]) -> bool:
+    specific: object = output.get("hookSpecificOutput")
+    from_client = cast("dict[str, object]", specific) if isinstance(specific, dict) else {}
+    return from_client.get("permissionDecision") == "deny" or output.get("decision") == "block"

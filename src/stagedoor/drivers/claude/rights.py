@@ -1,0 +1,116 @@
+"""What Claude Code may do unasked: our tiers and approval modes in its permission modes, and a hook where those differ.
+
+=============  ===================  =================================================================================
+asked for      permission mode      what the ``PreToolUse`` hook adds (it sees every call, sub-agents' calls too)
+=============  ===================  =================================================================================
+dry-run        plan                 denies all but reading, planning and talking; the network is asked about
+supervised     acceptEdits          asks about every call but reading, planning, talking, and edits
+autonomous     bypassPermissions    nothing: no hook, no questions
+ask            default              asks about every call but reading, planning and talking
+askDangerous   default              the same, but allows what is of low risk
+autoEdit       acceptEdits          as supervised
+autoAll        bypassPermissions    as autonomous
+readOnly       plan                 as dry-run
+=============  ===================  =================================================================================
+
+Without the hook, Claude Code runs commands it takes for harmless, and ``plan`` writes what somebody allows. Where the
+hook has no opinion, the mode decides: reading and editing outside the working directory are asked about. With a policy
+of the caller's (``policed``) reading and starting sub-agents are asked about too: its rules decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ...agents.claude.config import ClaudePermissionMode
+from ...unified.events import Risk
+from ...unified.options import Approval, Options, Tier
+from .tools import natives_of
+
+Verdict = Literal["allow", "ask", "deny"]
+Hook = Literal["deny_acts", "ask_acts", "ask_dangerous", "ask_commands"]
+
+READING = frozenset({"Read", "NotebookRead", "Glob", "Grep", "LS", "TaskOutput", "BashOutput", "CronList"})
+PLANNING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "EnterPlanMode", "ExitPlanMode"})
+TALKING = frozenset({"AskUserQuestion", "StructuredOutput", "ReportFindings", "ToolSearch"})
+DELEGATING = frozenset({"Agent", "Task"})
+"""A sub-agent is only started; each call of its own is judged again."""
+EDITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+NETWORK = frozenset({"WebFetch", "WebSearch"})
+HARMLESS = READING | PLANNING | TALKING | DELEGATING
+ASKED_IN_A_DRY_RUN = READING | NETWORK | DELEGATING | {"AskUserQuestion"}
+"""Where the mode or a policy asks, the answer may be yes; for anything else it is no."""
+
+NOT_IN_A_DRY_RUN = "This is a dry run: nothing is written and nothing is run. Say what you would do instead."
+THE_PLAN_IS_ALL = "This is a dry run: the plan is its result. Do not carry it out; end your turn with it."
+
+
+class Rights(msgspec.Struct, frozen=True):
+    mode: ClaudePermissionMode
+    hook: Hook | None
+
+
+_DRY = Rights(ClaudePermissionMode.plan, "deny_acts")
+_EDITS = Rights(ClaudePermissionMode.accept_edits, "ask_commands")
+_ALL = Rights(ClaudePermissionMode.bypass_permissions, None)
+TIERS: dict[Tier, Rights] = {"dry-run": _DRY, "supervised": _EDITS, "autonomous": _ALL}
+APPROVALS: dict[Approval, Rights] = {
+    "ask": Rights(ClaudePermissionMode.default, "ask_acts"),
+    "askDangerous": Rights(ClaudePermissionMode.default, "ask_dangerous"),
+    "autoEdit": _EDITS,
+    "autoAll": _ALL,
+}
+
+
+def rights_of(options: Options) -> Rights:
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        return _DRY
+    return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
+
+
+def allowed_in(options: Options, rights: Rights) -> tuple[str, ...]:
+    """The calls allowed beforehand, as Claude Code's rules. A dry run allows none."""
+    if rights is _DRY:
+        return ()
+    return tuple(rule for name in options.allowed_tools or () for rule in natives_of(name))
+
+
+class Judge(msgspec.Struct, frozen=True):
+    """What the hook says of a call; ``None`` is no opinion. Closed: a tool that is not known acts."""
+
+    hook: Hook
+    risk: Callable[[str, Mapping[str, Any]], Risk]
+    allowed: tuple[str, ...] = ()
+    policed: bool = False
+
+    def judge(self, tool: str, given: Mapping[str, Any]) -> Verdict | None:
+        if tool in HARMLESS:
+            return "ask" if self.policed and tool in READING | DELEGATING else None
+        if self.hook == "deny_acts":
+            return None if tool in NETWORK else "deny"
+        if any(_is_about(rule, tool) for rule in self.allowed):
+            return None  # the rule may hold for some calls only: that is for Claude Code to read
+        match self.hook:
+            case "ask_commands":
+                return None if tool in EDITING else "ask"
+            case "ask_dangerous":
+                return "allow" if self.risk(tool, given) == "low" else "ask"
+            case "ask_acts":
+                return "ask"
+
+
+def _is_about(rule: str, tool: str) -> bool:
+    """``Bash(git status:*)`` is about ``Bash``, ``mcp__github`` about every tool of that server."""
+    name = rule.split("(", 1)[0].removesuffix("__*")
+    return tool == name or (name.startswith("mcp__") and tool.startswith(f"{name}__"))
+
+
+def hook_output(verdict: Verdict | None, reason: str = "") -> dict[str, Any]:
+    """The verdict as Claude Code wants it from a ``PreToolUse`` hook."""
+    if verdict is None:
+        return {}
+    decision = {"hookEventName": "PreToolUse", "permissionDecision": verdict, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": decision}

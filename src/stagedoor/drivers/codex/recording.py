@@ -1,0 +1,90 @@
+"""Both sides of a recording of ``codex app-server``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from ...agents.codex import commands
+from ...agents.codex.commands import Answer, Command, ForkThread, Interrupt, ResumeThread, StartThread, StartTurn, Steer
+from ...agents.codex.notifications import ServerRequestResolvedNotification
+from ...agents.codex.questions import Question, RequestId
+from ...agents.codex.threads import Refused, Replied, TurnStartResponse, TurnSteerResponse
+from ...unified.decisions import Allow, Decision, Deny
+from ...unified.recording import (
+    PromptSent,
+    QuestionAnswered,
+    QuestionWithdrawn,
+    RecordedAction,
+    SessionOpened,
+    TextSteered,
+    TurnInterrupted,
+)
+from .app_server import AppServerDictionary
+
+STEERED = (TurnSteerResponse, TurnStartResponse)
+
+
+class AppServerRecordingReader:
+    def __init__(self, dictionary: AppServerDictionary) -> None:
+        self._dictionary = dictionary
+        self._asked: dict[RequestId, Question] = {}
+        self._steering: list[str] = []  # said into the running turn; whether it was taken there, the answer tells
+
+    def from_agent(self, native: Any) -> Iterable[RecordedAction]:
+        if isinstance(native, get_args(Question)):
+            self._asked[native.request_id] = native
+        elif isinstance(native, Replied) and isinstance(native.result, STEERED) and self._steering:
+            return [TextSteered(self._steering.pop(0))]
+        elif isinstance(native, Refused) and native.method in ("turn/steer", "turn/start") and self._steering:
+            self._steering.pop(0)
+        elif isinstance(native, ServerRequestResolvedNotification):
+            question = self._asked.pop(native.request_id, None)
+            return [QuestionWithdrawn(_id(question))] if question is not None else ()
+        return ()
+
+    def from_client(self, command: Command) -> Iterable[RecordedAction]:
+        match command:
+            case StartThread(params) | ResumeThread(_, params) | ForkThread(_, params):
+                return [SessionOpened(cwd)] if isinstance(cwd := params.get("cwd"), str) else ()
+            case StartTurn(text=text):
+                return [PromptSent(text)]
+            case Steer(text=text):
+                self._steering.append(text)
+                return ()
+            case Interrupt():
+                return [TurnInterrupted()]
+            case Answer(request_id, decision):
+                question = self._asked.get(request_id)
+                return () if question is None else [self._answered(question, decision_of(decision))]
+            case _:
+                return ()
+
+    def _answered(self, question: Question, decision: Decision) -> QuestionAnswered:
+        if isinstance(decision, Deny):
+            self._dictionary.refuse(question, decision.message)
+        return QuestionAnswered(_id(question), decision)
+
+
+def _id(question: Question) -> str:
+    return f"{question.thread_id}:{question.request_id}"
+
+
+def decision_of(decision: commands.Decision) -> Decision:
+    match decision:
+        case commands.Accept(content):
+            return Allow(updated_input=None if content is None else {**content})
+        case commands.AcceptForSession():
+            return Allow(remember="session")
+        case commands.AcceptWithExecpolicyAmendment() | commands.ApplyNetworkPolicyAmendment(action="allow"):
+            return Allow(remember="always")
+        case commands.Answers(answers):
+            return Allow(updated_input={"answers": {key: list(words) for key, words in answers.items()}})
+        case commands.Decline(message):
+            return Deny(message)
+        case commands.Cancel():
+            return Deny(interrupt=True)
+        case commands.ApplyNetworkPolicyAmendment():
+            return Deny()
+        case commands.ToolOutput() | commands.CurrentTime():
+            return Allow()

@@ -1,0 +1,153 @@
+"""Our tiers, approval modes and sandbox modes as Codex's approval policy and sandbox, and what we allow it unasked.
+
+| tier, approval       | over the app-server                                     | over exec, which asks nobody |
+|----------------------|---------------------------------------------------------|------------------------------|
+| dry-run, readOnly    | `never`, `read-only`                                    | `read-only`                  |
+| ask, askDangerous    | `untrusted`, `workspace-write`: all that acts is asked  | `read-only`                  |
+| supervised, autoEdit | the same, but we allow patches of the workspace's files | `workspace-write`, no shell  |
+| autonomous, autoAll  | `never`, `danger-full-access`                           | `danger-full-access`         |
+
+A sandbox mode takes the place of the sandbox in the rows that act (`none` and `fullAccess` are both
+`danger-full-access`). MCP tools are asked about, refused or approved like commands.
+
+Codex's own rules (`rules/*.rules` in its home, "always allow") let a command out of every sandbox unasked. ``exec`` can
+ignore them; the app-server cannot, so there a session that may not act has no shell tool when there are any.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ...agents.codex import ApprovalPolicy, CodexConfig, SandboxMode
+from ...agents.codex.config import Driver
+from ...agents.codex.locate import codex_home
+from ...errors import NotSupported
+from ...unified.events import PermissionRequest
+from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
+
+Stance = Literal["read", "ask", "edits", "free"]
+
+TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edits", "autonomous": "free"}
+APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edits", "autoAll": "free"}
+SANDBOXES: dict[Sandbox, SandboxMode] = {
+    "none": SandboxMode.DANGER_FULL_ACCESS,
+    "readOnly": SandboxMode.READ_ONLY,
+    "workspaceWrite": SandboxMode.WORKSPACE_WRITE,
+    "fullAccess": SandboxMode.DANGER_FULL_ACCESS,
+}
+SHELL_TOOLS = ("shell_tool", "unified_exec")
+"""The features without which the model has no shell, in code mode neither."""
+PROTECTED = (".git", ".codex", ".agents", ".aws")
+"""What the sandbox keeps read-only inside a workspace is asked about there, too."""
+SYSTEM_RULES = Path("/etc/codex/rules")
+
+
+def stance_of(options: Options) -> Stance:
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        return "read"
+    return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
+
+
+def asks(options: Options) -> bool:
+    """Whether Codex must ask before something happens."""
+    return stance_of(options) in ("ask", "edits")
+
+
+def environ_of(options: Options) -> dict[str, str]:
+    return {**os.environ, **options.env} if options.inherit_env else dict(options.env)
+
+
+def has_rules(environ: Mapping[str, str]) -> bool:
+    """Whether the user has rules that could let a command out of the sandbox."""
+    places = (codex_home(environ) / "rules", SYSTEM_RULES)
+    return any(place.is_dir() and any(place.iterdir()) for place in places)
+
+
+def config_of(options: Options, driver: Driver) -> CodexConfig:
+    """Everything but the callback."""
+    stance = stance_of(options)
+    sandbox, network = _sandbox(options, stance, driver)
+    return CodexConfig(
+        driver=driver,
+        model=options.model,
+        approval_policy=_policy(options, driver),
+        sandbox=sandbox,
+        network_access=network,
+        ignore_rules=driver == "exec" and stance != "free",
+        disable=_without_shell(options, stance, driver),
+        base_instructions=_instructions(options, options.system_prompt),
+        developer_instructions=_instructions(options, options.append_system_prompt),
+        mcp_servers={name: _server(name, server, options) for name, server in options.mcp_servers.items()},
+        output_schema=options.output_schema,
+        images=options.images,
+        plan_tool=True,
+        env=dict(options.env) if options.inherit_env else {},
+        extra_args=options.extra_args,
+        stall_after=options.stall_after,
+    )
+
+
+def _policy(options: Options, driver: Driver) -> ApprovalPolicy | None:
+    if driver == "exec":
+        return None
+    return ApprovalPolicy.UNTRUSTED if asks(options) else ApprovalPolicy.NEVER
+
+
+def _sandbox(options: Options, stance: Stance, driver: Driver) -> tuple[SandboxMode, bool]:
+    """The sandbox, and whether the network is open in it."""
+    if stance == "read" or (driver == "exec" and stance == "ask"):
+        return SandboxMode.READ_ONLY, False
+    if options.sandbox is not None:
+        return SANDBOXES[options.sandbox], False
+    if stance == "free":
+        return SandboxMode.DANGER_FULL_ACCESS, False
+    # Each command was allowed by somebody: one that needs the network shall not have to leave the sandbox for it.
+    return SandboxMode.WORKSPACE_WRITE, driver == "app-server"
+
+
+def _without_shell(options: Options, stance: Stance, driver: Driver) -> tuple[str, ...]:
+    if driver == "exec":
+        return SHELL_TOOLS if stance == "edits" else ()
+    return SHELL_TOOLS if stance == "read" and has_rules(environ_of(options)) else ()
+
+
+def _instructions(options: Options, text: str | None) -> str | None:
+    if text is not None and options.resume is not None:
+        raise NotSupported("a Codex thread keeps the instructions it was started with; leave them out when resuming")
+    return text
+
+
+def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]:
+    mode = "approve" if stance_of(options) == "free" else "prompt"
+    match server.transport:
+        case "stdio":
+            stdio = {"command": server.command, "args": list(server.args), "env": dict(server.env)}
+            return {**stdio, "default_tools_approval_mode": mode}
+        case "http":
+            http = {"url": server.url, "http_headers": dict(server.headers)}
+            return {**http, "default_tools_approval_mode": mode}
+        case "sse":
+            raise NotSupported(f"Codex speaks to no MCP server over SSE, as {name!r} wants; use http or stdio")
+
+
+def allowed_unasked(request: PermissionRequest, options: Options) -> bool:
+    """Whether the stance lets this happen without a question."""
+    return stance_of(options) == "edits" and request.operation == "write" and _in_workspace(request, options.cwd)
+
+
+def _in_workspace(request: PermissionRequest, cwd: str) -> bool:
+    """All files of a patch really are in the workspace, links followed, and none of them is Codex's or git's own."""
+    root = Path(os.path.realpath(cwd))
+    paths = request.input.get("paths")
+    if not isinstance(paths, list) or not paths:
+        return False
+    for path in cast("list[str]", paths):
+        place = Path(os.path.realpath(root / path))
+        if not place.is_relative_to(root) or place == root:
+            return False
+        if any(part in PROTECTED for part in place.relative_to(root).parts):
+            return False
+    return True

@@ -1,0 +1,57 @@
+"""Both sides of a recording of ``opencode serve``, which also says itself how its questions were answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...agents.opencode.commands import Abort, Command, Prompt, RejectQuestion, ReplyPermission, ReplyQuestion
+from ...agents.opencode.events import PermissionReplied, QuestionRejected, QuestionReplied
+from ...unified.decisions import Allow, Decision, Deny
+from ...unified.recording import PromptSent, QuestionAnswered, RecordedAction, TurnInterrupted
+from .serve import ServeDictionary
+
+
+class ServeRecordingReader:
+    def __init__(self, dictionary: ServeDictionary) -> None:
+        pass
+
+    def from_agent(self, native: Any) -> Iterable[RecordedAction]:
+        match native:
+            case PermissionReplied():
+                return [QuestionAnswered(native.request_id, _permission(native.reply))]
+            case QuestionReplied():
+                return [QuestionAnswered(native.request_id, _answers(native.answers))]
+            case QuestionRejected():
+                return [QuestionAnswered(native.request_id, Deny())]
+            case _:
+                return ()
+
+    def from_client(self, command: Command) -> Iterable[RecordedAction]:
+        match command:
+            case Prompt(text=text):
+                return [PromptSent(text)]
+            case Abort():
+                return [TurnInterrupted()]
+            case ReplyPermission(permission_id, reply, message):
+                return [QuestionAnswered(permission_id, _permission(reply, message or ""))]
+            case ReplyQuestion(question_id, answers):
+                return [QuestionAnswered(question_id, _answers(answers))]
+            case RejectQuestion(question_id):
+                return [QuestionAnswered(question_id, Deny())]
+            case _:
+                return ()
+
+
+def _permission(reply: str, message: str = "") -> Decision:
+    match reply:
+        case "once":
+            return Allow()
+        case "always":
+            return Allow(remember="session")  # as long as the server lives
+        case _:
+            return Deny(message)
+
+
+def _answers(answers: Iterable[Iterable[str]]) -> Decision:
+    return Allow(updated_input={"answers": [list(labels) for labels in answers]})

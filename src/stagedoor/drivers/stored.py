@@ -1,0 +1,70 @@
+"""What the readers share: values taken out of somebody else's JSON, and the two events of a call."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from ..unified.events import ToolName, ToolResult, ToolStatus, ToolUse
+from ..unified.tools import operation_of, target_of
+
+Json = dict[str, Any]
+
+
+def lines_of(path: str) -> Iterator[Json]:
+    """The objects of a JSON Lines file; lines that are none are passed over."""
+    with Path(path).open("rb") as file:
+        for line in file:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                value = msgspec.json.decode(line)
+                if isinstance(value, dict):
+                    yield cast("Json", value)
+
+
+def table(value: object) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def tables(value: object) -> list[Json]:
+    return [table(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def text_of_blocks(content: object) -> str:
+    """A string, or the text of a list of blocks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(said for block in tables(content) if (said := text(block.get("text"))))
+
+
+def milliseconds(stamp: object) -> int:
+    try:
+        return int(datetime.fromisoformat(text(stamp)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def used(call_id: str, name: ToolName, native: str, given: Mapping[str, Any], at: int) -> ToolUse:
+    return ToolUse(
+        tool_use_id=call_id,
+        name=name,
+        native_name=native,
+        input=dict(given),
+        operation=operation_of(name),
+        target=target_of(name, given),
+        timestamp=at,
+    )
+
+
+def ended(
+    call_id: str, name: ToolName, status: ToolStatus, output: str, at: int, exit_code: int | None = None
+) -> ToolResult:
+    return ToolResult(tool_use_id=call_id, name=name, status=status, output=output, exit_code=exit_code, timestamp=at)

@@ -1,0 +1,134 @@
+"""The embedded agent: always installed, plays a script, speaks ACP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from ... import __version__
+from ...agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
+from ...agents.acp.protocol import AcpProtocol
+from ...understudy import command
+from ...unified.decisions import Ask
+from ...unified.events import ToolName
+from ...unified.options import Options
+from ..acp.agent import CAPABILITIES as CAPABILITIES_OF_ACP
+from ..acp.agent import config
+from ..acp.dictionary import AcpDictionary, Manner
+from ..acp.recording import AcpRecordingReader
+from ..agent import Agent, Driver, Presence, StoredSession
+from .stored import read_stored
+
+NAME = "understudy"
+MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
+APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "autoAll": "auto"}
+CAPABILITIES = replace(
+    CAPABILITIES_OF_ACP,
+    permissions="all",
+    cost=True,
+    exit_codes=True,
+    subagents=True,
+    sandbox=("none", "readOnly"),
+    notes={**CAPABILITIES_OF_ACP.notes, "permissions": "asks about every edit and command its mode does not allow"},
+)
+TOOLS: tuple[ToolName, ...] = (
+    "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp", "question",
+)  # fmt: skip
+
+
+def _exit_code(raw_output: object) -> int | None:
+    match raw_output:
+        case {"exitCode": int(code)}:
+            return code
+        case _:
+            return None
+
+
+def _parent(meta: object) -> str | None:
+    match meta:
+        case {"parentToolCallId": str(call_id)}:
+            return call_id
+        case _:
+            return None
+
+
+MANNER = Manner(
+    tools={name: name for name in TOOLS},
+    profile=AcpProfile(tool_name_in_id=r"(.+?)__\d+$"),
+    exit_code=_exit_code,
+    parent=_parent,
+)
+
+
+def mode_of(options: Options) -> str:
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        return "plan"
+    return MODES[options.tier] if options.approval is None else APPROVALS[options.approval]
+
+
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
+    argv = [*command(), *options.extra_args]
+    env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
+    client = AcpClient(argv, options.cwd, env, quiet=options.stall_after)
+    settings = config(options, ask, dictionary, mode=mode_of(options))
+    if options.resume is None:
+        return await client.create_session(prompt, settings)
+    if options.fork:
+        return await client.fork_session(options.resume, prompt, settings)
+    return await client.resume_session(options.resume, prompt, settings)
+
+
+def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
+    from ...understudy.store import Store, default_home
+
+    listed = Store(default_home(os.environ if env is None else env)).listed()
+    return [
+        StoredSession(
+            agent=NAME,
+            session_id=one.header.session_id,
+            cwd=one.header.cwd,
+            title=one.title,
+            started_ms=one.header.created_ms,
+            updated_ms=int(one.updated.timestamp() * 1000),
+        )
+        for one in listed
+        if one.header.cwd == cwd
+    ]
+
+
+async def inspect(env: Mapping[str, str] | None) -> Presence:
+    return Presence(
+        agent=NAME,
+        title=AGENT.title,
+        installed=True,
+        executable=sys.executable,
+        version=__version__,
+        signed_in=True,
+        drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()},
+    )
+
+
+AGENT = Agent(
+    name=NAME,
+    title="Understudy (embedded, scripted)",
+    install="",
+    drivers={
+        "acp": Driver(
+            "acp",
+            CAPABILITIES,
+            lambda: AcpDictionary(MANNER),
+            AcpProtocol,
+            open_session,
+            (RequestPermission,),
+            lambda _: AcpRecordingReader(),
+        )
+    },
+    choose_driver=lambda options: "acp",
+    list_stored=list_stored,
+    read_stored=read_stored,
+    inspect=inspect,
+    tools=TOOLS,
+)

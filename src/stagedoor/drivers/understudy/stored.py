@@ -1,0 +1,44 @@
+"""The understudy's session file: the updates of its protocol, as they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from ...understudy.store import Store, default_home
+from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
+from ..agent import StoredSession
+from ..stored import Json, ended, table, tables, text, used
+
+NAMES: dict[str, ToolName] = {name: name for name in get_args(ToolName)}
+
+
+def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
+    found = Store(default_home(env)).load(stored.session_id)
+    if found is None:
+        raise FileNotFoundError(f"the session {stored.session_id} is gone")
+    for update in found.updates:
+        yield from _told(update, found.header.created_ms)
+
+
+def _told(update: Json, at: int) -> Iterator[Event]:
+    said = text(table(update.get("content")).get("text"))
+    match update.get("sessionUpdate"):
+        case "user_message_chunk":
+            yield TurnStarted(prompt=said, timestamp=at)
+        case "agent_message_chunk":
+            yield Text(text=said, timestamp=at)
+        case "agent_thought_chunk":
+            yield Thinking(text=said, timestamp=at)
+        case "tool_call":
+            call, native = text(update.get("toolCallId")), text(table(update.get("_meta")).get("toolName"))
+            name = NAMES.get(native, "other")
+            yield used(call, name, native, table(update.get("rawInput")), at)
+            code = table(update.get("rawOutput")).get("exitCode")
+            output = "".join(text(table(block.get("content")).get("text")) for block in tables(update.get("content")))
+            failed = update.get("status") != "completed" or bool(code)
+            yield ended(
+                call, name, "error" if failed else "success", output, at, code if isinstance(code, int) else None
+            )
+        case _:
+            return
