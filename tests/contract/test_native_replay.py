@@ -73,8 +73,17 @@ def heard(path: Path, size: int = 2**16) -> Iterator[bytes]:
             yield line
 
 
+AGENT_PREFIX = re.compile(r"^(Claude|Codex|Gemini|OpenCode|Acp)(?=[A-Z])")
+GOLDEN_NAMES: dict[str, str] = {}
+"""Types that are called otherwise since the goldens were reviewed → their names there."""
+
+
 def name(event: object) -> str:
-    return f"Unrecognized: {event.why}" if isinstance(event, Unrecognized) else type(event).__name__
+    """The goldens are one folder per agent: they leave out its name where that makes a type's name unique."""
+    if isinstance(event, Unrecognized):
+        return f"Unrecognized: {event.why}"
+    short = AGENT_PREFIX.sub("", type(event).__name__)
+    return GOLDEN_NAMES.get(short, short)
 
 
 def replay(path: Path, size: int = 2**16) -> list[list[str]]:
