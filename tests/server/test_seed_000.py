@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from stagedoor.catalog import AGENTS
+from stagedoor.catalog import names
 from stagedoor.dialects.schemas import board_schema, lifecycle_schema, session_request_schema
 from stagedoor.service.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, edit_file, find_cli, read_file, say
@@ -24,8 +24,8 @@ Json = dict[str, Any]
 PROMPT = "Refactor the authentication module"
 STATES = ("running", "done", "failed", "cancelled")
 BOARD = jsonschema.Draft7Validator(board_schema())
-LIFECYCLE = jsonschema.Draft7Validator(lifecycle_schema(tuple(AGENTS)))
-REQUEST = jsonschema.Draft7Validator(session_request_schema(tuple(AGENTS)))
+LIFECYCLE = jsonschema.Draft7Validator(lifecycle_schema(names()))
+REQUEST = jsonschema.Draft7Validator(session_request_schema(names()))
 OLD, NEW = "function login() {}\n", "async function login() {}\n"
 
 
