@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help demo test check fix bench bless pictures record compatibility clis browser clean
 
 help:  ## say what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
 	@$(BIN)/stagedoor demo
@@ -24,7 +24,7 @@ check: $(VENV)/.dev  ## lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-fix: $(VENV)/.dev  ## let the machine mend what it can
+fix: $(VENV)/.dev  ## let the machine fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -35,24 +35,25 @@ bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages 
 	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
 	git diff --stat tests/goldens docs
 
-pictures: $(VENV)/.dev clis browser  ## take the pictures of the page for the docs anew (look at them)
+pictures: $(VENV)/.dev clis browser  ## draw the pictures of the docs again, of the page and of the terminal (look at them)
 	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/web/test_pictures.py
+	$(BIN)/python -m tools.terminal_pictures
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
-	$(BIN)/python -m stagedoor.testing.record $(AGENT)
+	$(BIN)/python -m tools.record $(AGENT)
 
-compatibility: $(VENV)/.dev clis  ## prove docs/compatibility.md anew
+compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
-	$(BIN)/python -m stagedoor.testing.compatibility
+	$(BIN)/python -m tools.compatibility
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
-	@if $(BIN)/python -m stagedoor.testing.cli_install $(CLIS); then :; \
+	@if $(BIN)/python -m tools.clis $(CLIS); then :; \
 	elif [ "$$CI" = true ]; then echo "the real CLIs could not be installed, and under CI=true they must be" >&2; exit 1; \
 	else echo "the real CLIs could not be installed: the live tests will be skipped" >&2; fi
 
 browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
-	@$(BIN)/python -m stagedoor.testing.browser
+	@$(BIN)/python -m tools.browser
 
 clean:  ## remove what make made
 	rm -rf $(VENV) $(CLIS)

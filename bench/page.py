@@ -24,7 +24,7 @@ from stagedoor.service.service import Service
 from stagedoor.service.settings import AgentSettings, Settings
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
-from stagedoor.testing.browser import FLAGS, find_browser
+from tools.browser import FLAGS, find_browser
 
 TOKEN = "stagedoor_bench-token"
 RUNS, RATE, SECONDS = 7, 200, 6.0

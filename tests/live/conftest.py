@@ -19,12 +19,12 @@ import pytest
 import stagedoor
 from stagedoor import catalog
 from stagedoor.drivers.agent import Driver
-from stagedoor.testing.cli_install import FOLDER, SECOND, second_executable
 from stagedoor.testing.clis import find_cli
-from stagedoor.testing.compatibility import Outcome, Record, write
 from stagedoor.transports.executables import read_version
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.capabilities import Capabilities
+from tools.clis import FOLDER, SECOND, second_executable
+from tools.compatibility import Outcome, Record, write
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

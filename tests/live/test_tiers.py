@@ -21,7 +21,7 @@ import stagedoor
 from stagedoor import catalog
 from stagedoor.testing import ScriptedModel, say, shell, write_file
 from stagedoor.testing.script import Call
-from stagedoor.testing.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, told
+from tools.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, native_settings
 
 BOUND = 120.0
 TABLES = Path(__file__).with_name("tiers.yaml")
@@ -57,8 +57,8 @@ class Trial:
         self.rig = rig
         self.model = model
         self.workspace, self.outside, self.home = folder / "workspace", elsewhere / "outside", elsewhere / "home"
-        self.asked: list[stagedoor.PermissionRequest] = []
-        self.heard: list[stagedoor.Event] = []
+        self.questions: list[stagedoor.PermissionRequest] = []
+        self.events: list[stagedoor.Event] = []
         for place in (self.workspace, self.outside, self.home):
             place.mkdir()
         (self.workspace / SEEN).touch()
@@ -86,33 +86,35 @@ class Trial:
             first = 0
             while first < len(ACTIONS):  # an agent may end its turn when something is refused
                 async with contextlib.aclosing(session.send(f"{FROM} {first}")) as turn:
-                    self.heard += [event async for event in turn]
+                    self.events += [event async for event in turn]
                 tried = self._tried(first)
                 assert tried > first, self.describe()
                 first = tried
         return [self._outcome(action) for action in ACTIONS]
 
     async def _allow(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        self.asked.append(request)
+        self.questions.append(request)
         return stagedoor.Allow()
 
     def _tried(self, first: int) -> int:
         if self.model is None:
             return len(ACTIONS)
         route = f"{FROM} {first}"
-        return first + max((one.step + 1 for one in self.model.requests if one.route == route and one.calls), default=0)
+        return first + max(
+            (request.step + 1 for request in self.model.requests if request.route == route and request.calls), default=0
+        )
 
     def _outcome(self, action: Action) -> str:
-        asked = any(_action_of(request) == action for request in self.asked)
+        was_asked = any(_action_of(request) == action for request in self.questions)
         if action == "harmless":
-            results = [event for event in self.heard if isinstance(event, stagedoor.ToolResult)]
+            results = [event for event in self.events if isinstance(event, stagedoor.ToolResult)]
             done = any(SEEN in result.output and result.name == "shell" for result in results)
         else:
             place = {"outside": self.outside, "danger": self.home}.get(action, self.workspace)
             done = (place / MARKS[action]).exists()
         if done:
-            return "asked" if asked else "runs"
-        return "asked, but refused" if asked else "refused"
+            return "asked" if was_asked else "runs"
+        return "asked, but refused" if was_asked else "refused"
 
     @property
     def unchanged(self) -> bool:
@@ -120,8 +122,8 @@ class Trial:
 
     def describe(self) -> str:
         header = {"agent", "sessionId", "seq", "timestamp", "turn"}
-        shown = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self.heard]
-        return "\n".join(["heard:", *(str(event)[:400] for event in shown)])
+        shown = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self.events]
+        return "\n".join(["events:", *(str(event)[:400] for event in shown)])
 
 
 def calls(folder: Path, elsewhere: Path) -> list[Call]:
@@ -166,21 +168,22 @@ def trial(rig: Any, tmp_path: Path, elsewhere: Path) -> Iterator[Trial]:
 
 
 def stand_in(rig: Any, cell: Cell) -> Cell | None:
-    """For drivers that start slowly: the cell, tried for itself, in which the CLI is told the very same."""
+    """For drivers that start slowly: the cell, tried for itself, in which the CLI gets the very same."""
     if f"{rig.agent} {rig.driver}" not in SLOW:
         return None
     asks = rig.capabilities.permissions != "none"
-    for one in CELLS[: CELLS.index(cell)]:
-        differs = asks and one.approval != cell.approval == "askDangerous"  # there our own rules answer the questions
-        if told(rig.agent, rig.driver, one) == told(rig.agent, rig.driver, cell) and not differs:
-            return one
+    settings = native_settings(rig.agent, rig.driver, cell)
+    for other in CELLS[: CELLS.index(cell)]:
+        differs = asks and other.approval != cell.approval == "askDangerous"  # there our own rules answer the questions
+        if native_settings(rig.agent, rig.driver, other) == settings and not differs:
+            return other
     return None
 
 
-def behind_walls(happened: str, wanted: str) -> str:
+def behind_walls(happened: str, expectation: str) -> str:
     """What the agent's own sandbox makes of something that was allowed is a race inside the CLI: either will do."""
     either = {"asked~": ("asked", "asked, but refused"), "runs~": ("runs", "refused")}
-    return wanted if happened in either.get(wanted, ()) else happened
+    return expectation if happened in either.get(expectation, ()) else happened
 
 
 @pytest.mark.live
@@ -190,14 +193,14 @@ def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
         with pytest.raises(stagedoor.NotSupported, match="sandbox"):
             stagedoor.open(rig.agent, driver=rig.driver, **cell.options)
         return
-    wanted = expected(rig.agent, rig.driver, cell)
+    row = expected(rig.agent, rig.driver, cell)
     if (other := stand_in(rig, cell)) is not None:
-        assert wanted == expected(rig.agent, rig.driver, other)
+        assert row == expected(rig.agent, rig.driver, other)
         return
     happened = asyncio.run(trial.run(cell))
     if cell.tier == "dry-run" or cell.sandbox == "readOnly":
         assert trial.unchanged, trial.describe()
-    assert tuple(map(behind_walls, happened, wanted)) == wanted, trial.describe()
+    assert tuple(map(behind_walls, happened, row)) == row, trial.describe()
 
 
 # ------------------------------------------------------------------------------------------- the tables and the page
@@ -213,8 +216,8 @@ def drivers() -> list[tuple[str, str]]:
 
 
 def test_the_tables_are_complete() -> None:
-    wanted = {f"{agent} {driver}": [cell.name for cell in offered(agent, driver)] for agent, driver in drivers()}
-    assert {name: list(rows) for name, rows in tables().items()} == wanted
+    complete = {f"{agent} {driver}": [cell.name for cell in offered(agent, driver)] for agent, driver in drivers()}
+    assert {name: list(rows) for name, rows in tables().items()} == complete
 
 
 @pytest.mark.parametrize(("agent", "driver"), drivers(), ids=lambda name: name)
@@ -226,12 +229,12 @@ def test_the_tables_keep_what_the_modes_promise(agent: str, driver: str) -> None
 
 def table(agent: str, driver: str) -> Iterator[str]:
     yield f"### {catalog.agent(agent).title}: `{driver}`\n"
-    yield f"| asked for | what the CLI is told | {' | '.join(ACTIONS)} |"
+    yield f"| you ask for | what the CLI gets | {' | '.join(ACTIONS)} |"
     yield f"|---|---|{'---|' * len(ACTIONS)}"
     for cell in offered(agent, driver):
         kind, _, name = cell.name.partition(" ")
         row = " | ".join(expected(agent, driver, cell))
-        yield f"| {kind} `{name}` | {told(agent, driver, cell)} | {row} |"
+        yield f"| {kind} `{name}` | {native_settings(agent, driver, cell)} | {row} |"
     missing = [f"`{cell.sandbox}`" for cell in CELLS if cell not in offered(agent, driver)]
     if missing:
         yield f"\nSandbox {', '.join(missing)}: `NotSupported`."

@@ -25,7 +25,7 @@ from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
 from stagedoor.service.service import Service
 from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.testing.browser import FLAGS, find_browser
+from tools.browser import FLAGS, find_browser
 
 BOUND = 60.0
 TOKEN = "stagedoor_test-token-of-the-administrator"

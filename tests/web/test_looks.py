@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 
 from stagedoor.server.page import files
 from stagedoor.service.views import Spent
-from stagedoor.testing.browser import FLAGS, find_browser
 from stagedoor.unified.events import Usage
+from tools.browser import FLAGS, find_browser
 
 OPEN = ".question:not(.over)"
 EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}

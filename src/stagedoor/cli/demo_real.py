@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import catalog
 from ..testing import find_cli, scripted_agents
-from ..testing.cli_install import InstallFailed, install, main_executable
+from ..testing.clis import InstallFailed, install_clis, installed_cli
 from ..unified.events import Event, TextDelta
 from .demo import Tally
 from .lines import Lines, Style, style_for
@@ -65,7 +65,7 @@ def _programs(names: Sequence[str], *, fetch: bool) -> dict[str, str]:
         return found
     folder = state_folder() / "clis"
     try:
-        install(folder, missing, second=False)  # all at once: npm suffers no other in its folder
+        install_clis(folder, missing)  # all at once: npm suffers no other in its folder
     except (InstallFailed, OSError) as failure:
         first, *rest = [line for line in str(failure).splitlines() if line.strip() and "complete log" not in line]
         print(f"not installed: {' '.join([first, *rest[-1:]])}", file=sys.stderr)
@@ -73,4 +73,4 @@ def _programs(names: Sequence[str], *, fetch: bool) -> dict[str, str]:
             print(f"  by hand: {catalog.agent(name).install}", file=sys.stderr)
         return found
     os.environ["STAGEDOOR_CLIS"] = str(folder)  # where there is no Node.js, it came with them
-    return found | {name: path for name in missing if (path := main_executable(folder, name)) is not None}
+    return found | {name: path for name in missing if (path := installed_cli(folder, name)) is not None}

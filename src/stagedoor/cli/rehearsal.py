@@ -11,11 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .. import api
+from .. import api, catalog
 from ..drivers.agent import Presence
 from ..errors import StagedoorError
 from ..testing import ScriptedModel, edit_file, read_file, say, scripted_agents, shell, think
-from ..testing.cli_install import MAIN
 from ..testing.script import Script
 from ..transports.guard import descendants
 from ..understudy.demo import DEMO_FILES, MISTAKE, REPAIR
@@ -147,10 +146,10 @@ async def check(present: Presence, cwd: Path) -> list[tuple[str, str]]:
     found = [("bad", complaint) for complaint in drift(seen)]
     warned = {event.message for event in seen.events if isinstance(event, events.Notice) and event.level != "info"}
     found += [("note", f"it was corrected: {message}") for message in sorted(warned)]
-    expected = MAIN[agent][1]
+    proven = catalog.agent(agent).package
     version = seen.tally.version or present.version
-    if version and version != expected:
-        found.append(("note", f"version {version}; Stagedoor was tested with {expected}"))
+    if proven and version and version != proven.version:
+        found.append(("note", f"version {version}; Stagedoor was tested with {proven.version}"))
     if not any(mark == "bad" for mark, _ in found):
         told = f"{seen.tally.count} events, {seen.tally.tools} tools, {seen.tally.asked} questions"
         found.insert(0, ("ok", f"it does what we expect: {told} in {seen.tally.total:.1f} s"))

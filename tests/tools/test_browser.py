@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.testing import browser
+from tools import browser
 
 
 @pytest.fixture

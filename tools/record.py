@@ -1,6 +1,6 @@
 """Capture fresh transcripts from an installed CLI: ``make record AGENT=codex``.
 
-    python -m stagedoor.testing.record [AGENT …] [--into FOLDER]
+    python -m tools.record [AGENT …] [--into FOLDER]
 
 Each scene is played by the real CLI on the scripted model, over every driver of the agent that is a child process, and
 written as a two-way log (``{"dir", "t", "line"}``, one JSON object a line) under ``<agent>-<version>/``.
@@ -18,16 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .. import api, catalog
-from ..errors import StagedoorError
-from ..transports.executables import read_version
-from ..transports.tap import overhear
-from ..unified.decisions import Allow, Decision, Deny
-from ..unified.events import PermissionRequest
-from .clis import find_cli
-from .environment import scripted_agents
-from .model import ScriptedModel
-from .script import Reply, edit_file, http_error, read_file, say, shell, think, write_file
+from stagedoor import api, catalog
+from stagedoor.errors import StagedoorError
+from stagedoor.testing.clis import find_cli
+from stagedoor.testing.environment import scripted_agents
+from stagedoor.testing.model import ScriptedModel
+from stagedoor.testing.script import Reply, edit_file, http_error, read_file, say, shell, think, write_file
+from stagedoor.transports.executables import read_version
+from stagedoor.transports.tap import overhear
+from stagedoor.unified.decisions import Allow, Decision, Deny
+from stagedoor.unified.events import PermissionRequest
 
 SCENES: dict[str, Sequence[Reply]] = {
     "text": [[say("Hello from the scripted model.")]],
@@ -88,7 +88,7 @@ async def record(agent: str, driver: str, scene: str, path: Path, executable: st
 
 
 async def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m stagedoor.testing.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.record", description=__doc__)
     parser.add_argument("agents", nargs="*", help=f"of {', '.join(scripted_agents())}; without any, all")
     parser.add_argument("--into", type=Path, default=Path("tests/transcripts"), help="where the transcripts go")
     options = parser.parse_args(argv)

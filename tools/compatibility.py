@@ -1,6 +1,6 @@
 """What the live suite has proven, as a page: agent × capability × version.
 
-    python -m stagedoor.testing.compatibility [RECORDS [PAGE]]
+    python -m tools.compatibility [RECORDS [PAGE]]
 
 The suite writes one line for each thing it tried (``.pytest_cache/d/compatibility/*.jsonl``, one file per worker); this
 turns them into ``docs/compatibility.md``. A cell that no test has proven stays empty.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.testing import compatibility
-from stagedoor.testing.compatibility import Record, page, read, write
+from tools import compatibility
+from tools.compatibility import Record, page, read, write
 
 PLAN = Record(agent="claude", driver="stream", version="2.1.197", capability="plan", outcome="yes", at=1)
 FORK = Record(agent="claude", driver="stream", version="2.2.0", capability="fork", outcome="no", note="not yet", at=1)

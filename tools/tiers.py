@@ -1,4 +1,4 @@
-"""What tiers, approval modes and sandbox modes promise, and what each CLI is told so that it keeps the promise.
+"""What tiers, approval modes and sandbox modes promise, and what each CLI is started with so that it keeps the promise.
 
 The live tests try each cell and hold what happened against both; ``docs/tiers.md`` shows the tables.
 """
@@ -10,8 +10,8 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from ..unified.capabilities import Capabilities
-from ..unified.options import Approval, Options, Sandbox, Tier
+from stagedoor.unified.capabilities import Capabilities
+from stagedoor.unified.options import Approval, Options, Sandbox, Tier
 
 Action = Literal["edit", "harmless", "command", "outside", "danger"]
 """Write a file of the workspace; ``ls``; then commands that write in the workspace, outside, and to a start-up file."""
@@ -66,76 +66,76 @@ def broken(cell: Cell, row: Row, capabilities: Capabilities) -> list[str]:
 
     Where a driver can ask nobody, a mode that asks may refuse or, reading only, let run; it may let nothing act.
     """
-    said: list[str] = []
+    complaints: list[str] = []
     for action, promised, outcome in zip(ACTIONS, PROMISES[cell.name], row, strict=True):
-        kept = set(promised.split())
+        allowed = set(promised.split())
         if capabilities.permissions == "none" and "asked" in PROMISES[cell.name][-1]:
             harmless = {"runs"} if action == "harmless" else set[str]()
-            kept = (kept & {"runs"}) | {"refused"} | harmless
-        if outcome.removesuffix("~") not in kept:
-            said.append(f"{cell.name}: {action} is promised {' or '.join(sorted(kept))}, but: {outcome}")
-    return said
+            allowed = (allowed & {"runs"}) | {"refused"} | harmless
+        if outcome.removesuffix("~") not in allowed:
+            complaints.append(f"{cell.name}: {action} is promised {' or '.join(sorted(allowed))}, but: {outcome}")
+    return complaints
 
 
-# ------------------------------------------------------------------------------------------- what the CLIs are told
+# ------------------------------------------------------------------------------------------- what the CLIs get
 
 
 def _claude(driver: str, options: Options) -> str:
-    from ..drivers.claude.rights import rights_of
+    from stagedoor.drivers.claude.rights import rights_of
 
     rights = rights_of(options)
     return f"`--permission-mode {rights.mode.value}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
 
 
 def _codex(driver: str, options: Options) -> str:
-    from ..drivers.codex.rights import asks, config_of, stance_of
+    from stagedoor.drivers.codex.rights import asks, config_of, stance_of
 
     config = config_of(options, cast("Any", driver))
-    told = [f"sandbox `{config.sandbox}`"]
+    settings = [f"sandbox `{config.sandbox}`"]
     if config.approval_policy is not None:
-        told.insert(0, f"approval policy `{config.approval_policy}`")
+        settings.insert(0, f"approval policy `{config.approval_policy}`")
     if config.network_access:
-        told.append("network open")
+        settings.append("network open")
     if config.ignore_rules:
-        told.append("`--ignore-rules`")
+        settings.append("`--ignore-rules`")
     if config.disable:
-        told.append("without " + ", ".join(f"`{name}`" for name in config.disable))
+        settings.append("without " + ", ".join(f"`{name}`" for name in config.disable))
     if asks(options) and driver == "app-server" and stance_of(options) == "edits":
-        told.append("patches of the workspace allowed by us")
-    return ", ".join(told)
+        settings.append("patches of the workspace allowed by us")
+    return ", ".join(settings)
 
 
 def _gemini(driver: str, options: Options) -> str:
-    from ..agents.gemini import Decision
-    from ..drivers.gemini.rules import ANY, FREE, MODES, rules, stance_of
+    from stagedoor.agents.gemini import Decision
+    from stagedoor.drivers.gemini.rules import ANY, FREE, MODES, rules, stance_of
 
     words = {Decision.DENY: "deny", Decision.ASK_USER: "ask", Decision.ALLOW: "allow"}
-    told = [f"`--approval-mode {MODES[stance_of(options)]}`"]
+    settings = [f"`--approval-mode {MODES[stance_of(options)]}`"]
     for rule in rules(options, asks=driver == "acp"):
         if rule.args_pattern == ANY or rule.priority == FREE:
             tools = (rule.tool_name,) if isinstance(rule.tool_name, str) else tuple(rule.tool_name or ())
             which = "MCP tools" if rule.mcp_name else ", ".join(f"`{tool}`" for tool in tools)
-            told.append(f"{words[rule.decision]} {which}")
-    return "; ".join(told) if len(told) > 1 else f"{told[0]}, no rules"
+            settings.append(f"{words[rule.decision]} {which}")
+    return "; ".join(settings) if len(settings) > 1 else f"{settings[0]}, no rules"
 
 
 def _understudy(driver: str, options: Options) -> str:
-    from ..drivers.understudy.agent import mode_of
+    from stagedoor.drivers.understudy.agent import mode_of
 
     return f"mode `{mode_of(options)}`"
 
 
 def _opencode(driver: str, options: Options) -> str:
-    from ..agents.opencode import Driver
-    from ..drivers.opencode.agent import config_of
-    from ..drivers.opencode.rights import stance_of
+    from stagedoor.agents.opencode import Driver
+    from stagedoor.drivers.opencode.agent import config_of
+    from stagedoor.drivers.opencode.rights import stance_of
 
     config = config_of(options, Driver(driver))
-    made: dict[str, Any] = dict(cast("Mapping[str, Any]", config.permission))
+    rules: dict[str, Any] = dict(cast("Mapping[str, Any]", config.permission))
     if driver == "acp":
-        made["task"] = "deny"  # by the launch itself: a sub-agent's question would wait for ever
+        rules["task"] = "deny"  # by the launch itself: a sub-agent's question would wait for ever
     actions: dict[str, list[str]] = {}
-    for name, action in made.items():
+    for name, action in rules.items():
         if name == "question":
             continue  # whether the agent may talk, not whether it may act
         if isinstance(action, str):
@@ -143,15 +143,15 @@ def _opencode(driver: str, options: Options) -> str:
         else:
             but = [f"`{pattern}` {other}" for pattern, other in action.items() if pattern != "*"]
             actions.setdefault(action["*"], []).append(f"`{name}` (but {', '.join(but)})")
-    told = [f"{action} {', '.join(sorted(names))}" for action, names in reversed(actions.items())]
+    settings = [f"{action} {', '.join(sorted(names))}" for action, names in reversed(actions.items())]
     if config.ask_every_command:
-        told.append("a plugin that asks about every command")
+        settings.append("a plugin that asks about every command")
     if driver != "run" and stance_of(options) == "edit":
-        told.append("edits of the workspace allowed by us")
-    return "; ".join(told)
+        settings.append("edits of the workspace allowed by us")
+    return "; ".join(settings)
 
 
-_TOLD: Mapping[str, Callable[[str, Options], str]] = {
+_SETTINGS: Mapping[str, Callable[[str, Options], str]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
@@ -160,7 +160,7 @@ _TOLD: Mapping[str, Callable[[str, Options], str]] = {
 }
 
 
-def told(agent: str, driver: str, cell: Cell) -> str:
-    """What the CLI is told in this cell, from the driver's own tables."""
-    nobody = {"HOME": "/nonexistent", "CODEX_HOME": "/nonexistent"}  # whose own rules would change what is told
-    return _TOLD[agent](driver, Options(**cell.options, env=nobody, inherit_env=False))
+def native_settings(agent: str, driver: str, cell: Cell) -> str:
+    """What the CLI is started with in this cell, from the driver's own tables."""
+    nobody = {"HOME": "/nonexistent", "CODEX_HOME": "/nonexistent"}  # whose own rules would change the settings
+    return _SETTINGS[agent](driver, Options(**cell.options, env=nobody, inherit_env=False))

@@ -1,4 +1,4 @@
-"""Terminal pictures for the docs, from real output: ``python tests/docs/screenshots.py [NAME …]`` writes docs/images.
+"""Terminal pictures for the docs, from real output: ``python -m tools.terminal_pictures [NAME …]`` writes docs/images.
 
 Each command runs at a pseudo-terminal in a scratch folder; what stands on its screen at the end is drawn by rich.
 Times, versions of Python and scratch paths are replaced, so that the same behaviour gives the same picture.
@@ -28,7 +28,7 @@ from rich.text import Text
 from stagedoor.cli.demo import scratch_repository
 from stagedoor.testing.clis import find_cli
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, HEIGHT, BOUND = 112, 60, 120.0
 AGENTS = ("claude", "codex", "gemini", "opencode")
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([@-~])|\x1b[@-_]|([\r\n])|([^\x1b\r\n]+)")

@@ -1,37 +1,23 @@
-"""The pictures of the docs show what the commands print today. ``python tests/docs/screenshots.py`` draws them anew."""
+"""The pictures show what the commands print today. ``python -m tools.terminal_pictures`` draws them again."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from stagedoor.testing.clis import find_cli
+from tools import terminal_pictures
 
-
-def _loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("stagedoor_screenshots", Path(__file__).with_name("screenshots.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-screenshots = _loaded()
-ALONE = [name for name, shot in screenshots.SHOTS.items() if not shot.needs_clis]
-AGAIN = "the output has changed; draw the pictures again: python tests/docs/screenshots.py"
-WITH_CLIS = [name for name, shot in screenshots.SHOTS.items() if shot.needs_clis]
+ALONE = [name for name, shot in terminal_pictures.SHOTS.items() if not shot.needs_clis]
+AGAIN = "the output has changed; draw the pictures again: python -m tools.terminal_pictures"
+WITH_CLIS = [name for name, shot in terminal_pictures.SHOTS.items() if shot.needs_clis]
 
 
 def words(svg: str) -> str:
     """What is compared: the words, whatever the counts and versions are."""
-    text: str = screenshots.words_in(svg)
+    text: str = terminal_pictures.words_in(svg)
     return re.sub(r"[─ ]+", " ", re.sub(r"\d+", "0", text))
 
 
@@ -41,26 +27,26 @@ def gist(svg: str) -> list[str]:
 
 
 def stored(name: str) -> str:
-    path: Path = screenshots.IMAGES / f"{name}.svg"
+    path: Path = terminal_pictures.IMAGES / f"{name}.svg"
     return path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_picture_is_of_today(name: str) -> None:
-    assert words(stored(name)) == words(screenshots.picture(name)), AGAIN
+    assert words(stored(name)) == words(terminal_pictures.picture(name)), AGAIN
 
 
 @pytest.mark.live
 @pytest.mark.parametrize("name", WITH_CLIS)
 def test_a_picture_of_the_clis_is_of_today(name: str) -> None:
-    missing = [agent for agent in screenshots.AGENTS if find_cli(agent) is None]
+    missing = [agent for agent in terminal_pictures.AGENTS if find_cli(agent) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: run `make clis`")
-    assert gist(stored(name)) == gist(screenshots.picture(name)), AGAIN
+    assert gist(stored(name)) == gist(terminal_pictures.picture(name)), AGAIN
 
 
 def test_the_pictures_hold_nothing_of_this_machine_and_load_nothing() -> None:
-    for name in screenshots.SHOTS:
+    for name in terminal_pictures.SHOTS:
         svg = stored(name)
         assert not re.search(r"/(root|work|home|tmp|usr)/|@font-face|url\((?!#)", svg), name
         assert set(re.findall(r"https?://[^\"' )]+", svg)) <= {
@@ -81,4 +67,4 @@ SCREENS = {
 @pytest.mark.parametrize("name", SCREENS)
 def test_screen(name: str) -> None:
     raw, lines = SCREENS[name]
-    assert screenshots.screen(raw) == lines
+    assert terminal_pictures.screen(raw) == lines

@@ -1,6 +1,6 @@
 """The system's Chromium, for the tests of the page: ``make browser`` brings Debian's where it may.
 
-    python -m stagedoor.testing.browser
+    python -m tools.browser
 
 Nothing is downloaded by Playwright itself: it drives the program that is found here.
 """

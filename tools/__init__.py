@@ -1,0 +1,1 @@
+"""Tools of this repository, not shipped: install the pinned CLIs, record them, write tables and draw the docs."""
