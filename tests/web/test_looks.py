@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 from datetime import datetime
@@ -158,12 +157,6 @@ def test_a_question_is_announced(visit: Any, kept: None, scene: object, stage: A
     asked = stage.start([{"shell": "echo announced"}], [{"say": "ok"}])
     expect(page.locator("#announcer")).to_contain_text("understudy asks: echo announced")
     stage.http.post(f"/api/sessions/{asked}/cancel")
-
-
-def test_the_page_is_light() -> None:
-    bodies = {path: file.read_bytes() for path, file in files().items()}
-    assert sum(map(len, bodies.values())) < 150_000
-    assert sum(len(gzip.compress(body)) for body in bodies.values()) < 60_000
 
 
 def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) -> None:

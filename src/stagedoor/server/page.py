@@ -1,17 +1,19 @@
-"""``/``: the page. Its files are handed out as they are; ``origins`` tells the browser to load nothing else."""
+"""``/``: the page. Text is sent compressed, all else as it is; ``origins`` tells the browser to load nothing else."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_MEDIA = {
+_MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -19,38 +21,109 @@ _MEDIA = {
     "png": "image/png",
     "webmanifest": "application/manifest+json",
 }
+_COMPRESSED_ALREADY = ("png",)
+_WORTH_COMPRESSING = 400
+"""Bytes. Below that, the headers weigh more than what gzip saves."""
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """A file's bytes in one encoding."""
+
+    body: bytes
+    etag: str
+
+
+class PageFile(msgspec.Struct, frozen=True):
+    """One file of the page, read and compressed once."""
+
+    media_type: str
+    plain: Variant
+    gzipped: Variant | None
+
+    def choose(self, accept_encoding: str | None) -> Variant:
+        """What a browser with this ``Accept-Encoding`` gets."""
+        return self.gzipped if self.gzipped is not None and accepts_gzip(accept_encoding) else self.plain
+
+    def headers(self, variant: Variant) -> dict[str, str]:
+        headers = {"cache-control": "no-cache", "etag": variant.etag}
+        if self.gzipped is not None:
+            headers["vary"] = "accept-encoding"
+        return headers
 
 
 def routes(service: object = None) -> list[Route]:
-    """One route per file: nothing that is not in the package can be asked for."""
-    return [_route(path, file) for path, file in files().items()]
+    """One route per file: nothing outside the package can be requested."""
+    return [_route(path) for path in files()]
 
 
-@lru_cache(maxsize=1)
+@cache
 def files() -> dict[str, Traversable]:
-    found: dict[str, Traversable] = {}
-    _gather(resources.files("stagedoor.web"), "/static", found)
-    found["/"] = found.pop("/static/index.html")
-    found["/sw.js"] = found.pop("/static/sw.js")  # a service worker rules over its own folder only
-    return found
+    """The page's files by the path they are served at."""
+    by_path: dict[str, Traversable] = {}
+    _collect(resources.files("stagedoor.web"), "/static", by_path)
+    by_path["/"] = by_path.pop("/static/index.html")
+    by_path["/sw.js"] = by_path.pop("/static/sw.js")  # a service worker rules over its own folder only
+    return by_path
 
 
-def _gather(folder: Traversable, path: str, found: dict[str, Traversable]) -> None:
+@cache
+def page_file(path: str) -> PageFile:
+    file = files()[path]
+    ending = file.name.rpartition(".")[2]
+    body = file.read_bytes()
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    gzipped = None
+    if ending not in _COMPRESSED_ALREADY and len(body) >= _WORTH_COMPRESSING:
+        gzipped = Variant(gzip.compress(body, 9, mtime=0), f'"{digest}-gzip"')
+    return PageFile(_MEDIA_TYPES[ending], Variant(body, f'"{digest}"'), gzipped)
+
+
+def accepts_gzip(accept_encoding: str | None) -> bool:
+    """Whether this ``Accept-Encoding`` allows gzip. Without the header: no, since every client can read a plain file.
+
+    >>> [accepts_gzip(value) for value in ("gzip, br", "gzip;q=0", "br, *;q=0.1", "identity", None)]
+    [True, False, True, False, False]
+    """
+    weights: dict[str, float] = {}
+    for item in (accept_encoding or "").split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        weights[name] = _weight(parameters)
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _same_etag(if_none_match: str | None, etag: str) -> bool:
+    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    return etag in tags or "*" in tags
+
+
+def _collect(folder: Traversable, path: str, by_path: dict[str, Traversable]) -> None:
     for entry in folder.iterdir():
         if entry.is_dir():
-            _gather(entry, f"{path}/{entry.name}", found)
-        elif entry.name.rpartition(".")[2] in _MEDIA:
-            found[f"{path}/{entry.name}"] = entry
+            _collect(entry, f"{path}/{entry.name}", by_path)
+        elif entry.name.rpartition(".")[2] in _MEDIA_TYPES:
+            by_path[f"{path}/{entry.name}"] = entry
 
 
-def _route(path: str, file: Traversable) -> Route:
-    media = _MEDIA[file.name.rpartition(".")[2]]
-
+def _route(path: str) -> Route:
     async def answer(request: Request) -> Response:
-        body = file.read_bytes()
-        headers = {"cache-control": "no-cache", "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"'}
-        if request.headers.get("if-none-match") == headers["etag"]:
+        file = page_file(path)
+        variant = file.choose(request.headers.get("accept-encoding"))
+        headers = file.headers(variant)
+        if _same_etag(request.headers.get("if-none-match"), variant.etag):
             return Response(status_code=304, headers=headers)
-        return Response(body, media_type=media, headers=headers)
+        if variant is file.gzipped:
+            headers["content-encoding"] = "gzip"
+        return Response(variant.body, media_type=file.media_type, headers=headers)
 
     return Route(path, answer, methods=["GET"])

@@ -42,7 +42,9 @@ export const get = (path) => call("GET", path);
 export const post = (path, body, options) => call("POST", path, body ?? {}, options);
 
 export function newKey() {
-  return crypto.randomUUID ? crypto.randomUUID() : [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+  return crypto.randomUUID
+    ? crypto.randomUUID()
+    : [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
 export function query(values) {

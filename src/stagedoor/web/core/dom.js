@@ -8,7 +8,8 @@ export function h(tag, attributes = {}, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
-    else if (name === "value" || name === "checked" || name === "disabled" || name === "hidden" || name === "open") element[name] = value;
+    else if (name === "value" || name === "checked" || name === "disabled" || name === "hidden" || name === "open")
+      element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
@@ -68,7 +69,13 @@ export function button(label, onclick, { kind = "", glyph = "", title = "", ...r
 }
 
 export function bar(title, ...rest) {
-  return h("header", { class: "bar" }, h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")), title && h("h1", {}, title), rest);
+  return h(
+    "header",
+    { class: "bar" },
+    h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
+    title && h("h1", {}, title),
+    rest,
+  );
 }
 
 export function empty(title, text, ...actions) {

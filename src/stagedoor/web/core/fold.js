@@ -44,7 +44,10 @@ export class Fold {
         this.say(event, event.type, true);
         break;
       case "tool_use": {
-        const item = this.put({ kind: "tool", use: event, at: event.timestamp, output: "", inner: [], changes: [] }, event);
+        const item = this.put(
+          { kind: "tool", use: event, at: event.timestamp, output: "", inner: [], changes: [] },
+          event,
+        );
         this.tools.set(event.toolUseId, item);
         break;
       }
@@ -62,7 +65,8 @@ export class Fold {
       }
       case "plan": {
         const last = this.plan;
-        if (last && last.turn === this.turn && !event.parentToolUseId) this.bump(last, () => (last.items = event.items));
+        if (last && last.turn === this.turn && !event.parentToolUseId)
+          this.bump(last, () => (last.items = event.items));
         else this.plan = this.put({ kind: "plan", items: event.items ?? [], turn: this.turn }, event);
         break;
       }

@@ -137,7 +137,8 @@ export class Feed extends Link {
 
   received(message) {
     // The server misses nothing from its answer on: what is read after it is whole.
-    for (const one of Array.isArray(message) ? message : [message]) this.changed(one.id === 1 ? { method: "connected" } : one);
+    for (const one of Array.isArray(message) ? message : [message])
+      this.changed(one.id === 1 ? { method: "connected" } : one);
   }
 
   over(event) {

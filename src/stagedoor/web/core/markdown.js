@@ -55,7 +55,8 @@ export function block(text, { whole = true } = {}) {
 export function growText(element, text) {
   if (!element) return false;
   const [shown, rest] = cut(text);
-  const words = plain(shown) + (rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "");
+  const words =
+    plain(shown) + (rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "");
   if (element.firstChild) element.firstChild.data = words;
   else element.append(words);
   return true;

@@ -63,7 +63,9 @@ class Store extends EventTarget {
     this.soon ??= setTimeout(async () => {
       const ids = [...this.changedIds];
       this.soon = this.changedIds = null;
-      const found = await Promise.all(ids.map((one) => get(`/api/sessions/${encodeURIComponent(one)}`).catch(() => null)));
+      const found = await Promise.all(
+        ids.map((one) => get(`/api/sessions/${encodeURIComponent(one)}`).catch(() => null)),
+      );
       for (const view of found) if (view) this.sessions.set(view.id, view);
       this.tell("sessions");
     }, 60);
@@ -217,7 +219,8 @@ class Opened {
 
   take(events) {
     this.events.push(...events);
-    if (this.queue.length && events.some((event) => event.type === "turn_started" || event.type === "done")) this.readQueue();
+    if (this.queue.length && events.some((event) => event.type === "turn_started" || event.type === "done"))
+      this.readQueue();
     this.fold.add(events);
     this.store.tell("session");
   }
@@ -225,7 +228,10 @@ class Opened {
   // What was typed and has not begun: first what the server holds, then what it has not got yet.
   waiting() {
     const unsent = this.store.outbox.filter((one) => one.id === this.id);
-    return [...this.queue.map((one) => ({ key: `q${one.id}`, version: 0, kind: "queued", text: one.prompt })), ...unsent.map((one) => ({ key: `u${one.key}`, version: 0, kind: "queued", text: one.prompt, unsent: true }))];
+    return [
+      ...this.queue.map((one) => ({ key: `q${one.id}`, version: 0, kind: "queued", text: one.prompt })),
+      ...unsent.map((one) => ({ key: `u${one.key}`, version: 0, kind: "queued", text: one.prompt, unsent: true })),
+    ];
   }
 
   async readQueue() {
@@ -240,7 +246,9 @@ class Opened {
     this.loading = true;
     try {
       const from = Math.max((this.view?.firstSeq ?? 1) - 1, this.from - PAGE * 2, 0);
-      const page = await get(`/api/sessions/${encodeURIComponent(this.id)}/events${query({ after: from, limit: this.from - from })}`);
+      const page = await get(
+        `/api/sessions/${encodeURIComponent(this.id)}/events${query({ after: from, limit: this.from - from })}`,
+      );
       const more = page.events.filter((event) => event.seq <= this.from);
       this.events = [...more, ...this.events];
       const fold = new Fold();

@@ -3,7 +3,8 @@
 
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f\u2028\u2029\ufeff]/g;
-const ESCAPES = /\u001b(?:\[([0-9;:?<=>!]*)([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])?/g;
+const ESCAPES =
+  /\u001b(?:\[([0-9;:?<=>!]*)([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])?/g;
 export const CUT = 20000;
 
 export function visible(text) {
@@ -18,7 +19,9 @@ export function plain(text) {
 
 // Without what moves a terminal's cursor, and without the one character that no request may hold.
 export function unescaped(text) {
-  return String(text ?? "").replace(ESCAPES, "").replaceAll("\0", "\ufffd");
+  return String(text ?? "")
+    .replace(ESCAPES, "")
+    .replaceAll("\0", "\ufffd");
 }
 
 // Terminal output as nodes: colours as classes, everything else an escape could do is left out.
@@ -47,7 +50,11 @@ export function terminal(text) {
 // A carriage return starts the line again: progress bars would otherwise fill the page.
 function overwritten(text) {
   if (!text.includes("\r")) return text;
-  return text.replace(/\r\n/g, "\n").split("\n").map((line) => line.slice(line.lastIndexOf("\r") + 1)).join("\n");
+  return text
+    .replace(/\r\n/g, "\n")
+    .split("\n")
+    .map((line) => line.slice(line.lastIndexOf("\r") + 1))
+    .join("\n");
 }
 
 function styled(style, codes) {
@@ -69,7 +76,9 @@ export function cut(text, most = CUT) {
 }
 
 export function firstLine(text, most = 200) {
-  const line = plain(String(text ?? "").slice(0, most * 8)).trim().split("\n", 1)[0];
+  const line = plain(String(text ?? "").slice(0, most * 8))
+    .trim()
+    .split("\n", 1)[0];
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
@@ -84,7 +93,9 @@ export function duration(ms) {
   const seconds = ms / 1000;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   const minutes = Math.floor(seconds / 60);
-  return minutes < 60 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 60
+    ? `${minutes} min ${Math.floor(seconds % 60)} s`
+    : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export function ago(at, now = Date.now()) {
@@ -96,9 +107,15 @@ export function ago(at, now = Date.now()) {
 }
 
 // A path as people say it in its folder.
-export const within = (path, folder) => (folder && String(path).startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path);
+export const within = (path, folder) =>
+  folder && String(path).startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path;
 
 // Where a session works, as people know it: a worktree's folder has a name for machines, its branch says more.
-export const place = (one) => (one.worktree ? plain(one.branch) || tail(one.wanted?.cwd || one.projectId) : tail(one.cwd));
+export const place = (one) =>
+  one.worktree ? plain(one.branch) || tail(one.wanted?.cwd || one.projectId) : tail(one.cwd);
 
-export const tail = (path) => String(path ?? "").split("/").filter(Boolean).pop() ?? "/";
+export const tail = (path) =>
+  String(path ?? "")
+    .split("/")
+    .filter(Boolean)
+    .pop() ?? "/";

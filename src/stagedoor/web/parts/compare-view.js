@@ -32,19 +32,41 @@ class CompareView extends HTMLElement {
         this.loaded = true;
         this.draw();
       },
-      (fault) => replace(this.page, failed("The results cannot be shown", fault, button("Try again", () => (this.group = name)))),
+      (fault) =>
+        replace(
+          this.page,
+          failed(
+            "The results cannot be shown",
+            fault,
+            button("Try again", () => (this.group = name)),
+          ),
+        ),
     );
   }
 
   draw() {
-    const sessions = [...store.sessions.values()].filter((one) => one.group === this.name).sort((a, b) => a.agent.localeCompare(b.agent));
+    const sessions = [...store.sessions.values()]
+      .filter((one) => one.group === this.name)
+      .sort((a, b) => a.agent.localeCompare(b.agent));
     if (!sessions.length && !this.loaded) return undefined;
-    if (!sessions.length) return replace(this.page, empty("Nothing to compare", "Start one prompt on several agents first.", h("a", { class: "button", href: "#/new" }, "New session")));
+    if (!sessions.length)
+      return replace(
+        this.page,
+        empty(
+          "Nothing to compare",
+          "Start one prompt on several agents first.",
+          h("a", { class: "button", href: "#/new" }, "New session"),
+        ),
+      );
     for (const one of sessions) this.loadDiff(one);
     this.allOver = sessions.every((one) => one.activity === "ended" && this.diffs.get(one.id)?.ready);
     if (!this.columns) {
       this.columns = h("div", { class: "columns" });
-      replace(this.page, h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].title || sessions[0].prompt, 300)), this.columns);
+      replace(
+        this.page,
+        h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].title || sessions[0].prompt, 300)),
+        this.columns,
+      );
     }
     const shown = sessions.map((one) => this.kept(one));
     if (shown.some((column, at) => this.columns.children[at] !== column)) replace(this.columns, shown);
@@ -64,7 +86,17 @@ class CompareView extends HTMLElement {
 
   // A column is made again only when it says something else.
   kept(one) {
-    const says = JSON.stringify([one.state, one.activity, one.openQuestions, one.usage, one.branch, one.worktree, one.result, this.diffs.get(one.id)?.diff, this.allOver]);
+    const says = JSON.stringify([
+      one.state,
+      one.activity,
+      one.openQuestions,
+      one.usage,
+      one.branch,
+      one.worktree,
+      one.result,
+      this.diffs.get(one.id)?.diff,
+      this.allOver,
+    ]);
     const before = this.made.get(one.id);
     if (before?.says === says) return before.column;
     const column = this.column(one);
@@ -89,18 +121,52 @@ class CompareView extends HTMLElement {
     return h(
       "section",
       { class: `column ${one.state}`, "aria-label": one.agent },
-      h("h2", {}, h("span", { class: `dot ${one.openQuestions ? "waiting" : over ? one.state : one.activity}` }), one.agent, fate && h("span", { class: `chip ${fate[0]}` }, fate[1])),
-      h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      h(
+        "h2",
+        {},
+        h("span", { class: `dot ${one.openQuestions ? "waiting" : over ? one.state : one.activity}` }),
+        one.agent,
+        fate && h("span", { class: `chip ${fate[0]}` }, fate[1]),
+      ),
+      h(
+        "dl",
+        {},
+        rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+      ),
       one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
-      one.worktree === "kept" && h("p", { class: "quiet" }, "Take it over with ", h("code", {}, `git merge ${plain(one.branch)}`)),
-      diff && h("details", { open: this.unfolded.get(one.id) ?? isWide(), ontoggle: (event) => this.unfolded.set(one.id, event.target.open) }, h("summary", {}, "Changes"), diffView(diff)),
-      h("div", { class: "row-actions" }, h("a", { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` }, one.openQuestions ? "Answer" : "Open"), over && stands && !this.allOver && h("span", { class: "quiet" }, "can be kept when the others are over"), this.allOver && stands && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" })),
+      one.worktree === "kept" &&
+        h("p", { class: "quiet" }, "Take it over with ", h("code", {}, `git merge ${plain(one.branch)}`)),
+      diff &&
+        h(
+          "details",
+          {
+            open: this.unfolded.get(one.id) ?? isWide(),
+            ontoggle: (event) => this.unfolded.set(one.id, event.target.open),
+          },
+          h("summary", {}, "Changes"),
+          diffView(diff),
+        ),
+      h(
+        "div",
+        { class: "row-actions" },
+        h(
+          "a",
+          { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` },
+          one.openQuestions ? "Answer" : "Open",
+        ),
+        over && stands && !this.allOver && h("span", { class: "quiet" }, "can be kept when the others are over"),
+        this.allOver && stands && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" }),
+      ),
     );
   }
 
   async keep(chosen) {
-    const others = [...store.sessions.values()].filter((one) => one.group === this.name && one.id !== chosen.id && one.worktree === "open");
-    const rest = { 0: "", 1: ", and remove the worktree and branch of the other" }[others.length] ?? `, and remove the worktrees and branches of the ${others.length} others`;
+    const others = [...store.sessions.values()].filter(
+      (one) => one.group === this.name && one.id !== chosen.id && one.worktree === "open",
+    );
+    const rest =
+      { 0: "", 1: ", and remove the worktree and branch of the other" }[others.length] ??
+      `, and remove the worktrees and branches of the ${others.length} others`;
     if (!(await sure(`Keep branch ${plain(chosen.branch)}${rest}?`, "Keep this one"))) return;
     try {
       await store.act(chosen.id, "worktree", { keep: true });

@@ -10,7 +10,11 @@ export function diffView(diff, { wide = false } = {}) {
   const [text, rest] = cut(diff, 200000);
   const rows = parse(text);
   const shown = rows.slice(0, LINES);
-  const table = h("div", { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" }, wide ? sideBySide(shown) : shown.map(line));
+  const table = h(
+    "div",
+    { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" },
+    wide ? sideBySide(shown) : shown.map(line),
+  );
   const left = rows.length - shown.length;
   if (left > 0 || rest) {
     const more = h("button", { class: "link", type: "button" }, `show ${left} more lines`);
@@ -18,7 +22,13 @@ export function diffView(diff, { wide = false } = {}) {
       more.remove();
       table.append(...(wide ? sideBySide(rows.slice(LINES)) : rows.slice(LINES).map(line)));
     });
-    return h("div", {}, table, left > 0 && more, rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`));
+    return h(
+      "div",
+      {},
+      table,
+      left > 0 && more,
+      rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
+    );
   }
   return table;
 }
@@ -31,11 +41,24 @@ export function editView(old, fresh) {
   let to = 0;
   while (to < a.length - from && to < b.length - from && a[a.length - 1 - to] === b[b.length - 1 - to]) to++;
   const row = (kind) => (text) => ({ kind, text });
-  const rows = [...a.slice(Math.max(0, from - 3), from).map(row("same")), ...a.slice(from, a.length - to).map(row("removed")), ...b.slice(from, b.length - to).map(row("added")), ...a.slice(a.length - to).slice(0, 3).map(row("same"))];
+  const rows = [
+    ...a.slice(Math.max(0, from - 3), from).map(row("same")),
+    ...a.slice(from, a.length - to).map(row("removed")),
+    ...b.slice(from, b.length - to).map(row("added")),
+    ...a
+      .slice(a.length - to)
+      .slice(0, 3)
+      .map(row("same")),
+  ];
   mark(rows);
   const shown = rows.slice(0, LINES);
   const left = rows.length - shown.length;
-  return h("div", { class: "diff", role: "group", "aria-label": "Changes" }, shown.map(line), left > 0 && h("p", { class: "quiet" }, `${left} more lines`));
+  return h(
+    "div",
+    { class: "diff", role: "group", "aria-label": "Changes" },
+    shown.map(line),
+    left > 0 && h("p", { class: "quiet" }, `${left} more lines`),
+  );
 }
 
 function parse(diff) {
@@ -43,7 +66,8 @@ function parse(diff) {
   let old = 0;
   let now = 0;
   for (const text of diff.split("\n")) {
-    if (text.startsWith("---") || text.startsWith("+++") || text.startsWith("diff ") || text.startsWith("index ")) continue;
+    if (text.startsWith("---") || text.startsWith("+++") || text.startsWith("diff ") || text.startsWith("index "))
+      continue;
     const hunk = text.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/);
     if (hunk) {
       [old, now] = [Number(hunk[1]), Number(hunk[2])];
@@ -85,11 +109,20 @@ function differ(one, other) {
 const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
 
 function line(row) {
-  return h("div", { class: `row ${row.kind}` }, h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old ?? ""), h("span", { class: "sign" }, SIGNS[row.kind]), code(row));
+  return h(
+    "div",
+    { class: `row ${row.kind}` },
+    h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old ?? ""),
+    h("span", { class: "sign" }, SIGNS[row.kind]),
+    code(row),
+  );
 }
 
 function code(row) {
-  const [head, middle, end] = row.text.length > WIDE ? [`${row.text.slice(0, WIDE)}… ${row.text.length - WIDE} more characters`] : (row.parts ?? [row.text]);
+  const [head, middle, end] =
+    row.text.length > WIDE
+      ? [`${row.text.slice(0, WIDE)}… ${row.text.length - WIDE} more characters`]
+      : (row.parts ?? [row.text]);
   return h("span", { class: "code" }, visible(head), middle && h("mark", {}, visible(middle)), end && visible(end));
 }
 
@@ -105,7 +138,8 @@ function sideBySide(rows) {
     const came = [];
     while (rows[at]?.kind === "removed") gone.push(rows[at++]);
     while (rows[at]?.kind === "added") came.push(rows[at++]);
-    for (let k = 0; k < Math.max(gone.length, came.length); k++) out.push(h("div", { class: "pair" }, half(gone[k]), half(came[k])));
+    for (let k = 0; k < Math.max(gone.length, came.length); k++)
+      out.push(h("div", { class: "pair" }, half(gone[k]), half(came[k])));
   }
   return out;
 }

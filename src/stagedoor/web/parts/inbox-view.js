@@ -29,7 +29,11 @@ class InboxView extends HTMLElement {
     }
     if (!store.loaded) return replace(this.list, h("div", { class: "skeleton" }));
     this.list.querySelector(".skeleton")?.remove();
-    if (!open.length) return replace(this.list, empty("Nothing waits", "When an agent asks for permission, it is shown here and in its session."));
+    if (!open.length)
+      return replace(
+        this.list,
+        empty("Nothing waits", "When an agent asks for permission, it is shown here and in its session."),
+      );
     this.list.querySelector(".empty")?.remove();
     for (const question of open) {
       if (this.cards.has(question.id)) continue;
@@ -45,11 +49,15 @@ class InboxView extends HTMLElement {
 // Asked for where it makes sense, and only by somebody who wants it.
 function notifying() {
   if (globalThis.Notification?.permission !== "default") return null;
-  const ask = button("Notify me", async () => {
-    const said = await Notification.requestPermission();
-    toast(said === "granted" ? "You will be told when an agent asks" : "The browser does not allow it");
-    ask.remove();
-  }, { kind: "plain", title: "Tell me when an agent asks something" });
+  const ask = button(
+    "Notify me",
+    async () => {
+      const said = await Notification.requestPermission();
+      toast(said === "granted" ? "You will be told when an agent asks" : "The browser does not allow it");
+      ask.remove();
+    },
+    { kind: "plain", title: "Tell me when an agent asks something" },
+  );
   return ask;
 }
 

@@ -10,14 +10,29 @@ import { wishes, wishForm } from "./wish-form.js";
 const LONG = 20000;
 const SETTLE = 600; // a tap meant for what stood here before must not hit a button that has just come
 const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
-const ASKS = { execute: "wants to run a command", write: "wants to change a file", read: "wants to read", network: "wants to use the network", other: "asks to go on" };
-const BY = { client: "by you or another device", callback: "by the program", policy: "by a rule", timeout: "because nobody answered in time", interrupt: "because the turn ended" };
+const ASKS = {
+  execute: "wants to run a command",
+  write: "wants to change a file",
+  read: "wants to read",
+  network: "wants to use the network",
+  other: "asks to go on",
+};
+const BY = {
+  client: "by you or another device",
+  callback: "by the program",
+  policy: "by a rule",
+  timeout: "because nobody answered in time",
+  interrupt: "because the turn ended",
+};
 
 // For a moment a card takes no tap: when it has just come, and when another was answered, because then all move up.
 function settle(card, wait = SETTLE) {
   card.classList.add("settling");
   clearTimeout(timers.get(card));
-  timers.set(card, setTimeout(() => card.classList.remove("settling"), wait));
+  timers.set(
+    card,
+    setTimeout(() => card.classList.remove("settling"), wait),
+  );
 }
 
 const timers = new WeakMap();
@@ -30,11 +45,24 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
   const title = `${question.agent ?? request.agent ?? "The agent"} ${asks}`;
   const card = h(
     "article",
-    { class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`, "data-question": question.id, "aria-label": title },
-    h("header", {}, icon(request.operation ?? "other"), h("h3", {}, title), !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk")),
+    {
+      class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`,
+      "data-question": question.id,
+      "aria-label": title,
+    },
+    h(
+      "header",
+      {},
+      icon(request.operation ?? "other"),
+      h("h3", {}, title),
+      !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk"),
+    ),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
-    request.riskReasons?.length > 0 && h("p", { class: "why quiet", dir: "auto" }, plain(request.riskReasons.slice(0, 3).join("; "))),
-    request.description && !same(request) && h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
+    request.riskReasons?.length > 0 &&
+      h("p", { class: "why quiet", dir: "auto" }, plain(request.riskReasons.slice(0, 3).join("; "))),
+    request.description &&
+      !same(request) &&
+      h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
     wishes(request).length ? null : subject(request, store?.sessions.get(question.sessionId)?.cwd),
   );
   if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
@@ -51,19 +79,31 @@ function same(request) {
 
 // What has been answered takes one line; the call itself stands beside it.
 function settled(question, resolved) {
-  const words = wishes(question.request).length && resolved.decision === "allow" ? "Answered" : resolved.decision === "allow" ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}` : "Denied";
+  const words =
+    wishes(question.request).length && resolved.decision === "allow"
+      ? "Answered"
+      : resolved.decision === "allow"
+        ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}`
+        : "Denied";
   return h(
     "p",
     { class: `verdict ${resolved.decision}`, "data-question": question.id },
     icon(resolved.decision === "allow" ? "check" : "cross"),
     h("span", { class: "words" }, `${words} ${BY[resolved.by] ?? ""}`),
-    resolved.message ? h("span", { class: "target", dir: "auto", title: plain(resolved.message) }, firstLine(resolved.message, 300)) : h("code", { class: "target", dir: "auto" }, firstLine(question.request.target || question.request.nativeName, 100)),
+    resolved.message
+      ? h("span", { class: "target", dir: "auto", title: plain(resolved.message) }, firstLine(resolved.message, 300))
+      : h(
+          "code",
+          { class: "target", dir: "auto" },
+          firstLine(question.request.target || question.request.nativeName, 100),
+        ),
   );
 }
 
 function subject(request, cwd) {
   const input = request.input ?? {};
-  const command = typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
+  const command =
+    typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
   if (command) return h("pre", { class: "command", dir: "auto" }, plain(command));
   const path = request.target && h("p", { class: "path" }, plain(within(request.target, cwd)));
   const patch = PATCHES.map((name) => input[name]).find((one) => typeof one === "string");
@@ -73,7 +113,11 @@ function subject(request, cwd) {
   if (fresh !== undefined) return h("div", {}, path, editView(old ?? "", fresh));
   // Everything it was asked with: nothing that matters may be hidden behind a short name.
   const rest = Object.keys(input).length > 1 || !request.target ? JSON.stringify(input, null, 2) : "";
-  return h("pre", { class: "command", dir: "auto" }, plain([request.target, rest].filter(Boolean).join("\n")).slice(0, 8000));
+  return h(
+    "pre",
+    { class: "command", dir: "auto" },
+    plain([request.target, rest].filter(Boolean).join("\n")).slice(0, 8000),
+  );
 }
 
 // What the agents call the parts of an edit.
@@ -110,7 +154,11 @@ function actions(card, question, store) {
   const choose = () =>
     replace(
       bar,
-      button("Allow once", (event) => answer({ decision: "allow" }, event), { glyph: "check", kind: "allow", "data-key": "y" }),
+      button("Allow once", (event) => answer({ decision: "allow" }, event), {
+        glyph: "check",
+        kind: "allow",
+        "data-key": "y",
+      }),
       button("Deny", (event) => answer({ decision: "deny" }, event), { glyph: "cross", kind: "deny", "data-key": "n" }),
       button("More", more, { kind: "plain", "data-key": "a", "aria-haspopup": "true" }),
     );
@@ -121,7 +169,9 @@ function actions(card, question, store) {
     rights ??= await get(`/api/rules/${encodeURIComponent(question.id)}`).catch(() => ({ rules: [], editable: false }));
     replace(
       bar,
-      button("Allow in this session", (event) => answer({ decision: "allow", remember: "session" }, event), { glyph: "check" }),
+      button("Allow in this session", (event) => answer({ decision: "allow", remember: "session" }, event), {
+        glyph: "check",
+      }),
       button("Always allow…", always, { glyph: "check" }),
       rights.editable && button("Edit, then allow…", change, { glyph: "edit" }),
       button("Deny with a message…", refuse, { glyph: "cross" }),
@@ -134,9 +184,18 @@ function actions(card, question, store) {
     const { rules } = rights;
     replace(
       bar,
-      h("p", { tabindex: "-1" }, rules.length ? "This will be added to the policy of this server:" : "No rule can be made of this; it would hold for this session only."),
+      h(
+        "p",
+        { tabindex: "-1" },
+        rules.length
+          ? "This will be added to the policy of this server:"
+          : "No rule can be made of this; it would hold for this session only.",
+      ),
       rules.length > 0 && h("pre", { class: "command" }, plain(rules.map(ruleText).join("\n"))),
-      rules.length > 0 && button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), { glyph: "check" }),
+      rules.length > 0 &&
+        button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), {
+          glyph: "check",
+        }),
       button("Back", choose, { kind: "plain" }),
     );
     bar.firstElementChild.focus(); // never on what allows
@@ -145,7 +204,12 @@ function actions(card, question, store) {
   function change() {
     const input = question.request.input ?? {};
     const single = typeof input.command === "string";
-    const area = h("textarea", { rows: 5, "aria-label": "The input to use instead", spellcheck: "false", autocapitalize: "off" });
+    const area = h("textarea", {
+      rows: 5,
+      "aria-label": "The input to use instead",
+      spellcheck: "false",
+      autocapitalize: "off",
+    });
     area.value = single ? input.command : JSON.stringify(input, null, 2);
     const submit = (event) => {
       let updatedInput;
@@ -156,18 +220,30 @@ function actions(card, question, store) {
       }
       return answer({ decision: "allow", updatedInput }, event);
     };
-    replace(bar, area, button("Allow as edited", submit, { glyph: "check" }), button("Back", choose, { kind: "plain" }));
+    replace(
+      bar,
+      area,
+      button("Allow as edited", submit, { glyph: "check" }),
+      button("Back", choose, { kind: "plain" }),
+    );
     area.focus();
   }
 
   function refuse() {
-    const area = h("textarea", { rows: 3, "aria-label": "What the agent is told", placeholder: "What should it do instead?" });
+    const area = h("textarea", {
+      rows: 3,
+      "aria-label": "What the agent is told",
+      placeholder: "What should it do instead?",
+    });
     const stop = h("input", { type: "checkbox", id: `stop-${question.id}` });
     replace(
       bar,
       area,
       h("label", { class: "check" }, stop, "and end its turn"),
-      button("Deny", (event) => answer({ decision: "deny", message: area.value, interrupt: stop.checked }, event), { glyph: "cross", kind: "deny" }),
+      button("Deny", (event) => answer({ decision: "deny", message: area.value, interrupt: stop.checked }, event), {
+        glyph: "cross",
+        kind: "deny",
+      }),
       button("Back", choose, { kind: "plain" }),
     );
     area.focus();
@@ -179,5 +255,7 @@ function actions(card, question, store) {
 }
 
 function ruleText(rule) {
-  return Object.entries(rule).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n");
+  return Object.entries(rule)
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join("\n");
 }

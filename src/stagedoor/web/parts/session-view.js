@@ -23,7 +23,13 @@ class SessionView extends HTMLElement {
     this.list.addEventListener("top", () => this.opened?.earlier());
     for (const what of ["scroll", "drawn"]) this.list.addEventListener(what, () => this.drawJump(), { passive: true });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
-    this.context = { store, cards: new Map(), cwd: () => this.opened?.view?.cwd, place: () => place(this.opened.view), questionOf: (request) => this.questionOf(request) };
+    this.context = {
+      store,
+      cards: new Map(),
+      cwd: () => this.opened?.view?.cwd,
+      place: () => place(this.opened.view),
+      questionOf: (request) => this.questionOf(request),
+    };
     this.compose();
     if (this.wanted) this.load(this.wanted);
   }
@@ -43,13 +49,25 @@ class SessionView extends HTMLElement {
       this.opened = await store.open(id);
       this.draw();
     } catch (fault) {
-      replace(this, bar(), failed("This session cannot be shown", fault, h("a", { class: "button", href: "#/" }, "All sessions")));
+      replace(
+        this,
+        bar(),
+        failed("This session cannot be shown", fault, h("a", { class: "button", href: "#/" }, "All sessions")),
+      );
     }
   }
 
   questionOf(request) {
     const id = `${this.opened.id}:${request.requestId}`;
-    return store.questions.get(id) ?? { id, sessionId: this.opened.id, agent: request.agent, request, open: !this.opened.over };
+    return (
+      store.questions.get(id) ?? {
+        id,
+        sessionId: this.opened.id,
+        agent: request.agent,
+        request,
+        open: !this.opened.over,
+      }
+    );
   }
 
   draw() {
@@ -57,10 +75,20 @@ class SessionView extends HTMLElement {
     const { view, fold } = this.opened;
     this.drawHead(view);
     if (fold.items.length === 0 && !this.opened.over) {
-      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () => h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"));
+      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () =>
+        h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"),
+      );
     } else {
       const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
-      this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) => (item.kind === "gap" ? h("p", { class: "item note warning" }, `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`) : itemElement(item, this.context, before)));
+      this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) =>
+        item.kind === "gap"
+          ? h(
+              "p",
+              { class: "item note warning" },
+              `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`,
+            )
+          : itemElement(item, this.context, before),
+      );
     }
     this.drawStatus(view);
     this.drawComposer(view);
@@ -68,15 +96,44 @@ class SessionView extends HTMLElement {
 
   drawHead(view) {
     const elsewhere = [...store.questions.values()].filter((one) => one.sessionId !== view.id).length;
-    const key = JSON.stringify([view.title, view.activity, view.state, view.cwd, view.archived, view.branch, view.openQuestions, elsewhere]);
+    const key = JSON.stringify([
+      view.title,
+      view.activity,
+      view.state,
+      view.cwd,
+      view.archived,
+      view.branch,
+      view.openQuestions,
+      elsewhere,
+    ]);
     if (this.headKey === key) return;
     this.headKey = key;
     const running = view.activity !== "ended";
     replace(
       this.head,
-      h("a", { class: "button plain back", href: "#/", "aria-label": elsewhere ? `All sessions, ${elsewhere} waiting` : "All sessions" }, icon("back"), elsewhere > 0 && h("span", { class: "badge" }, elsewhere)),
-      h("div", { class: "heading" }, h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)), h("p", { class: "quiet" }, h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }), ` ${[view.agent, place(view), view.worktree ? "" : plain(view.branch)].filter(Boolean).join(" · ")}`)),
-      ["working", "waiting", "starting"].includes(view.activity) && button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
+      h(
+        "a",
+        {
+          class: "button plain back",
+          href: "#/",
+          "aria-label": elsewhere ? `All sessions, ${elsewhere} waiting` : "All sessions",
+        },
+        icon("back"),
+        elsewhere > 0 && h("span", { class: "badge" }, elsewhere),
+      ),
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)),
+        h(
+          "p",
+          { class: "quiet" },
+          h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }),
+          ` ${[view.agent, place(view), view.worktree ? "" : plain(view.branch)].filter(Boolean).join(" · ")}`,
+        ),
+      ),
+      ["working", "waiting", "starting"].includes(view.activity) &&
+        button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
       button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
     );
   }
@@ -107,7 +164,12 @@ class SessionView extends HTMLElement {
   }
 
   compose() {
-    this.input = h("textarea", { rows: 1, placeholder: "Say what comes next", "aria-label": "Message to the agent", enterkeyhint: "send" });
+    this.input = h("textarea", {
+      rows: 1,
+      placeholder: "Say what comes next",
+      "aria-label": "Message to the agent",
+      enterkeyhint: "send",
+    });
     this.input.addEventListener("input", () => {
       this.input.style.height = "auto";
       this.input.style.height = `${Math.min(this.input.scrollHeight, 200)}px`;
@@ -128,9 +190,16 @@ class SessionView extends HTMLElement {
     this.composerKey = key;
     if (!ended) return replace(this.foot, this.input, this.sendButton);
     this.input.placeholder = "Go on from here";
-    const left = { kept: `Its work is on branch ${plain(view.branch)}.`, removed: "Its worktree was removed." }[view.worktree];
+    const left = { kept: `Its work is on branch ${plain(view.branch)}.`, removed: "Its worktree was removed." }[
+      view.worktree
+    ];
     if (!view.nativeId || left) return replace(this.foot, h("p", { class: "quiet" }, "This session is over. ", left));
-    return replace(this.foot, this.input, button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" }), button("Fork", () => this.submit("fork"), { glyph: "fork" }));
+    return replace(
+      this.foot,
+      this.input,
+      button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" }),
+      button("Fork", () => this.submit("fork"), { glyph: "fork" }),
+    );
   }
 
   async submit(verb) {
@@ -176,17 +245,66 @@ class SessionView extends HTMLElement {
     };
     const title = h("input", { type: "text", value: view.title, "aria-label": "Title", maxlength: 200 });
     const ended = view.activity === "ended";
-    dialog.append(...[
-      h("form", { class: "rename", onsubmit: (event) => (event.preventDefault(), doing(() => store.change(view.id, { title: title.value }))()) }, title, button("Rename", doing(() => store.change(view.id, { title: title.value })), { kind: "plain" })),
-      button("Changes since it began", doing(() => this.showDiff(view)), { glyph: "file" }),
-      view.group && h("a", { class: "button", href: `#/compare/${encodeURIComponent(view.group)}`, onclick: close }, icon("fork"), "Compare with the others"),
-      !ended && button("End the session", doing(() => this.act("cancel")), { glyph: "stop", kind: "deny" }),
-      !ended && view.nativeId && button("Fork…", doing(() => this.fork(view)), { glyph: "fork" }),
-      button(view.archived ? "Take out of the archive" : "Archive", doing(() => store.change(view.id, { archived: !view.archived })), { glyph: "folder" }),
-      h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` }, icon("down"), "Export as Markdown"),
-      h("a", { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` }, icon("down"), "Export as JSON"),
-      button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
-    ].filter(Boolean));
+    dialog.append(
+      ...[
+        h(
+          "form",
+          {
+            class: "rename",
+            onsubmit: (event) => (event.preventDefault(), doing(() => store.change(view.id, { title: title.value }))()),
+          },
+          title,
+          button(
+            "Rename",
+            doing(() => store.change(view.id, { title: title.value })),
+            { kind: "plain" },
+          ),
+        ),
+        button(
+          "Changes since it began",
+          doing(() => this.showDiff(view)),
+          { glyph: "file" },
+        ),
+        view.group &&
+          h(
+            "a",
+            { class: "button", href: `#/compare/${encodeURIComponent(view.group)}`, onclick: close },
+            icon("fork"),
+            "Compare with the others",
+          ),
+        !ended &&
+          button(
+            "End the session",
+            doing(() => this.act("cancel")),
+            { glyph: "stop", kind: "deny" },
+          ),
+        !ended &&
+          view.nativeId &&
+          button(
+            "Fork…",
+            doing(() => this.fork(view)),
+            { glyph: "fork" },
+          ),
+        button(
+          view.archived ? "Take out of the archive" : "Archive",
+          doing(() => store.change(view.id, { archived: !view.archived })),
+          { glyph: "folder" },
+        ),
+        h(
+          "a",
+          { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` },
+          icon("down"),
+          "Export as Markdown",
+        ),
+        h(
+          "a",
+          { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` },
+          icon("down"),
+          "Export as JSON",
+        ),
+        button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
+      ].filter(Boolean),
+    );
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

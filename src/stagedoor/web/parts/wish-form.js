@@ -9,7 +9,14 @@ export function wishes(request) {
   if (request.toolName !== "question") return [];
   return tables(request.input?.questions)
     .filter((one) => typeof one.question === "string" && one.question)
-    .map((one) => ({ text: one.question, several: Boolean(one.multiSelect || one.multiple), secret: one.isSecret === true, choices: tables(one.options).map((option) => [String(option.label ?? option.value ?? ""), String(option.description ?? "")]).filter(([label]) => label) }));
+    .map((one) => ({
+      text: one.question,
+      several: Boolean(one.multiSelect || one.multiple),
+      secret: one.isSecret === true,
+      choices: tables(one.options)
+        .map((option) => [String(option.label ?? option.value ?? ""), String(option.description ?? "")])
+        .filter(([label]) => label),
+    }));
 }
 
 export function wishForm(request, answer) {
@@ -24,14 +31,34 @@ export function wishForm(request, answer) {
     return answer({ decision: "allow", updatedInput: { ...request.input, answers } }, event);
   };
   const refuse = (event) => answer({ decision: "deny", message: "the user does not want to answer" }, event);
-  return [fields.map((one) => one.element), button("Answer", send, { glyph: "send" }), button("No answer", refuse, { glyph: "cross", kind: "deny", "data-key": "n" })];
+  return [
+    fields.map((one) => one.element),
+    button("Answer", send, { glyph: "send" }),
+    button("No answer", refuse, { glyph: "cross", kind: "deny", "data-key": "n" }),
+  ];
 }
 
 function field(wish, name) {
-  const inputs = wish.choices.map(([label]) => h("input", { type: wish.several ? "checkbox" : "radio", name, value: label }));
-  const other = h("input", { type: wish.secret ? "password" : "text", autocomplete: "off", placeholder: inputs.length ? "or something else" : "Your answer", "aria-label": plain(wish.text) });
-  const rows = wish.choices.map(([label, help], at) => h("label", { class: "choice" }, inputs[at], h("b", { dir: "auto" }, plain(label)), help && help !== label && h("span", { class: "quiet", dir: "auto" }, plain(help))));
+  const inputs = wish.choices.map(([label]) =>
+    h("input", { type: wish.several ? "checkbox" : "radio", name, value: label }),
+  );
+  const other = h("input", {
+    type: wish.secret ? "password" : "text",
+    autocomplete: "off",
+    placeholder: inputs.length ? "or something else" : "Your answer",
+    "aria-label": plain(wish.text),
+  });
+  const rows = wish.choices.map(([label, help], at) =>
+    h(
+      "label",
+      { class: "choice" },
+      inputs[at],
+      h("b", { dir: "auto" }, plain(label)),
+      help && help !== label && h("span", { class: "quiet", dir: "auto" }, plain(help)),
+    ),
+  );
   const element = h("fieldset", { class: "wish" }, h("legend", { dir: "auto" }, plain(wish.text)), rows, other);
-  const read = () => (other.value.trim() ? [other.value.trim()] : inputs.filter((one) => one.checked).map((one) => one.value));
+  const read = () =>
+    other.value.trim() ? [other.value.trim()] : inputs.filter((one) => one.checked).map((one) => one.value);
   return { wish, element, read };
 }

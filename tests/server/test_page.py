@@ -1,0 +1,101 @@
+"""How the page's files are served: compressed where it helps, and never a byte that the browser has already."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+
+from stagedoor.server.page import accepts_gzip, files, page_file
+
+TEXT = ("/", "/sw.js", "/static/app.js", "/static/style/tokens.css", "/static/manifest.webmanifest")
+AS_IT_IS = ("/static/icons/any-192.png", "/static/icon.svg")
+BUDGET = 60_000
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("gzip", True),
+        ("gzip, deflate, br, zstd", True),
+        ("br;q=1.0, GZIP ; Q=0.5", True),
+        ("gzip;q=0.001", True),
+        ("*", True),
+        ("*;q=0, gzip", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.0, *", False),
+        ("gzip;q=nonsense", False),
+        ("*;q=0", False),
+        ("identity", False),
+        ("br", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_who_accepts_gzip(value: str | None, accepted: bool) -> None:
+    assert accepts_gzip(value) is accepted
+
+
+@pytest.mark.parametrize("path", TEXT)
+def test_text_is_compressed(server: Any, path: str) -> None:
+    plain = server.http.get(path, headers={"accept-encoding": "identity"})
+    with server.http.stream("GET", path, headers={"accept-encoding": "br, gzip"}) as packed:
+        raw = b"".join(packed.iter_raw())
+    body = files()[path].read_bytes()
+    assert plain.content == body
+    assert gzip.decompress(raw) == body
+    assert len(raw) < len(body)
+    assert int(packed.headers["content-length"]) == len(raw)
+    assert int(plain.headers["content-length"]) == len(body)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-type"] == plain.headers["content-type"]
+    assert [one.headers["vary"] for one in (packed, plain)] == ["accept-encoding"] * 2
+    assert [one.headers["cache-control"] for one in (packed, plain)] == ["no-cache"] * 2
+    assert packed.headers["etag"] != plain.headers["etag"]
+
+
+@pytest.mark.parametrize("path", AS_IT_IS)
+def test_images_and_tiny_files_are_sent_as_they_are(server: Any, path: str) -> None:
+    answer = server.http.get(path, headers={"accept-encoding": "gzip"})
+    assert answer.content == files()[path].read_bytes()
+    assert {"content-encoding", "vary"} & set(answer.headers) == set()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_what_the_browser_has_is_not_sent_again(server: Any, encoding: str) -> None:
+    path, other = "/static/app.js", "identity" if encoding == "gzip" else "gzip"
+    first = server.http.get(path, headers={"accept-encoding": encoding})
+    etag = first.headers["etag"]
+    for matching in (etag, f"W/{etag}", f'"another", {etag}', "*"):
+        again = server.http.get(path, headers={"accept-encoding": encoding, "if-none-match": matching})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+        assert again.headers["vary"] == "accept-encoding"
+    changed = server.http.get(path, headers={"accept-encoding": other, "if-none-match": etag})
+    assert (changed.status_code, changed.content) == (200, first.content)
+
+
+def test_head_says_what_get_would_send(server: Any) -> None:
+    headers = {"accept-encoding": "gzip"}
+    head, body = server.http.head("/static/app.js", headers=headers), server.http.get("/static/app.js", headers=headers)
+    names = ("content-length", "content-encoding", "etag", "vary", "content-type")
+    assert [head.headers[name] for name in names] == [body.headers[name] for name in names]
+    assert head.content == b""
+
+
+@pytest.mark.parametrize("path", ["/api/me", "/api/sessions", "/openapi.json"])
+def test_answers_of_the_api_are_never_compressed(server: Any, path: str) -> None:
+    """They hold secrets beside text that others wrote: their length must give nothing away."""
+    answer = server.http.get(path, headers={"accept-encoding": "gzip"})
+    assert answer.status_code == 200
+    assert "content-encoding" not in answer.headers
+
+
+def test_the_page_is_light(capsys: pytest.CaptureFixture[str]) -> None:
+    """What travels on a first visit: every file once, since the service worker keeps them all."""
+    weights = {path: len(page_file(path).choose("gzip").body) for path in files()}
+    total = sum(weights.values())
+    with capsys.disabled():
+        print(f"\nthe page weighs {total / 1000:.1f} KB of {BUDGET / 1000:.0f} KB (gzip, {len(weights)} files)")
+    assert total <= BUDGET, sorted(weights.items(), key=lambda item: -item[1])
