@@ -48,22 +48,22 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        asked = [""]
-        left = [self._chance.randint(1, self.cut_within) if self.cut_within else 0]
+        request = [""]
+        bytes_left = [self._chance.randint(1, self.cut_within) if self.cut_within else 0]
 
         async def passing(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, asks: bool) -> None:
             while chunk := await source.read(65536):
                 if asks:
-                    asked[0] = chunk.partition(b"\r\n")[0].decode("latin-1")
-                    if not self._lets_in(asked[0], writer):
+                    request[0] = chunk.partition(b"\r\n")[0].decode("latin-1")
+                    if not self._lets_in(request[0], writer):
                         return
-                elif self.swallows and re.search(self.swallows, asked[0]):
+                elif self.swallows and re.search(self.swallows, request[0]):
                     continue
-                if left[0] and self.cuts_left:
-                    chunk, left[0] = chunk[: left[0]], left[0] - len(chunk)
+                if bytes_left[0] and self.cuts_left:
+                    chunk, bytes_left[0] = chunk[: bytes_left[0]], bytes_left[0] - len(chunk)
                     target.write(chunk)
                     await target.drain()
-                    if left[0] <= 0:
+                    if bytes_left[0] <= 0:
                         self.cuts += 1
                         self.cuts_left -= 1
                         return
@@ -88,13 +88,13 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
 
-    def _lets_in(self, asked: str, writer: asyncio.StreamWriter) -> bool:
-        if asked.endswith("HTTP/1.1"):
-            self.requests.append(asked)
-        if self.refuses and re.search(self.refuses, asked):
+    def _lets_in(self, request: str, writer: asyncio.StreamWriter) -> bool:
+        if request.endswith("HTTP/1.1"):
+            self.requests.append(request)
+        if self.refuses and re.search(self.refuses, request):
             writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno")
             return False
-        return not (self.hangs_up_on and re.search(self.hangs_up_on, asked))
+        return not (self.hangs_up_on and re.search(self.hangs_up_on, request))
 
 
 @pytest.fixture

@@ -32,14 +32,14 @@ THERE = "https://there.example"
         (THERE, None, {"STAGEDOOR_URL": HERE, "STAGEDOOR_TOKEN": "e"}, NotSignedIn),
         (HERE, None, {"STAGEDOOR_URL": THERE, "STAGEDOOR_TOKEN": "e"}, Address(url=HERE, token="of-this-home")),
         (THERE, None, {}, NotSignedIn),
-        (None, None, {}, Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", own=True)),
+        (None, None, {}, Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", pinned=True)),
         (
             "local",
             None,
             {"STAGEDOOR_URL": THERE, "STAGEDOOR_TOKEN": "e"},
-            Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", own=True),
+            Address(url="https://[::1]:7", token="of-this-home", certificate="/c.pem", pinned=True),
         ),
-        (None, "t", {}, Address(url="https://[::1]:7", token="t", certificate="/c.pem", own=True)),
+        (None, "t", {}, Address(url="https://[::1]:7", token="t", certificate="/c.pem", pinned=True)),
         (None, None, {"STAGEDOOR_HOME": "/nowhere"}, ConnectionLost),
         ("127.0.0.1:16180", "t", {}, BadRequest),
         ("ftp://there.example", "t", {}, BadRequest),
@@ -62,7 +62,7 @@ def test_find(
 
 def test_no_token_is_shown_to_people() -> None:
     remote: Any = stagedoor.connect(HERE, "stagedoor_very-secret")
-    assert "secret" not in f"{remote!r} {remote._line.address!r}"
+    assert "secret" not in f"{remote!r} {remote._connection.address!r}"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here to make a certificate")

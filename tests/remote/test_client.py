@@ -11,7 +11,7 @@ import pytest
 
 import stagedoor
 from stagedoor.errors import AlreadyAnswered, BadRequest, LocalProtocolError, NotAllowed
-from stagedoor.remote.wishes import _WHY, ACCEPTED
+from stagedoor.remote.client import ACCEPTED, REFUSED
 from stagedoor.unified.options import Options
 
 HELLO = [{"say": "Hello"}]
@@ -23,23 +23,23 @@ def kinds(events: list[stagedoor.Event]) -> list[str]:
 
 def test_a_run_tells_the_same_as_a_local_one(server: Any, script: Any, tmp_path: Path) -> None:
     prompt = script([{"say": "I make a file."}, {"shell": "touch made"}], [{"say": "Done."}])
-    asked: list[str] = []
+    targets: list[str] = []
 
     def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        asked.append(request.target)
+        targets.append(request.target)
         return stagedoor.Allow()
 
-    here = tmp_path / "here"
-    here.mkdir()
+    local_folder = tmp_path / "here"
+    local_folder.mkdir()
     env = {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy-here")}
-    local = stagedoor.run_sync("understudy", prompt, cwd=str(here), can_use_tool=ask, env=env)
+    local = stagedoor.run_sync("understudy", prompt, cwd=str(local_folder), can_use_tool=ask, env=env)
     remote = stagedoor.connect(server.url, server.token).run_sync(
         "understudy", prompt, cwd=server.workspace, tier="supervised", can_use_tool=ask
     )
     assert kinds(remote.events) == kinds(local.events)
     assert [event.seq for event in remote.events] == list(range(1, len(remote.events) + 1))
     assert (remote.text, remote.status, remote.usage) == (local.text, local.status, local.usage)
-    assert asked == ["touch made", "touch made"]
+    assert targets == ["touch made", "touch made"]
     assert (server.workspace / "made").exists()
     resolved = next(event for event in remote.events if isinstance(event, stagedoor.PermissionResolved))
     assert (resolved.decision, resolved.by) == ("allow", "client")
@@ -162,10 +162,10 @@ def test_what_is_left_before_it_has_begun_is_ended_too(serve: Any, proxied: Any,
 def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: Any, script: Any) -> None:
     prompt = script([{"shell": "touch one"}, {"shell": "touch two"}], [{"say": "Done."}])
     thinking = threading.Event()
-    told: list[str] = []
+    targets: list[str] = []
 
     def slow(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        told.append(request.target)
+        targets.append(request.target)
         thinking.wait(60)
         return stagedoor.Allow()
 
@@ -184,20 +184,20 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
                 elif isinstance(event, stagedoor.TurnCompleted):
                     thinking.set()
             resolved = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
-            assert [(one.decision, one.message) for one in resolved] == [("deny", "not now")] * 2
-            assert sorted(told) == ["touch one", "touch two"]
+            assert [(event.decision, event.message) for event in resolved] == [("deny", "not now")] * 2
+            assert sorted(targets) == ["touch one", "touch two"]
             assert await remote.questions() == []
 
             # Whoever joins later is asked only what is still open.
-            asked: list[str] = []
+            joined_targets: list[str] = []
 
             async def ask(request: stagedoor.PermissionRequest) -> stagedoor.Deny:
-                asked.append(request.target)
+                joined_targets.append(request.target)
                 return stagedoor.Deny("no")
 
             old = (await remote.sessions())[0]
             assert kinds([event async for event in remote.session(old.id, can_use_tool=ask).events])[-1] == "Done"
-            assert asked == []
+            assert joined_targets == []
             async with remote.open("understudy") as session:
                 await session.post(script([{"shell": "touch three"}], [{"say": "Done."}]))
                 async with asyncio.timeout(60):
@@ -207,7 +207,7 @@ def test_questions_are_asked_all_at_once_and_a_late_answer_is_no_error(serve: An
                     async for event in joined.events:
                         if isinstance(event, stagedoor.TurnCompleted):
                             break
-            assert asked == ["touch three"]
+            assert joined_targets == ["touch three"]
 
     asyncio.run(main())
 
@@ -227,17 +227,17 @@ def test_a_callback_that_cannot_be_obeyed_denies(serve: Any, script: Any) -> Non
     async def main() -> list[str]:
         async with serve() as server:
             remote = stagedoor.connect(server.url, server.token)
-            said: list[str] = []
+            decisions: list[str] = []
             for callback in answers.values():
                 async for event in remote.run("understudy", prompt, can_use_tool=callback):
                     if isinstance(event, stagedoor.PermissionResolved):
-                        said.append(f"{event.decision}: {event.message}")
+                        decisions.append(f"{event.decision}: {event.message}")
             assert list(server.workspace.iterdir()) == []
-            return said
+            return decisions
 
-    for told, expected in zip(asyncio.run(main()), answers, strict=True):
-        assert told.startswith("deny: ")
-        assert expected in told
+    for decision, expected in zip(asyncio.run(main()), answers, strict=True):
+        assert decision.startswith("deny: ")
+        assert expected in decision
 
 
 def test_what_is_wrong_is_raised_as_it_is_here(serve: Any, script: Any, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_what_is_wrong_is_raised_as_it_is_here(serve: Any, script: Any, tmp_path
                 with pytest.raises(fault):
                     await work
             assert await remote.sessions() == []
-            assert {one.agent for one in await remote.agents()} >= {"understudy"}
+            assert {agent.agent for agent in await remote.agents()} >= {"understudy"}
             assert (await remote.usage("agent")).rows == ()
 
     asyncio.run(main())
@@ -285,9 +285,9 @@ def test_an_answer_nobody_may_give_is_raised(serve: Any, script: Any) -> None:
 def test_options_that_make_no_sense_with_a_server_are_refused(server: Any) -> None:
     remote = stagedoor.connect(server.url, server.token)
     for name in set(Options.__struct_fields__) - ACCEPTED:
-        with pytest.raises(stagedoor.NotSupported, match=f"{name}= makes no sense with a server: "):
+        with pytest.raises(stagedoor.NotSupported, match=f"{name}= does not work with a server: "):
             remote.open("understudy", **{name: None})
-    assert set(_WHY) == set(Options.__struct_fields__) - ACCEPTED
+    assert set(REFUSED) == set(Options.__struct_fields__) - ACCEPTED
     with pytest.raises(TypeError, match="unknown option 'colour'"):
         remote.open("understudy", colour="red")
     with pytest.raises(stagedoor.NotSupported, match="leave out model="):

@@ -26,13 +26,13 @@ def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, sta
     prompt = script([{"say": "I look."}, {"read_file": "note"}], [{"say": "Done."}])
     (inside / "note").write_text("hello")
 
-    code, said, wrong = command("understudy", prompt, "--server", "local", "--json", cwd=inside)
-    events = [json.loads(line) for line in said.splitlines()]
-    assert (code, wrong) == (0, "")
+    code, output, error = command("understudy", prompt, "--server", "local", "--json", cwd=inside)
+    events = [json.loads(line) for line in output.splitlines()]
+    assert (code, error) == (0, "")
     assert (events[0]["type"], events[0]["cwd"], events[-1]["type"]) == ("init", str(inside), "done")
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
-    code, said, wrong = command(
+    code, output, error = command(
         "understudy",
         prompt,
         "--server",
@@ -43,12 +43,12 @@ def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, sta
         cwd=tmp_path,
         STAGEDOOR_TOKEN=server.token,
     )
-    assert (code, said, wrong) == (0, "Done.\n", "")
+    assert (code, output, error) == (0, "Done.\n", "")
 
-    code, said, wrong = command("understudy", prompt, "--server", "local", "--json", cwd=tmp_path)
-    assert (code, said) == (2, "")
-    assert "outside the folders this server works in" in wrong
-    code, said, wrong = command("understudy", prompt, "--server", "local", "--executable", "x", cwd=inside)
-    assert (code, said) == (2, "")
-    assert "--server" not in wrong
-    assert "executable= makes no sense with a server" in wrong
+    code, output, error = command("understudy", prompt, "--server", "local", "--json", cwd=tmp_path)
+    assert (code, output) == (2, "")
+    assert "outside the folders this server works in" in error
+    code, output, error = command("understudy", prompt, "--server", "local", "--executable", "x", cwd=inside)
+    assert (code, output) == (2, "")
+    assert "--server" not in error
+    assert "executable= does not work with a server" in error

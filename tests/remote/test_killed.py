@@ -45,9 +45,9 @@ class Servers:
         while "Ctrl-C stops it." not in (line := self._process.stdout.readline()):
             assert line, self._log.read_text()
 
-    def end(self, how: signal.Signals) -> None:
+    def end(self, signal_number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(how)
+            self._process.send_signal(signal_number)
             self._process.communicate(timeout=BOUND)
             self._process = None
 
@@ -55,10 +55,10 @@ class Servers:
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "stagedoor"))
-    found = Servers(tmp_path)
-    yield found
-    found.end(signal.SIGTERM)
-    found._errors.close()
+    servers = Servers(tmp_path)
+    yield servers
+    servers.end(signal.SIGTERM)
+    servers._errors.close()
 
 
 def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any) -> None:
@@ -71,20 +71,20 @@ def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any
         await restarted.wait()
         return stagedoor.Deny("no")
 
-    async def talking(remote: stagedoor.Remote, heard: asyncio.Event) -> list[stagedoor.Event]:
+    async def talking(remote: stagedoor.Remote, received: asyncio.Event) -> list[stagedoor.Event]:
         events: list[stagedoor.Event] = []
         async for event in remote.run("understudy", talk):
             events.append(event)
             if isinstance(event, stagedoor.TextDelta):
-                heard.set()
+                received.set()
         return events
 
-    async def asked(session: stagedoor.RemoteSession, heard: asyncio.Event) -> list[stagedoor.Event]:
+    async def answer_questions(session: stagedoor.RemoteSession, received: asyncio.Event) -> list[stagedoor.Event]:
         events: list[stagedoor.Event] = []
         async for event in session.events:
             events.append(event)
             if isinstance(event, stagedoor.PermissionRequest):
-                heard.set()
+                received.set()
             elif isinstance(event, stagedoor.PermissionResolved):
                 break
         return events
@@ -98,7 +98,7 @@ def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any
             before = [event async for event in idle.send(script([{"say": "one"}]))]
             talks = asyncio.create_task(talking(remote, spoke))
             await open_question.post(asking)
-            waits = asyncio.create_task(asked(open_question, asks))
+            waits = asyncio.create_task(answer_questions(open_question, asks))
             await spoke.wait()
             await asks.wait()
             servers.end(signal.SIGKILL)

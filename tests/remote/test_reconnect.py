@@ -22,19 +22,19 @@ REFUSALS = {
 }
 
 
-def said(count: int, *, size: int = 20) -> list[Record]:
+def stream_of(count: int, *, size: int = 20) -> list[Record]:
     """``count`` events, the last of which ends the session."""
     header: Any = {"agent": "understudy", "session_id": "s", "timestamp": 1, "turn": 1}
-    told: list[Event] = [TextDelta(**header, seq=seq, text="x" * size, message_id="m") for seq in range(1, count)]
-    told.append(Done(**header, seq=count, status="success"))
-    return [Record(event.seq, 1, str(type(event).__struct_config__.tag), encode(event)) for event in told]
+    events: list[Event] = [TextDelta(**header, seq=seq, text="x" * size, message_id="m") for seq in range(1, count)]
+    events.append(Done(**header, seq=count, status="success"))
+    return [Record(event.seq, 1, str(type(event).__struct_config__.tag), encode(event)) for event in events]
 
 
 async def put(service: Any, records: Sequence[Record], **more: Any) -> None:
-    over = records[-1].type == "done"
+    ended = records[-1].type == "done"
     view = SessionView(
-        id="s", agent="understudy", cwd="/w", activity="ended" if over else "working",
-        state="done" if over else "running", last_seq=records[-1].seq, **more,
+        id="s", agent="understudy", cwd="/w", activity="ended" if ended else "working",
+        state="done" if ended else "running", last_seq=records[-1].seq, **more,
     )  # fmt: skip
     await service.journal.write(Append("s", records), view)
 
@@ -52,7 +52,7 @@ async def put_slowly(service: Any, records: Sequence[Record], batch: int) -> Non
 def test_no_gap_and_no_repeat_on_a_line_that_is_cut_anywhere(
     serve: Any, proxied: Any, door: str, cut_within: int, cuts: int, count: int
 ) -> None:
-    records = said(count)
+    records = stream_of(count)
 
     async def main() -> tuple[list[int], int, int]:
         async with serve() as server, proxied(server) as proxy:
@@ -61,15 +61,15 @@ def test_no_gap_and_no_repeat_on_a_line_that_is_cut_anywhere(
             remote = stagedoor.connect(proxy.url, server.token)
             assert [view.id for view in await remote.sessions()] == ["s"]
             proxy.cut_within, proxy.cuts_left = cut_within, cuts
-            seen: list[int] = []
+            received: list[int] = []
             writing = asyncio.create_task(put_slowly(server.service, records[1:], 20))
             async for event in remote.session("s").events:
-                seen.append(event.seq)
+                received.append(event.seq)
             await writing
-            return seen, proxy.cuts, list(REFUSALS).index(door) - remote._line.door
+            return received, proxy.cuts, list(REFUSALS).index(door) - remote._connection.door
 
-    seen, cut, moved = asyncio.run(main())
-    assert seen == list(range(1, count + 1))
+    received, cut, moved = asyncio.run(main())
+    assert received == list(range(1, count + 1))
     assert cut >= cuts // 2
     assert moved <= 0
 
@@ -82,26 +82,26 @@ def test_requests_are_carried_out_once_on_a_line_that_is_cut_anywhere(serve: Any
             remote = stagedoor.connect(proxy.url, server.token)
             await remote.sessions()
             proxy.cut_within, proxy.cuts_left = 4000, 1000
-            told: list[list[int]] = []
+            turns: list[list[int]] = []
             async with remote.open("understudy", can_use_tool=lambda _: stagedoor.Allow()) as session:
                 for prompt in prompts:
-                    told.append([event.seq async for event in session.send(prompt)])
+                    turns.append([event.seq async for event in session.send(prompt)])
                 rest = session.events
-            told.append([event.seq async for event in rest])
+            turns.append([event.seq async for event in rest])
             proxy.cut_within = 0
             assert proxy.cuts > 10
             written = [(server.workspace / f"made-{number}").read_text() for number in range(3)]
-            return told, written, [view.state for view in await remote.sessions()]
+            return turns, written, [view.state for view in await remote.sessions()]
 
-    told, written, states = asyncio.run(main())
-    seen = [seq for turn in told for seq in turn]
-    assert seen == list(range(1, len(seen) + 1))
+    turns, written, states = asyncio.run(main())
+    received = [seq for turn in turns for seq in turn]
+    assert received == list(range(1, len(received) + 1))
     assert written == ["x\n"] * 3
     assert states == ["done"]
 
 
 @pytest.mark.parametrize(
-    ("how", "what", "door"),
+    ("flaw", "pattern", "door"),
     [
         ("refuses", "", "/ws/"),
         ("refuses", "^GET /ws/", "/stream"),
@@ -111,43 +111,48 @@ def test_requests_are_carried_out_once_on_a_line_that_is_cut_anywhere(serve: Any
     ],
 )
 def test_where_a_proxy_lets_no_stream_through_the_next_door_is_taken(
-    serve: Any, proxied: Any, script: Any, how: str, what: str, door: str
+    serve: Any, proxied: Any, script: Any, flaw: str, pattern: str, door: str
 ) -> None:
     async def main() -> tuple[list[int], list[int], set[str]]:
         async with serve() as server, proxied(server) as proxy:
-            setattr(proxy, how, what)
+            setattr(proxy, flaw, pattern)
             remote = stagedoor.connect(proxy.url, server.token)
-            if how == "swallows":
-                remote._line.first_word_within = 0.3
-            seen = [event.seq async for event in remote.run("understudy", script([{"say": "Hello"}]))]
+            if flaw == "swallows":
+                remote._connection.first_message_within = 0.3
+            received = [event.seq async for event in remote.run("understudy", script([{"say": "Hello"}]))]
             proxy.requests.clear()
             view = (await remote.sessions())[0]
             again = [event.seq async for event in remote.session(view.id).events]
-            doors = {one for one in ("/ws/", "/stream", "/poll") for asked in proxy.requests if one in asked}
-            return seen, again, doors
+            doors = {
+                door_path
+                for door_path in ("/ws/", "/stream", "/poll")
+                for request in proxy.requests
+                if door_path in request
+            }
+            return received, again, doors
 
-    seen, again, doors = asyncio.run(main())
-    assert seen == again == list(range(1, len(seen) + 1))
+    received, again, doors = asyncio.run(main())
+    assert received == again == list(range(1, len(received) + 1))
     assert doors == {door}, "what did not work is not tried again"
 
 
 def test_a_gap_is_told(serve: Any, proxied: Any) -> None:
     async def main() -> list[list[Event]]:
         async with serve() as server, proxied(server) as proxy:
-            await put(server.service, said(10))
-            kept = await server.service.get("s")
-            await server.service.journal.write(replace(kept, first_seq=5))
-            told = []
+            await put(server.service, stream_of(10))
+            view = await server.service.get("s")
+            await server.service.journal.write(replace(view, first_seq=5))
+            streams = []
             for refused in REFUSALS.values():
                 proxy.refuses = refused
                 remote = stagedoor.connect(proxy.url, server.token)
-                told.append([event async for event in remote.session("s", after=2).events])
-            return told
+                streams.append([event async for event in remote.session("s", after=2).events])
+            return streams
 
     for events in asyncio.run(main()):
         assert events[0] == stagedoor.Notice(
             session_id="s", seq=4, level="warning", code="events_missing",
-            message="events 3 to 4 are no longer kept by the server",
+            message="events 3 to 4 are no longer stored on the server",
         )  # fmt: skip
         assert [event.seq for event in events] == [4, 5, 6, 7, 8, 9, 10]
 
@@ -155,16 +160,16 @@ def test_a_gap_is_told(serve: Any, proxied: Any) -> None:
 def test_a_server_that_never_was_there_is_told_at_once_and_one_that_left_after_a_while(serve: Any) -> None:
     async def main() -> tuple[str, str]:
         async with serve() as server:
-            await put(server.service, said(10)[:5])
+            await put(server.service, stream_of(10)[:5])
             remote = stagedoor.connect(server.url, server.token, patience=0.2)
             events = remote.session("s").events
             assert [(await anext(events)).seq for _ in range(5)] == [1, 2, 3, 4, 5]
-        with pytest.raises(ConnectionLost) as left:
+        with pytest.raises(ConnectionLost) as lost:
             await anext(events)
         with pytest.raises(ConnectionLost) as never:
             await stagedoor.connect(server.url, server.token).sessions()
-        return str(left.value), str(never.value)
+        return str(lost.value), str(never.value)
 
-    left, never = asyncio.run(main())
-    assert "gave up after 0.2 seconds" in left
-    assert "start one with: stagedoor serve" in never
+    lost, never = asyncio.run(main())
+    assert "gave up after 0.2 seconds" in lost
+    assert "start it with: stagedoor serve" in never

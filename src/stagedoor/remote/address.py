@@ -1,4 +1,4 @@
-"""Where a server is and how to get in: given, from the environment, or the one that runs with this home."""
+"""The address and token of a server: passed, from the environment, or of the one that runs with this home."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..errors import BadRequest, ConnectionLost, NotSignedIn
 from ..register import home
 
 LOCAL = "local"
-_NOTE = "server.json"
+_SERVER_FILE = "server.json"
 _TOKEN = "token"
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """``certificate``: a PEM file to trust too. ``own``: it must be this very one, whatever name it bears."""
+    """``certificate``: a PEM file to trust too. ``pinned``: accept exactly this certificate, whatever name is in it."""
 
     url: str
     token: str
     certificate: str = ""
-    own: bool = False
+    pinned: bool = False
 
     def __repr__(self) -> str:
-        return f"Address({self.url!r})"  # a token has no place in a log
+        return f"Address({self.url!r})"  # never show a token
 
     @property
     def ws_url(self) -> str:
@@ -41,19 +41,19 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     def tls(self) -> ssl.SSLContext | None:
         if not self.url.startswith("https:"):
             return None
-        if not self.own:
+        if not self.pinned:
             context = ssl.create_default_context()
             if self.certificate:
                 context.load_verify_locations(self.certificate)
             return context
         context = ssl.create_default_context(cafile=self.certificate)
-        context.check_hostname = False  # the certificate names the outside, and we come from inside
+        context.check_hostname = False  # it holds the public name, and we connect by the local one
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
 
-class _Note(msgspec.Struct, frozen=True):
-    """What a server that runs has left in its home."""
+class _ServerFile(msgspec.Struct, frozen=True):
+    """What a running server writes into its home."""
 
     url: str
     certificate: str = ""
@@ -69,31 +69,33 @@ def find(
     """
     if url == LOCAL:
         return _running(home(env), token)
-    known = env.get("STAGEDOOR_URL")
-    wanted = url or known
-    if not wanted:
+    default = env.get("STAGEDOOR_URL")
+    address = url or default
+    if not address:
         return _running(home(env), token or env.get("STAGEDOOR_TOKEN"))
-    wanted = _checked(wanted)
-    if token is None and (known is None or _checked(known) == wanted):
+    address = _checked(address)
+    if token is None and (default is None or _checked(default) == address):
         token = env.get("STAGEDOOR_TOKEN")
-    if token is None and _is_loopback(wanted):
+    if token is None and _is_loopback(address):
         token = _stored_token(home(env))
     if not token:
-        raise NotSignedIn(f"no token for {wanted}: pass one, or set STAGEDOOR_TOKEN (stagedoor pair lets a device in)")
-    return Address(url=wanted, token=token, certificate=certificate or "")
+        raise NotSignedIn(
+            f"no token for {address}: pass one, or set STAGEDOOR_TOKEN (run stagedoor pair on the server to get one)"
+        )
+    return Address(url=address, token=token, certificate=certificate or "")
 
 
 def _running(folder: Path, token: str | None) -> Address:
     try:
-        note = msgspec.json.decode((folder / _NOTE).read_bytes(), type=_Note)
+        server = msgspec.json.decode((folder / _SERVER_FILE).read_bytes(), type=_ServerFile)
     except (OSError, msgspec.MsgspecError):
         raise ConnectionLost(
-            f"no server runs with the home {folder}; start one with: stagedoor serve, or name one: connect(url, token)"
+            f"no server is running with the home {folder}; run stagedoor serve, or pass an address: connect(url, token)"
         ) from None
     token = token or _stored_token(folder)
     if not token:
-        raise NotSignedIn(f"{folder / _TOKEN} cannot be read; pass the token, or set STAGEDOOR_TOKEN")
-    return Address(url=note.url, token=token, certificate=note.certificate, own=bool(note.certificate))
+        raise NotSignedIn(f"cannot read {folder / _TOKEN}; pass the token, or set STAGEDOOR_TOKEN")
+    return Address(url=server.url, token=token, certificate=server.certificate, pinned=bool(server.certificate))
 
 
 def _stored_token(folder: Path) -> str | None:
@@ -106,9 +108,9 @@ def _stored_token(folder: Path) -> str | None:
 def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadRequest(f"a server's address looks like http://127.0.0.1:16180, not {url!r}")
+        raise BadRequest(f"{url!r} is not a server address; write it like http://127.0.0.1:16180")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise BadRequest("a server's address holds no name, query or fragment; give the token as the second argument")
+        raise BadRequest("a server address has no user name, query or fragment; pass the token as the second argument")
     return url.rstrip("/")
 
 

@@ -1,9 +1,9 @@
-"""``stagedoor.connect``: a server's agents, with the same words as those here."""
+"""``stagedoor.connect``: the agents of a server, with the same ``run`` and ``open`` as without one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,37 @@ import msgspec
 
 from ..api import Result, collect
 from ..cancel import CancelToken, ends_with
-from ..service.views import By, Question, SessionView, State
+from ..errors import NotSupported
+from ..service.views import By, Question, SessionView, State, Wanted
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
+from ..unified.options import Options
 from .address import Address, find
-from .line import Line
-from .session import Live, RemoteSession, answer_body
-from .wishes import wish
+from .connection import ServerConnection
+from .session import OpenRequest, RemoteSession, SessionLink, answer_body
 
 if TYPE_CHECKING:
     from ..service.ledger import Sums
     from ..service.presence import AgentView
 
 PATIENCE = 120.0
+_LOCAL_OPTIONS = frozenset({"can_use_tool", "resume", "fork"})
+"""Options that are carried out on this side, or by another path than ``POST /api/sessions``."""
+ACCEPTED = (frozenset(Wanted.__struct_fields__) - {"prompt", "agent", "keep_open"}) | _LOCAL_OPTIONS
+REFUSED: dict[str, str] = {
+    "policy": "the server's own policy decides; set it in the server's configuration",
+    "remember_in": "the server saves remembered answers in its own policy file",
+    "audit": "the server records every decision; read it with GET /api/audit",
+    "images": "the server does not accept images with a prompt",
+    "env": "the server's configuration sets the environment of each agent",
+    "inherit_env": "the server's configuration sets the environment of each agent",
+    "stall_after": "the server watches its agents itself",
+    "watch_files": "the server watches its workspaces itself",
+    "extra_args": "the server's configuration says how each agent runs",
+    "executable": "the server's configuration says how each agent runs",
+    "raw": "the server does not send the agents' own messages",
+}
+"""Options of ``stagedoor.run`` that make sense only where the agent runs → why."""
 
 
 def connect(
@@ -40,18 +58,18 @@ def connect(
     >>> remote = stagedoor.connect("http://127.0.0.1:16180", token)
     ... async for event in remote.run("claude", "Fix the login bug"): ...
 
-    ``certificate``: a PEM file to trust. ``patience``: seconds to go on trying when a server that was there is not.
+    ``certificate``: a PEM file to trust. ``patience``: seconds to keep trying when the connection is lost.
     """
     return Remote(lambda: find(url, token, None if certificate is None else str(certificate)), patience=patience)
 
 
 class Remote:
-    """A server. ``async with`` keeps connections open between calls; nothing needs it."""
+    """A server. ``async with`` keeps connections open between calls; it is optional."""
 
-    def __init__(self, where: Callable[[], Address], *, patience: float = PATIENCE) -> None:
-        self._where = where
+    def __init__(self, find_address: Callable[[], Address], *, patience: float = PATIENCE) -> None:
+        self._find_address = find_address
         self._patience = patience
-        self._line = Line(where, patience=patience)
+        self._connection = ServerConnection(find_address, patience=patience)
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -59,10 +77,10 @@ class Remote:
 
     @property
     def url(self) -> str:
-        return self._line.address.url
+        return self._connection.address.url
 
     async def __aenter__(self) -> Remote:
-        await self._stack.enter_async_context(self._line.held())
+        await self._stack.enter_async_context(self._connection.client())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -72,10 +90,10 @@ class Remote:
         self, agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any
     ) -> AsyncGenerator[Event]:
         """One prompt: yields every event from ``init`` to ``done``. Leaving the loop ends the session on the server."""
-        async with self._open(agent, options, keep_open=False) as session, ends_with(session, cancel) as begun:
+        async with self._open(agent, options, keep_open=False) as session, ends_with(session, cancel) as started:
             async with aclosing(session.send(prompt)) as turn:
                 async for event in turn:
-                    begun.set()
+                    started.set()
                     yield event
             async for event in session.events:
                 yield event
@@ -92,14 +110,16 @@ class Remote:
         """The same as ``run`` for scripts: waits, and returns the whole result."""
 
         async def main() -> Result:
-            fresh = Remote(self._where, patience=self._patience)
+            fresh = Remote(self._find_address, patience=self._patience)
             return collect([event async for event in fresh.run(agent, prompt, **options)])
 
         return asyncio.run(main())
 
     def session(self, session_id: str, *, after: int = 0, can_use_tool: CanUseTool | None = None) -> RemoteSession:
-        """Join a session of the server; ``events`` begins after ``after``. Leaving it changes nothing for others."""
-        return RemoteSession(Live(self._line, session_id=session_id, after=after, can_use_tool=can_use_tool))
+        """Join a session of the server; ``events`` starts after ``after``. Leaving it changes nothing for others."""
+        return RemoteSession(
+            SessionLink(self._connection, session_id=session_id, after=after, can_use_tool=can_use_tool)
+        )
 
     async def sessions(
         self,
@@ -119,42 +139,74 @@ class Remote:
             "state": state, "agent": agent, "projectId": project_id, "group": group, "search": search,
             "archived": archived, "ended": ended, "offset": offset, "limit": limit,
         }  # fmt: skip
-        return (await self._line.get("/api/sessions", _Sessions, query)).sessions
+        return (await self._connection.get("/api/sessions", _SessionList, query)).sessions
 
     async def agents(self) -> list[AgentView]:
-        """Every agent: installed? signed in? what can it do there?"""
+        """Every agent of the server: installed? signed in? what can it do?"""
         from ..service.presence import AgentView
 
-        return (await self._line.get("/api/agents", dict[str, list[AgentView]]))["agents"]
+        return (await self._connection.get("/api/agents", dict[str, list[AgentView]]))["agents"]
 
     async def questions(
         self, session_id: str | None = None, *, open_only: bool = True, offset: int = 0, limit: int = 500
     ) -> list[Question]:
-        """What waits for an answer, in all sessions or one; the oldest first."""
+        """The questions that wait for an answer, in all sessions or one; the oldest first."""
         path = "/api/permissions" if session_id is None else f"/api/sessions/{quote(session_id, safe='')}/permissions"
         return (
-            await self._line.get(path, _Questions, {"open": open_only, "offset": offset, "limit": limit})
+            await self._connection.get(path, _QuestionList, {"open": open_only, "offset": offset, "limit": limit})
         ).permissions
 
     async def answer(self, question_id: str, decision: Decision) -> Question:
-        """Decide an open question, once. ``AlreadyAnswered`` when somebody was faster."""
+        """Answer an open question, once. Raises ``AlreadyAnswered`` when somebody else answered first."""
         path = f"/api/permissions/{quote(question_id, safe='')}"
-        return await self._line.post(path, Question, answer_body(decision))
+        return await self._connection.post(path, Question, answer_body(decision))
 
     async def usage(self, by: By = "day", *, since: int | None = None, until: int | None = None) -> Sums:
         """Tokens and money by day, agent, project, session or model; times in milliseconds."""
         from ..service.ledger import Sums
 
-        return await self._line.get("/api/usage", Sums, {"by": by, "since": since, "until": until})
+        return await self._connection.get("/api/usage", Sums, {"by": by, "since": since, "until": until})
 
     def _open(self, agent: str, options: dict[str, Any], *, keep_open: bool) -> RemoteSession:
-        wanted = wish(agent, options)
-        return RemoteSession(Live(self._line, wish=wanted, keep_open=keep_open, can_use_tool=wanted.can_use_tool))
+        request = open_request(agent, options)
+        return RemoteSession(
+            SessionLink(self._connection, request=request, keep_open=keep_open, can_use_tool=request.can_use_tool)
+        )
 
 
-class _Sessions(msgspec.Struct, frozen=True):
+class _SessionList(msgspec.Struct, frozen=True):
     sessions: list[SessionView]
 
 
-class _Questions(msgspec.Struct, frozen=True):
+class _QuestionList(msgspec.Struct, frozen=True):
     permissions: list[Question]
+
+
+def open_request(agent: str, options: Mapping[str, Any]) -> OpenRequest:
+    """Raises ``NotSupported`` for an option that works only without a server, ``TypeError`` for an unknown one."""
+    for name in options:
+        if name in ACCEPTED:
+            continue
+        if name in Options.__struct_fields__:
+            raise NotSupported(f"{name}= does not work with a server: {REFUSED[name]}")
+        raise TypeError(f"unknown option {name!r}; the options with a server are {', '.join(sorted(ACCEPTED))}")
+    if options.get("permission_timeout", 0) is None:
+        raise NotSupported("permission_timeout=None does not work with a server: leave it out, and the server decides")
+    sent = {name: _plain(value) for name, value in options.items() if name not in _LOCAL_OPTIONS}
+    resume = options.get("resume")
+    if resume is not None and sent:
+        names = ", ".join(f"{name}=" for name in sent)
+        raise NotSupported(f"a resumed session keeps its options; leave out {names}")
+    if options.get("fork") and resume is None:
+        raise NotSupported("fork= needs resume=, the id of the session to fork")
+    return OpenRequest(
+        agent=agent,
+        options=sent,
+        can_use_tool=options.get("can_use_tool"),
+        resume=resume,
+        fork=bool(options.get("fork")),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if hasattr(value, "__fspath__") else value

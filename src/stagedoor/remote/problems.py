@@ -1,4 +1,4 @@
-"""A server's problems (RFC 9457) as the exceptions the same mistake raises here."""
+"""A server's problems (RFC 9457) as the exceptions that the same mistake raises without a server."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ FAULTS: dict[str, type[errors.StagedoorError]] = {
     "unavailable": errors.TooMany,
 }
 """The end of a problem's ``type`` → what is raised. A test holds it to the server's table."""
-PASSING = frozenset({"request-timeout", "unavailable"})
-"""Worth another try: the server is coming or going."""
+TEMPORARY = frozenset({"request-timeout", "unavailable"})
+"""Worth another try: the server is starting or stopping."""
 _BY_STATUS: dict[int, type[errors.StagedoorError]] = {
     400: errors.BadRequest,
     401: errors.NotSignedIn,
@@ -48,7 +48,7 @@ _BY_STATUS: dict[int, type[errors.StagedoorError]] = {
 }
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class RemoteProblem(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
     detail: str = ""
     field: str = ""
@@ -62,29 +62,29 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return self.type.startswith(_URN)
 
     @property
-    def passing(self) -> bool:
-        return self.ours and self.slug in PASSING
+    def temporary(self) -> bool:
+        return self.ours and self.slug in TEMPORARY
 
 
-def read(body: bytes) -> Problem:
-    """What a server says is wrong; an empty problem when it is not one of ours that speaks."""
+def read_problem(body: bytes) -> RemoteProblem:
+    """The problem in an answer; an empty one when no Stagedoor server answered."""
     try:
-        return msgspec.json.decode(body, type=Problem)
+        return msgspec.json.decode(body, type=RemoteProblem)
     except msgspec.MsgspecError:
-        return Problem()
+        return RemoteProblem()
 
 
-def fault_of(status: int, problem: Problem) -> errors.StagedoorError:
+def fault_of(status: int, problem: RemoteProblem) -> errors.StagedoorError:
     if not problem.ours:
         kind = _BY_STATUS.get(status, errors.RemoteProtocolError)
-        return kind(f"answered with status {status}, and not as a Stagedoor server does; is the address right?")
+        return kind(f"status {status} from something that is not a Stagedoor server; check the address")
     kind = FAULTS.get(problem.slug, _BY_STATUS.get(status, errors.ServiceError))
     return kind(problem.detail or problem.slug)
 
 
-def closed(code: int, reason: str) -> errors.StagedoorError | None:
-    """What the close code of a stream means: nothing when it is worth coming back."""
+def close_fault(code: int, reason: str) -> errors.StagedoorError | None:
+    """The exception for a WebSocket close code; ``None`` when it is worth coming back."""
     status = code - 4000
     if status not in (400, 401, 403, 404):
         return None
-    return _BY_STATUS[status](reason or f"the server closed the stream with {code}")
+    return _BY_STATUS[status](reason or f"the server closed the stream with code {code}")
