@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from stagedoor.agents.acp import commands as acp
-from stagedoor.agents.acp.content import TextContent
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.acp.requests import PermissionKind
+from stagedoor.agents.acp.updates import TextContent
 from stagedoor.agents.claude import commands as claude
 from stagedoor.agents.claude.protocol import ClaudeProtocol
 from stagedoor.agents.codex import commands as codex

@@ -17,7 +17,7 @@ from stagedoor.agents.acp import (
 )
 from stagedoor.transports.guard import descendants
 from stagedoor.transports.launch import Exited
-from stagedoor.understudy.shell import Command
+from stagedoor.understudy.workspace import Command
 
 
 def alive(pid: int) -> bool:

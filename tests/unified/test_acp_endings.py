@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.acp.events import RequestFailed
-from stagedoor.drivers.acp.dictionary import AcpDictionary
-from stagedoor.drivers.acp.endings import reason_of
+from stagedoor.drivers.acp.dictionary import AcpDictionary, reason_of
 from stagedoor.unified.events import Error, Notice, TurnCompleted
 
 

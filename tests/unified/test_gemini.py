@@ -13,11 +13,11 @@ import pytest
 
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
-from stagedoor.drivers.gemini import GeminiAcpDictionary, StreamDictionary
 from stagedoor.drivers.gemini import agent as driver
-from stagedoor.drivers.gemini.complaints import error_of
-from stagedoor.drivers.gemini.repeats import Repeats, once
+from stagedoor.drivers.gemini.acp_dictionary import GeminiAcpDictionary
+from stagedoor.drivers.gemini.corrections import Repeats, error_of, once
 from stagedoor.drivers.gemini.rules import ASKED, REFUSED, rules, stance_of
+from stagedoor.drivers.gemini.stream_dictionary import StreamDictionary
 from stagedoor.errors import NotSupported
 from stagedoor.replay import translate
 from stagedoor.transports.launch import Exited, Stalled

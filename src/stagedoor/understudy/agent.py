@@ -27,10 +27,9 @@ from stagedoor.wire.shapes import Unrecognized, repaired
 from .demo import demo
 from .link import Link
 from .mcp import ServerSpec
-from .playbook import BadScript, script_in
 from .session import MODES, Session
 from .store import Header, Store
-from .turn import Performer, TurnFailed, perform
+from .turn import BadScript, Performer, TurnFailed, perform, script_in
 
 VERSION = "0.1.0"
 NOT_FOUND = -32002

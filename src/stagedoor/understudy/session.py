@@ -9,9 +9,8 @@ import msgspec
 
 from .link import Link
 from .mcp import McpServer, ServerSpec
-from .shell import Command
 from .store import Entry, Store
-from .workspace import ToolFailed, Workspace
+from .workspace import Command, ToolFailed, Workspace
 
 Verdict: TypeAlias = Literal["allowed", "rejected", "cancelled"]
 Effect: TypeAlias = Literal["read", "edit", "execute"]

@@ -13,8 +13,7 @@ from stagedoor.testing.script import Call, ToolOutcome
 
 from .link import Refused
 from .session import Effect, Session
-from .shell import Command
-from .workspace import ToolFailed
+from .workspace import Command, ToolFailed
 
 SHOWN_WHILE_RUNNING = 16_000
 PROGRESS_EVERY = 0.05

@@ -17,8 +17,8 @@ from stagedoor.agents.acp import (
     ToolCallUpdate,
     session_of,
 )
-from stagedoor.agents.acp.content import KnownToolContent
 from stagedoor.agents.acp.events import KnownEvent
+from stagedoor.agents.acp.updates import KnownToolContent
 from stagedoor.transports.replay import read_transcript
 
 FOLDER = Path(__file__).parents[2] / "transcripts"

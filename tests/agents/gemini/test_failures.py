@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.gemini.failures import acp_failure, startup_failure, words
+from stagedoor.agents.gemini.launch import acp_failure, startup_failure, words
 from stagedoor.errors import (
     AgentRefused,
     LaunchError,

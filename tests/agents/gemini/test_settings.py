@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stagedoor.agents.gemini import GeminiConfig, StdioServer
-from stagedoor.agents.gemini.settings import settings
+from stagedoor.agents.gemini.config import settings
 from stagedoor.errors import LocalProtocolError
 
 OURS = {

@@ -7,8 +7,16 @@ import pytest
 
 from stagedoor.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
 from stagedoor.agents.gemini.acp import make_loadable
-from stagedoor.agents.gemini.home import PrivateHome, user_folder, user_settings
-from stagedoor.agents.gemini.store import DetailedProtocol, SessionFile, forget_unanswered, session_files, sweep_stubs
+from stagedoor.agents.gemini.store import (
+    DetailedProtocol,
+    PrivateHome,
+    SessionFile,
+    forget_unanswered,
+    session_files,
+    sweep_stubs,
+    user_folder,
+    user_settings,
+)
 
 A = "aaaaaaaa-1111-4111-8111-111111111111"
 TWIN = "aaaaaaaa-2222-4111-8111-111111111111"

@@ -38,20 +38,7 @@ from .commands import (
     SetMode,
     SetModel,
 )
-from .config import AcpConfig, AskPermission, Elicit, PermissionAnswer
-from .content import (
-    AudioContent,
-    Content,
-    ContentBlock,
-    Diff,
-    EmbeddedResource,
-    ImageContent,
-    Resource,
-    ResourceLink,
-    TerminalContent,
-    TextContent,
-    ToolCallContent,
-)
+from .config import AcpConfig, AcpProfile, AskPermission, Elicit, PermissionAnswer
 from .events import (
     CompleteElicitation,
     Event,
@@ -63,7 +50,6 @@ from .events import (
     session_of,
 )
 from .launch import launch
-from .profile import AcpProfile
 from .protocol import PROTOCOL_VERSION, AcpProtocol
 from .requests import (
     AgentRequest,
@@ -81,9 +67,13 @@ from .requests import (
     WriteTextFile,
 )
 from .responses import (
+    AgentCapabilities,
     Answered,
     AuthenticateResponse,
+    AuthMethod,
     CloseSessionResponse,
+    ConfigChoice,
+    ConfigOption,
     DeleteSessionResponse,
     ForkSessionResponse,
     InitializeResponse,
@@ -92,37 +82,42 @@ from .responses import (
     NewSessionResponse,
     PromptResponse,
     ResumeSessionResponse,
+    SessionListing,
+    SessionMode,
+    SessionModelState,
+    SessionModeState,
     SetSessionConfigOptionResponse,
     SetSessionModelResponse,
     SetSessionModeResponse,
     Usage,
 )
 from .session import AcpSession
-from .settings import (
-    AgentCapabilities,
-    AuthMethod,
-    ConfigChoice,
-    ConfigOption,
-    SessionListing,
-    SessionMode,
-    SessionModelState,
-    SessionModeState,
-)
 from .updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
+    AudioContent,
     AvailableCommand,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
+    Content,
+    ContentBlock,
     Cost,
     CurrentModeUpdate,
+    Diff,
+    EmbeddedResource,
+    ImageContent,
     Plan,
     PlanEntry,
     PlanRemoved,
     PlanUpdate,
+    Resource,
+    ResourceLink,
     SessionInfoUpdate,
     SessionUpdate,
+    TerminalContent,
+    TextContent,
     ToolCall,
+    ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
     UsageUpdate,

@@ -22,7 +22,7 @@ from stagedoor.transports.executables import find_executable
 from stagedoor.transports.launch import Launch
 from stagedoor.transports.relay import LIMIT
 
-from .answering import Answering
+from .answers import Answering
 from .commands import (
     Authenticate,
     ClientCapabilities,
@@ -33,20 +33,19 @@ from .commands import (
     NewSession,
     ResumeSession,
 )
-from .config import AcpConfig
+from .config import AcpConfig, AcpProfile
 from .connection import Connection
-from .content import KnownBlock
 from .launch import launch
-from .profile import AcpProfile
 from .responses import (
     ForkSessionResponse,
     ListSessionsResponse,
     LoadSessionResponse,
     NewSessionResponse,
     ResumeSessionResponse,
+    SessionListing,
 )
 from .session import AcpSession
-from .settings import SessionListing
+from .updates import KnownBlock
 
 REPLAY_LIMIT = 10**6
 """A replay comes before anybody can read it, so it must not wait for readers."""

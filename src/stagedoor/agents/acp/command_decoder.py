@@ -20,8 +20,8 @@ from .commands import (
     Refuse,
     ResumeSession,
 )
-from .content import TextContent
 from .requests import AgentRequest, PermissionKind, RequestPermission
+from .updates import TextContent
 
 UNREADABLE = "the answer could not be read"
 

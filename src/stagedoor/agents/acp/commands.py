@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from stagedoor.wire.jsonrpc import Id
 
-from .content import KnownBlock
 from .requests import EnvVariable, PermissionKind
+from .updates import KnownBlock
 
 
 class McpServerStdio(msgspec.Struct, frozen=True):

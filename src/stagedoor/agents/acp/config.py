@@ -1,7 +1,8 @@
-"""How a session with an ACP agent is set up."""
+"""How a session with an ACP agent is set up, and how an agent departs from the letter of the protocol."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -9,6 +10,37 @@ import msgspec
 
 from .commands import McpServer
 from .requests import CreateElicitation, PermissionKind, PermissionOption, RequestPermission
+
+
+class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent does differently, as a value its own package gives; no agent is named here.
+
+    The default is an agent without peculiarities.
+
+    ``tool_name_in_id``: a pattern whose first group is the tool's name in a ``toolCallId``.
+    ``mode_prefix``: message text that begins so is a change of mode in disguise.
+    ``undeclared_writes_are_echoes``: it sends ``fs/write_text_file`` though we did not offer it, after having written
+    the file itself; such a request is acknowledged and nothing is written.
+    ``replays_after_load``: most of a loaded session is replayed after the answer to ``session/load``, up to the list
+    of commands; a prompt has to wait for that, at most so many seconds.
+    ``missing_files_are_empty``: a missing file is answered as an empty one, because an error spoils creating it.
+    ``broad_options``: permission options to choose only when there is no narrower one of the same kind.
+    """
+
+    tool_name_in_id: str | None = None
+    mode_prefix: str | None = None
+    undeclared_writes_are_echoes: bool = False
+    replays_after_load: float = 0.0
+    missing_files_are_empty: bool = False
+    broad_options: tuple[str, ...] = ()
+
+    def tool_name(self, tool_call_id: str) -> str | None:
+        """The tool's own name where the id betrays it."""
+        if self.tool_name_in_id is None:
+            return None
+        found = re.match(self.tool_name_in_id, tool_call_id)
+        return found.group(1) if found else None
+
 
 PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | None
 """A kind of answer, one of the offered options itself, or None for ``cancelled``."""

@@ -21,10 +21,10 @@ from stagedoor.transports.relay import LIMIT, Relay
 from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import Unrecognized
 
-from .answering import Answering
+from .answers import Answering
 from .commands import AnswerPermission, Call, ClientCapabilities, Command, Initialize, Refuse
+from .config import AcpProfile
 from .events import Event, RequestFailed, RequestWithdrawn, Unanswered, session_of
-from .profile import AcpProfile
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
 from .requests import AgentRequest, RequestPermission
 from .responses import InitializeResponse

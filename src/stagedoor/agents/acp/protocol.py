@@ -11,7 +11,7 @@ import msgspec
 
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import Unrecognized, repaired
 
 from .command_decoder import answer_in, command_in
 from .commands import (
@@ -22,12 +22,22 @@ from .commands import (
     Call,
     Cancel,
     ClientCapabilities,
+    CloseSession,
     Command,
+    DeleteSession,
+    ForkSession,
     Initialize,
+    ListSessions,
+    LoadSession,
+    McpServerHttp,
+    McpServerSse,
+    NewSession,
     Prompt,
     Refuse,
+    ResumeSession,
     SetConfigOption,
 )
+from .config import AcpProfile
 from .events import (
     CompleteElicitation,
     Event,
@@ -37,17 +47,16 @@ from .events import (
     RequestWithdrawn,
     Unanswered,
 )
-from .offers import lacking, offers
-from .profile import AcpProfile
-from .reading import method_by_shape, session_in, strict
 from .requests import (
     REQUESTS,
     AgentRequest,
     CreateElicitation,
+    ReadTextFile,
     RequestPermission,
     WriteTextFile,
 )
 from .responses import (
+    GIVEAWAYS,
     RESPONSES,
     AgentResponse,
     Answered,
@@ -58,7 +67,16 @@ from .responses import (
     NewSessionResponse,
     addressed,
 )
-from .updates import UPDATES, AgentMessageChunk, CurrentModeUpdate, Said, SessionUpdate
+from .updates import (
+    UPDATES,
+    AgentMessageChunk,
+    AudioContent,
+    CurrentModeUpdate,
+    EmbeddedResource,
+    ImageContent,
+    Said,
+    SessionUpdate,
+)
 
 Question = TypeVar("Question", bound=AgentRequest)
 
@@ -396,3 +414,98 @@ class AcpProtocol:
             raise LocalProtocolError(f"That request is a {type(question).__name__}; it needs another kind of answer.")
         del self._questions[request_id]
         return cast("Question", question)
+
+
+def offers(capabilities: ClientCapabilities, question: AgentRequest) -> bool:
+    """Whether we told the agent that it may ask this."""
+    match question:
+        case RequestPermission():
+            return True
+        case ReadTextFile():
+            return capabilities.read_files
+        case WriteTextFile():
+            return capabilities.write_files
+        case CreateElicitation(mode="form"):
+            return capabilities.elicitation_forms
+        case CreateElicitation():
+            return capabilities.elicitation_urls
+        case _:
+            return capabilities.terminals
+
+
+def lacking(command: Call, agent: InitializeResponse) -> str:
+    """What this command needs and the agent has not declared; empty when it can be sent."""
+    capabilities = agent.capabilities
+    session = capabilities.session
+    match command:
+        case LoadSession() if not capabilities.load_session:
+            return "loading a stored session"
+        case ResumeSession() if session.resume is None:
+            return "resuming a session"
+        case ForkSession() if session.fork is None:
+            return "forking a session"
+        case ListSessions() if session.list is None:
+            return "a list of its sessions"
+        case CloseSession() if session.close is None:
+            return "closing a session"
+        case DeleteSession() if session.delete is None:
+            return "deleting a session"
+        case Prompt(prompt=blocks):
+            return _unreadable(blocks, agent)
+        case _:
+            pass
+    if isinstance(command, NewSession | LoadSession | ResumeSession | ForkSession):
+        if any(isinstance(server, McpServerHttp) for server in command.mcp_servers) and not capabilities.mcp.http:
+            return "MCP servers over HTTP"
+        if any(isinstance(server, McpServerSse) for server in command.mcp_servers) and not capabilities.mcp.sse:
+            return "MCP servers over SSE"
+    return ""
+
+
+def _unreadable(blocks: tuple[object, ...], agent: InitializeResponse) -> str:
+    readable = agent.capabilities.prompt
+    for block in blocks:
+        match block:
+            case ImageContent() if not readable.image:
+                return "images in a prompt"
+            case AudioContent() if not readable.audio:
+                return "audio in a prompt"
+            case EmbeddedResource() if not readable.embedded_context:
+                return "embedded resources in a prompt"
+            case _:
+                pass
+    return ""
+
+
+def strict(message: bytes) -> bytes:
+    """Half an emoji or a stray byte deep inside the parameters must not spoil the whole message."""
+    if message.isascii() and b"\\ud" not in message and b"\\uD" not in message:
+        return message
+    try:
+        msgspec.json.decode(message)
+        return message
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return repaired(message)
+    except (ValueError, RecursionError):
+        return message
+
+
+class _Addressed(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str = ""
+
+
+def session_in(params: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.decode(bytes(params), type=_Addressed).session_id
+    except msgspec.MsgspecError:
+        return ""
+
+
+def method_by_shape(result: bytes) -> str:
+    try:
+        members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return ""
+    return next((method for member, method in GIVEAWAYS.items() if member in members), "")

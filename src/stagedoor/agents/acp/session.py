@@ -12,18 +12,20 @@ from stagedoor.transports.relay import Reader
 
 from .commands import Call, Cancel, CloseSession, Prompt, SetConfigOption, SetMode, SetModel
 from .connection import Channel, Connection
-from .content import KnownBlock, TextContent
 from .events import Event
 from .protocol import Reply
 from .responses import (
+    ConfigOption,
     ForkSessionResponse,
     InitializeResponse,
     LoadSessionResponse,
     NewSessionResponse,
     ResumeSessionResponse,
+    SessionModelState,
+    SessionModeState,
     SetSessionConfigOptionResponse,
 )
-from .settings import ConfigOption, SessionModelState, SessionModeState
+from .updates import KnownBlock, TextContent
 
 PATIENCE = 10.0
 """How long a cancelled turn may take to end, and a closing session to say goodbye."""

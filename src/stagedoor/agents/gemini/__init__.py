@@ -1,6 +1,6 @@
 """Gemini CLI: a complete native library, over ``stream-json`` (a process for each turn) and over ``--acp``."""
 
-from .acp import GeminiAcpSession, Paused
+from .acp import GeminiAcpSession
 from .client import MINIMUM_VERSION, GeminiClient
 from .commands import Interrupt, literal
 from .config import ApprovalMode, Driver, GeminiConfig, HttpServer, McpServer, SseServer, StdioServer
@@ -13,6 +13,7 @@ from .events import (
     Init,
     Message,
     ModelStats,
+    Paused,
     Result,
     Retry,
     Stats,

@@ -9,38 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-import msgspec
-
 from stagedoor.agents.acp.config import AcpConfig
-from stagedoor.agents.acp.content import KnownBlock, TextContent
 from stagedoor.agents.acp.events import Event as AcpEvent
-from stagedoor.agents.acp.profile import AcpProfile
 from stagedoor.agents.acp.protocol import Reply
 from stagedoor.agents.acp.session import AcpSession
-from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolCallUpdate
+from stagedoor.agents.acp.updates import AgentMessageChunk, KnownBlock, SessionUpdate, TextContent, ToolCallUpdate
 
 from .commands import literal_over_acp
-from .config import ApprovalMode, GeminiConfig
-from .home import PrivateHome
+from .config import PROFILE, ApprovalMode, GeminiConfig
+from .events import Paused
 from .records import ToolDetails
-from .store import SessionFile, locator, sweep_stubs
-
-PROFILE = AcpProfile(
-    # "<name>__<name>_<ms>_<n>", or "<name>__<id>" when the model gave its call an id.
-    tool_name_in_id=r"(.+?)__(?:\1_\d+_\d+|(?:(?!__).)+)$",
-    mode_prefix="[MODE_UPDATE]",
-    replays_after_load=10.0,
-    missing_files_are_empty=True,
-    # "Always" for a whole server, or for good, is more than was asked.
-    broad_options=("proceed_always_server", "proceed_always_and_save"),
-)
-
-
-class Paused(msgspec.Struct, frozen=True):
-    """Before the piece of the answer that comes next there was a pause: perhaps a broken answer is asked for again."""
-
-    seconds: float
-
+from .store import PrivateHome, SessionFile, locator, sweep_stubs
 
 Event: TypeAlias = AcpEvent | ToolDetails | Paused
 PAUSE = 0.9

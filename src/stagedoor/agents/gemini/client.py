@@ -12,21 +12,18 @@ from pathlib import Path
 import msgspec
 
 from stagedoor.agents.acp.client import AcpClient
-from stagedoor.agents.acp.content import KnownBlock
+from stagedoor.agents.acp.updates import KnownBlock
 from stagedoor.errors import LaunchError, LocalProtocolError, SessionNotFound, StagedoorError
 from stagedoor.transports.executables import find_executable, read_version, require_version
 from stagedoor.transports.launch import Launch
 
-from .acp import PROFILE, GeminiAcpSession, acp_config, blocks, make_loadable
-from .config import Driver, GeminiConfig
-from .failures import acp_failure
+from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
+from .config import PROFILE, Driver, GeminiConfig, settings
 from .history import History, list_sessions
-from .home import PrivateHome, user_folder, user_settings
-from .launch import check, launch
+from .launch import acp_failure, check, launch
 from .policy import check_policy
 from .session import GeminiSession
-from .settings import settings
-from .store import session_files, sweep_stubs
+from .store import PrivateHome, session_files, sweep_stubs, user_folder, user_settings
 
 INSTALL = "npm install -g @google/gemini-cli"
 MINIMUM_VERSION = (0, 61, 0)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from .home import user_folder
 from .records import Metadata, Record, Replay
-from .store import chats_folders
+from .store import chats_folders, user_folder
 
 LONGEST_TITLE = 200
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from stagedoor.wire.shapes import Unrecognized
 
 from .commands import Command
-from .events import SHAPES, Done, Event, Result, ToolCall, ToolResult, ToolUse, Truncated
-from .older import older
+from .events import SHAPES, Done, Event, Result, ToolCall, ToolResult, ToolUse, Truncated, older
 
 
 class StreamProtocol:

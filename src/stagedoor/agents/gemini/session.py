@@ -17,11 +17,10 @@ from stagedoor.transports.relay import Reader, Relay
 
 from .commands import Interrupt
 from .events import Event, Init, Message, ToolUse
-from .failures import startup_failure
-from .home import PrivateHome
+from .launch import startup_failure
 from .protocol import StreamProtocol
 from .records import ToolDetails
-from .store import DetailedProtocol, SessionFile, forget_unanswered, locator, sweep_stubs
+from .store import DetailedProtocol, PrivateHome, SessionFile, forget_unanswered, locator, sweep_stubs
 
 Received = tuple[bytes, Event]
 LAST_READERS = 1.0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stagedoor.agents.acp.config import AcpConfig, PermissionAnswer
-from stagedoor.agents.acp.profile import AcpProfile
+from stagedoor.agents.acp.config import AcpConfig, AcpProfile, PermissionAnswer
 from stagedoor.agents.acp.requests import RequestPermission
 
 from .answering import decide

@@ -16,9 +16,9 @@ from ...agents.acp.commands import (
     Refuse,
     ResumeSession,
 )
-from ...agents.acp.content import TextContent
 from ...agents.acp.events import RequestWithdrawn
 from ...agents.acp.requests import RequestPermission
+from ...agents.acp.updates import TextContent
 from ...unified.decisions import Allow, Decision, Deny
 from ...unified.recording import (
     UNREADABLE,

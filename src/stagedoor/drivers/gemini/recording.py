@@ -1,4 +1,4 @@
-"""A recording of ``gemini --output-format stream-json``: the CLI repeats the prompt before it answers."""
+"""Recordings of Gemini CLI, over ``stream-json`` and over ``--acp``. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 from ...agents.gemini.events import Message
 from ...unified.recording import PromptSent, RecordedAction
+from ..acp.recording import AcpRecordingReader
+from .acp_dictionary import GeminiAcpDictionary
 
 
 class StreamRecordingReader:
+    """The CLI repeats the prompt before it answers."""
+
     def __init__(self, dictionary: Any) -> None:
         pass
 
@@ -18,3 +22,7 @@ class StreamRecordingReader:
 
     def from_client(self, command: Any) -> Iterable[RecordedAction]:
         return ()
+
+
+def acp_recording(dictionary: GeminiAcpDictionary) -> AcpRecordingReader:
+    return AcpRecordingReader(dictionary.refuse, lasting=("proceed_always_and_save",))

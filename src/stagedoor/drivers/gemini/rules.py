@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ...agents.gemini import ApprovalMode, Decision, PolicyRule
-from ...agents.gemini.policy import TOOLS
+from ...agents.gemini.config import ApprovalMode
+from ...agents.gemini.policy import TOOLS, Decision, PolicyRule
 from ...errors import NotSupported
 from ...unified.options import Approval, Options, Tier
 from .tools import MCP, natives_of

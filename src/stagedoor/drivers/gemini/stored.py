@@ -1,15 +1,35 @@
-"""Gemini CLI's session file, replayed by its own rules."""
+"""The sessions Gemini CLI has stored: a list of them, and one replayed by the CLI's own rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from ...agents.gemini.history import list_sessions
 from ...agents.gemini.records import Record, Replay, ToolRecord, details
 from ...unified.events import Event, FileChange, Text, Thinking, TurnStarted
 from ..agent import StoredSession
 from ..stored import ended, milliseconds, text, used
 from .tools import NAMES
+
+
+def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
+    return [
+        StoredSession(
+            agent="gemini",
+            session_id=one.session_id,
+            cwd=one.cwd,
+            title=one.title,
+            first_prompt=one.first_prompt,
+            messages=one.message_count,
+            model=one.model or "",
+            started_ms=one.started_ms,
+            updated_ms=one.updated_ms,
+            tokens=one.tokens,
+            path=one.path,
+        )
+        for one in list_sessions(cwd, env=env).sessions
+    ]
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -15,14 +15,13 @@ from ...understudy import command
 from ...unified.decisions import Ask
 from ...unified.events import ToolName
 from ...unified.options import Options
-from ..acp.agent import CAPABILITIES as CAPABILITIES_OF_ACP
-from ..acp.agent import config
 from ..acp.dictionary import AcpDictionary, Manner
+from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
+from ..acp.opening import config
 from ..acp.recording import AcpRecordingReader
-from ..agent import Agent, Driver, Presence, StoredSession
-from .stored import read_stored
+from ..agent import Agent, Driver, Presence
+from .stored import NAME, list_stored, read_stored
 
-NAME = "understudy"
 MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
 APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "autoAll": "auto"}
 CAPABILITIES = replace(
@@ -79,24 +78,6 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpD
     if options.fork:
         return await client.fork_session(options.resume, prompt, settings)
     return await client.resume_session(options.resume, prompt, settings)
-
-
-def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
-    from ...understudy.store import Store, default_home
-
-    listed = Store(default_home(os.environ if env is None else env)).listed()
-    return [
-        StoredSession(
-            agent=NAME,
-            session_id=one.header.session_id,
-            cwd=one.header.cwd,
-            title=one.title,
-            started_ms=one.header.created_ms,
-            updated_ms=int(one.updated.timestamp() * 1000),
-        )
-        for one in listed
-        if one.header.cwd == cwd
-    ]
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:

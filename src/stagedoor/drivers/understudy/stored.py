@@ -1,8 +1,9 @@
-"""The understudy's session file: the updates of its protocol, as they were sent."""
+"""The sessions the understudy has stored. Its files hold the updates of its protocol, as they were sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from ...understudy.store import Store, default_home
@@ -10,7 +11,24 @@ from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
 from ..agent import StoredSession
 from ..stored import Json, ended, table, tables, text, used
 
+NAME = "understudy"
 NAMES: dict[str, ToolName] = {name: name for name in get_args(ToolName)}
+
+
+def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
+    listed = Store(default_home(os.environ if env is None else env)).listed()
+    return [
+        StoredSession(
+            agent=NAME,
+            session_id=one.header.session_id,
+            cwd=one.header.cwd,
+            title=one.title,
+            started_ms=one.header.created_ms,
+            updated_ms=int(one.updated.timestamp() * 1000),
+        )
+        for one in listed
+        if one.header.cwd == cwd
+    ]
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from ...agents.gemini import events as native_events
-from ...agents.gemini.failures import startup_failure, words
+from ...agents.gemini.launch import startup_failure, words
 from ...agents.gemini.records import ToolDetails
 from ...errors import NotSignedIn, SessionNotFound
 from ...transports.launch import Exited, Stalled
@@ -32,9 +32,7 @@ from ...unified.faults import kind_of, no_answer
 from ...unified.pieces import Pieces
 from ...unified.tools import operation_of
 from ...wire import shapes
-from .complaints import error_of
-from .endings import change_asked, ended, is_denied, plan_of
-from .repeats import MESSAGE, Repeats
+from .corrections import MESSAGE, Repeats, change_asked, ended, error_of, is_denied, plan_of
 from .tools import TOOLS, target_of
 
 PAUSE = 900

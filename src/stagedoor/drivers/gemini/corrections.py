@@ -1,4 +1,4 @@
-"""How a tool call ended: what the CLI says of it, corrected by what its session file knows."""
+"""What both dictionaries correct: how a call ended, what an error is about, text that comes twice. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from ...agents.gemini.records import FileDiff, ToolDetails
 from ...unified.diffs import change_of, diff_of
-from ...unified.events import Event, FileChange, Notice, Plan, PlanItem, ToolResult
+from ...unified.events import Error, Event, FileChange, Notice, Plan, PlanItem, ToolResult
+from ...unified.faults import kind_of
 from .tools import NAMES
 
 _DENIED = re.compile(
@@ -20,7 +22,7 @@ _DENIED = re.compile(
 _DENIALS = ("policy_violation", "stop_execution")
 _MISSING = re.compile(r'Tool "([^"]+)" not found')
 _EXITED = re.compile(r"Command exited with code: (\d+)")
-_WRAPPED = re.compile(r"\A<untrusted_context>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
+_UNTRUSTED = re.compile(r"\A<untrusted_context>\n(.*)\n</untrusted_context>\s*\Z", re.DOTALL)
 _STATUSES: dict[str, Literal["in_progress", "completed"]] = {"in_progress": "in_progress", "completed": "completed"}
 _NOT_ALWAYS_THERE = ("write_todos", "ask_user", "complete_task", "tracker_")
 CANCELLED = "Command cancelled by user."
@@ -62,7 +64,7 @@ def _detailed(
     told: object = details.response.get("output")
     # What is shown of most tools is a summary ("Found 2 files"); the model got the whole. A command is shown whole.
     if isinstance(told, str) and result.status == "success" and result.name != "shell":
-        result = replace(result, output=_WRAPPED.sub(r"\1", told))
+        result = replace(result, output=_UNTRUSTED.sub(r"\1", told))
     return replace(result, exit_code=details.exit_code), changes
 
 
@@ -110,3 +112,77 @@ def plan_of(arguments: Mapping[str, Any]) -> list[Event]:
             ]
         )
     ]
+
+
+class _Fault(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    status: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Fault
+
+
+_API_ERROR = re.compile(r"\[API Error: (.*)\]\Z", re.DOTALL)
+
+
+def error_of(message: str, *, fatal: bool, status: int | None = None) -> Error:
+    """``status`` is what the CLI calls the HTTP status: over ACP it says 500 for whatever had none."""
+    # Only the first line is about what happened; the advice behind it speaks of quotas whatever it was.
+    first = message.partition("\n")[0]
+    status = None if status == 500 and kind_of(first) != "unknown" else status
+    wrapped = _API_ERROR.match(first)
+    answer = wrapped[1] if wrapped else first
+    try:
+        fault = msgspec.json.decode(answer, type=_Answer).error
+    except (msgspec.MsgspecError, UnicodeError):
+        return Error(kind=kind_of(first, status), message=message, fatal=fatal)
+    told = " ".join(str(part) for part in (fault.code or "", fault.status) if part)
+    kind = kind_of(answer, fault.code or status)
+    return Error(kind=kind, message=f"{fault.message} ({told})" if told else fault.message, fatal=fatal)
+
+
+SHORTEST = 8
+"""Characters; a model may well say a shorter piece twice."""
+MESSAGE = "the answer broke off and was asked for again; what it says a second time is left out"
+
+
+class Repeats:
+    """Keeps back what repeats all that was said before, begun after a pause (the CLI waits before it asks again)."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._held = ""
+
+    def feed(self, text: str, *, paused: bool) -> tuple[str, bool]:
+        """What may be told of ``text``, and whether it completed a repetition."""
+        again = self._held + text
+        if not self._held and not (paused and len(self._said) >= SHORTEST):
+            return self._tell(text), False
+        if again.startswith(self._said):
+            return self._tell(again.removeprefix(self._said)), True
+        if self._said.startswith(again):
+            self._held = again
+            return "", False
+        return self._tell(again), False
+
+    def finish(self) -> str:
+        """Something else happens now: what was kept back was no repetition."""
+        held, self._said, self._held = self._held, "", ""
+        return held
+
+    def _tell(self, text: str) -> str:
+        self._said += text
+        self._held = ""
+        return text
+
+
+def once(pieces: list[str]) -> str | None:
+    """The text that ``pieces`` say several times over, one attempt after the other; ``None`` when they do not."""
+    for length in range(1, len(pieces) // 2 + 1):
+        attempt = pieces[:length]
+        if len(pieces) % length == 0 and attempt * (len(pieces) // length) == pieces:
+            text = "".join(attempt)
+            return text if len(text) >= SHORTEST else None
+    return None

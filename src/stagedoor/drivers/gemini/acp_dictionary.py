@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp import events as acp_events
-from ...agents.acp.content import Content, Diff, TextContent
 from ...agents.acp.events import RequestFailed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import PromptResponse
@@ -21,12 +20,16 @@ from ...agents.acp.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
+    Content,
+    Diff,
     SessionUpdate,
+    TextContent,
     ToolCall,
     ToolCallUpdate,
 )
-from ...agents.gemini.acp import PROFILE, Paused
-from ...agents.gemini.failures import words
+from ...agents.gemini.config import PROFILE
+from ...agents.gemini.events import Paused
+from ...agents.gemini.launch import words
 from ...agents.gemini.records import ToolDetails
 from ...transports.launch import Exited
 from ...unified.events import (
@@ -42,9 +45,7 @@ from ...unified.events import (
     Usage,
 )
 from ..acp.dictionary import AcpDictionary, Manner
-from .complaints import error_of
-from .endings import ended, is_denied
-from .repeats import MESSAGE, Repeats, once
+from .corrections import MESSAGE, Repeats, ended, error_of, is_denied, once
 from .tools import MCP, TOOLS, target_of
 
 NativeEvent: TypeAlias = acp_events.Event | ToolDetails | Paused

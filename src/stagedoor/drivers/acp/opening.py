@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ...agents.acp import AcpConfig, PermissionAnswer, RequestPermission
 from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
-from ...agents.acp.requests import EnvVariable
+from ...agents.acp.config import AcpConfig, PermissionAnswer
+from ...agents.acp.requests import EnvVariable, RequestPermission
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask
 from ...unified.options import McpServer as Server

@@ -1,0 +1,156 @@
+"""Our options in Gemini CLI's words, and the start of a session with them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+import os
+import weakref
+from pathlib import Path
+
+import msgspec
+
+from ...agents.acp import PermissionAnswer, RequestPermission
+from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
+from ...agents.gemini import Driver as NativeDriver
+from ...agents.gemini import (
+    GeminiAcpSession,
+    GeminiClient,
+    GeminiConfig,
+    GeminiSession,
+    HttpServer,
+    McpServer,
+    SseServer,
+    StdioServer,
+    list_sessions,
+)
+from ...agents.gemini.commands import literal_over_acp
+from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...unified.decisions import Allow, Ask, Deny
+from ...unified.options import McpServer as Server
+from ...unified.options import Options
+from .acp_dictionary import GeminiAcpDictionary
+from .rules import DRY_RUN, MODES, Stance, rules, stance_of
+from .stream_dictionary import StreamDictionary
+
+
+def client_of(options: Options) -> GeminiClient:
+    return GeminiClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
+
+
+def is_contained(options: Options) -> bool:
+    """Whether the CLI is to run in a container, which it makes itself."""
+    return bool(options.env.get("GEMINI_SANDBOX"))
+
+
+def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
+    return GeminiConfig(
+        driver=driver,
+        approval_mode=MODES[stance_of(options)],
+        model=options.model,
+        policy=rules(options, asks=driver is NativeDriver.ACP),
+        max_session_turns=options.max_turns,
+        mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
+        system_prompt=options.system_prompt,
+        quiet=options.stall_after,
+        sandbox=is_contained(options),
+        env=dict(options.env) if options.inherit_env else {},
+        extra_args=options.extra_args,
+    )
+
+
+def _server(server: Server) -> McpServer:
+    match server.transport:
+        case "http":
+            return HttpServer(http_url=server.url, headers=server.headers)
+        case "sse":
+            return SseServer(url=server.url, headers=server.headers)
+        case "stdio":
+            return StdioServer(command=server.command, args=server.args, env=server.env)
+
+
+# ------------------------------------------------------------------------------------------------- opening a session
+
+
+async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: StreamDictionary) -> GeminiSession:
+    client, config = client_of(options), config_of(options, NativeDriver.STREAM_JSON)
+    if options.resume is None:
+        return await client.create_stream_session(prompt, config)
+    try:
+        return await client.resume_stream_session(options.resume, prompt, config)
+    except SessionNotFound as error:
+        raise _elsewhere(options, error) from None
+
+
+async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
+    asking = _Asking(stance_of(options), ask, dictionary)
+    client = client_of(options)
+    config = msgspec.structs.replace(config_of(options, NativeDriver.ACP), can_use_tool=asking.decide)
+    first = _with_images(prompt, options)
+    try:
+        if options.resume is None:
+            session = await client.create_acp_session(first, config)
+        else:
+            session = await client.resume_acp_session(options.resume, first, config)
+    except SessionNotFound as error:
+        raise _elsewhere(options, error) from None
+    asking.session.set_result(weakref.ref(session))
+    return session
+
+
+class _Asking:
+    """Answers the CLI's questions with our caller's decisions."""
+
+    def __init__(self, stance: Stance, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
+        self._stance = stance
+        self._ask = ask
+        self._dictionary = dictionary
+        self._interrupting: set[asyncio.Task[None]] = set()
+        # Weak, because the running connection holds this: a session nobody else holds is to end.
+        self.session: asyncio.Future[weakref.ref[GeminiAcpSession]] = asyncio.get_running_loop().create_future()
+
+    async def decide(self, asked: RequestPermission) -> PermissionAnswer:
+        if self._stance == "act":
+            return "allow_once"  # even then it asks before it edits a build file
+        request = self._dictionary.request(asked)
+        decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
+        if isinstance(decision, Allow):
+            return "allow_once"  # "always" would let more through than this one: all edits, or a whole program
+        self._dictionary.refuse(asked.tool_call.tool_call_id, decision.message)
+        if decision.interrupt:
+            task = asyncio.get_running_loop().create_task(self._interrupt())
+            self._interrupting.add(task)
+            task.add_done_callback(self._interrupting.discard)
+        return "reject_once"
+
+    async def _interrupt(self) -> None:
+        session = (await self.session)()
+        if session is not None:
+            await session.interrupt()
+
+
+def _with_images(prompt: str, options: Options) -> str | list[KnownBlock]:
+    if not options.images:
+        return prompt
+    return [TextContent(literal_over_acp(prompt)), *(_image(options.cwd, name) for name in options.images)]
+
+
+def _image(cwd: str, name: str) -> ImageContent:
+    kind = mimetypes.guess_type(name)[0] or ""
+    if not kind.startswith("image/"):
+        raise NotSupported(f"{name!r} does not look like an image; name a file that ends in .png, .jpg, .webp or .gif")
+    try:
+        content = (Path(cwd) / name).read_bytes()
+    except OSError as error:
+        raise LaunchError(f"cannot read the image {name!r}: {error.strerror}") from None
+    return ImageContent(base64.b64encode(content).decode(), kind)
+
+
+def _elsewhere(options: Options, error: SessionNotFound) -> SessionNotFound:
+    """Where the session is, if it is another directory's: the CLI resumes it only there."""
+    env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env}
+    places = [one.cwd for one in list_sessions(None, env=env).sessions if one.session_id == options.resume]
+    if not places:
+        return error
+    return SessionNotFound(f"session {options.resume} belongs to {places[0]!r}; pass cwd={places[0]!r} to resume it")
