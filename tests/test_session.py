@@ -18,7 +18,7 @@ from stagedoor.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
 from stagedoor.permissions.audit import verify
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.events import Event
-from stagedoor.unified.options import McpServer, Options, checked
+from stagedoor.unified.options import McpServer, Options, check_options
 
 BOUND = 60.0
 
@@ -409,7 +409,7 @@ def test_paths_and_tables_may_be_given_as_they_come(tmp_path: Path) -> None:
     wanted = Options(
         cwd=str(tmp_path), images=(str(tmp_path / "a.png"),), mcp_servers={"docs": McpServer(command="x")}, timeout=5.0
     )
-    assert checked(given) == wanted
+    assert check_options(given) == wanted
 
 
 def test_an_unknown_option() -> None:

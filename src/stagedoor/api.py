@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from .errors import BadRequest
 from .register import Register, resumed
 from .session import Session
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
-from .unified.options import Options, checked
+from .unified.options import OpenOptions, Options, check_options
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,12 +37,12 @@ class Task(msgspec.Struct, frozen=True):
 
     agent: str
     prompt: str
-    options: Mapping[str, Any] = {}
+    options: OpenOptions = {}
     name: str = ""
 
 
-def open(agent: str, **options: Any) -> Session:
-    """A conversation with ``agent``; nothing is started before the first ``send``.
+def open(agent: str, **options: Unpack[OpenOptions]) -> Session:
+    """A conversation with ``agent``; nothing starts before the first ``send``. The options: docs/options.md.
 
     >>> async with stagedoor.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
     ...     async for event in session.send("Write the test first"): ...
@@ -54,23 +54,27 @@ def conversation(
     agent: str, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
 ) -> Session:
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
-    found = catalog.agent(agent)
-    asked = _asked(options, found.name)
-    chosen = _ruled(asked)
-    driver = catalog.driver(found, chosen)
-    named: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
-    return Session(agent=found.name, options=chosen, asked=asked, driver=driver, attended=attended, **named)
+    entry = catalog.agent(agent)
+    requested = _requested(options, entry.name)
+    effective = _with_policy(requested)
+    driver = catalog.driver(entry, effective)
+    identity: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
+    return Session(
+        agent=entry.name, options=effective, requested=requested, driver=driver, attended=attended, **identity
+    )
 
 
-async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any) -> AsyncGenerator[Event]:
+async def run(
+    agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Unpack[OpenOptions]
+) -> AsyncGenerator[Event]:
     """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent.
 
     ``cancel`` stops it too, from anywhere; the stream then ends as ``interrupted``.
     """
-    async with open(agent, **options) as session, ends_with(session, cancel) as begun:
+    async with open(agent, **options) as session, ends_with(session, cancel) as started:
         async with aclosing(session.send(prompt)) as turn:
             async for event in turn:
-                begun.set()
+                started.set()
                 yield event
         rest = session.events
         await session.close()
@@ -78,7 +82,7 @@ async def run(agent: str, prompt: str, *, cancel: CancelToken | None = None, **o
             yield event
 
 
-def run_sync(agent: str, prompt: str, **options: Any) -> Result:
+def run_sync(agent: str, prompt: str, **options: Unpack[OpenOptions]) -> Result:
     """The same for scripts: waits, and returns the whole result."""
 
     async def main() -> Result:
@@ -91,9 +95,9 @@ def collect(events: list[Event]) -> Result:
     """The result that a finished stream adds up to."""
     done = next((event for event in reversed(events) if isinstance(event, Done)), Done(status="error"))
     turn = next((event for event in reversed(events) if isinstance(event, TurnCompleted)), None)
-    said = [event.text for event in events if isinstance(event, Text) and event.parent_tool_use_id is None]
+    texts = [event.text for event in events if isinstance(event, Text) and event.parent_tool_use_id is None]
     return Result(
-        text=(turn.result if turn is not None else "") or (said[-1] if said else ""),
+        text=(turn.result if turn is not None else "") or (texts[-1] if texts else ""),
         status=done.status,
         usage=done.usage,
         cost_usd=done.cost_usd,
@@ -114,18 +118,18 @@ def history(
     """What the agents have stored on disk for a directory, newest first."""
     folder = str(Path(cwd).resolve())
     names = [agent] if agent is not None else list(catalog.names())
-    found = [stored for name in names for stored in catalog.agent(name).list_stored(folder, env)]
-    return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
+    sessions = [stored for name in names for stored in catalog.agent(name).list_stored(folder, env)]
+    return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _asked(given: Mapping[str, Any], agent: str) -> Options:
-    options = checked(given)
+def _requested(given: Mapping[str, Any], agent: str) -> Options:
+    options = check_options(given)
     if options.resume is not None:
         options = resumed(options, frozenset(given), agent, Register().find(options.resume))
     return replace(options, cwd=str(Path(options.cwd).resolve()))
 
 
-def _ruled(options: Options) -> Options:
+def _with_policy(options: Options) -> Options:
     """With a policy, every call has to reach us: the agent asks about all of them, and the rules decide.
 
     Where the rules are silent, what was asked for by tier and modes holds. Without a policy only two modes need one

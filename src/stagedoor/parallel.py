@@ -11,19 +11,21 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
 from . import api
 from .api import Task
+from .engine import milliseconds
 from .errors import StagedoorError
-from .live import milliseconds
+from .transports.tasks import TaskOwner
 from .unified.events import Done, Event, stamp
 from .unified.faults import error_of
 from .unified.grammar import Grammar
+from .unified.options import OpenOptions
 
-HELD = 64
+LEAD = 64
 """Events a task may be ahead of the reader; more of them slow its agent, and only that one."""
 
 
@@ -39,7 +41,9 @@ class Tagged(msgspec.Struct, frozen=True):
         return self.task.agent
 
 
-async def run_parallel(tasks: Iterable[Task], *, limit: int | None = None, **options: Any) -> AsyncGenerator[Tagged]:
+async def run_parallel(
+    tasks: Iterable[Task], *, limit: int | None = None, **options: Unpack[OpenOptions]
+) -> AsyncGenerator[Tagged]:
     """Run ``tasks`` at once, at most ``limit`` of them, and yield their events as they come, each with its task.
 
     Every task has a whole stream of its own, from ``init`` to one ``done``, in order; where several have something to
@@ -52,20 +56,21 @@ async def run_parallel(tasks: Iterable[Task], *, limit: int | None = None, **opt
     lanes = [_Lane(number, task) for number, task in enumerate(tasks)]
     news = asyncio.Event()
     places = asyncio.Semaphore(limit if limit is not None else max(len(lanes), 1))
+    tasks_running = TaskOwner()
     workers = [
-        asyncio.create_task(
+        tasks_running.start(
             _work(lane, places, news, {**options, **lane.task.options}), name=f"stagedoor-task-{lane.number}"
         )
         for lane in lanes
     ]
     try:
         while True:
-            spoke = False
+            progress = False
             for lane in lanes:
                 if lane.waiting:
-                    spoke = True
+                    progress = True
                     yield Tagged(lane.number, lane.task, lane.take())
-            if spoke:
+            if progress:
                 continue
             if all(worker.done() for worker in workers):
                 break
@@ -76,13 +81,11 @@ async def run_parallel(tasks: Iterable[Task], *, limit: int | None = None, **opt
         for worker in workers:
             worker.result()  # a fault of our own is not to be swallowed
     finally:
-        for worker in workers:
-            worker.cancel()
-        await _ended(workers)
+        await tasks_running.close()
 
 
 class _Lane:
-    """What one task has said and nobody has read yet."""
+    """The events of one task that nobody has read yet."""
 
     def __init__(self, number: int, task: Task) -> None:
         self.number = number
@@ -93,18 +96,18 @@ class _Lane:
 
     def take(self) -> Event:
         event = self.waiting.popleft()
-        if len(self.waiting) < HELD:
+        if len(self.waiting) < LEAD:
             self._room.set()
         return event
 
     async def put(self, event: Event) -> None:
         await self._room.wait()
         self.waiting.append(event)
-        if len(self.waiting) >= HELD:
+        if len(self.waiting) >= LEAD:
             self._room.clear()
 
 
-async def _work(lane: _Lane, places: asyncio.Semaphore, news: asyncio.Event, options: dict[str, Any]) -> None:
+async def _work(lane: _Lane, places: asyncio.Semaphore, news: asyncio.Event, options: OpenOptions) -> None:
     try:
         async with places:
             await _stream(lane, news, options)
@@ -112,39 +115,28 @@ async def _work(lane: _Lane, places: asyncio.Semaphore, news: asyncio.Event, opt
         news.set()
 
 
-async def _stream(lane: _Lane, news: asyncio.Event, options: dict[str, Any]) -> None:
-    said, done = 0, False
+async def _stream(lane: _Lane, news: asyncio.Event, options: OpenOptions) -> None:
+    last_seq, done = 0, False
     try:
         async with aclosing(api.run(lane.task.agent, lane.task.prompt, **options)) as events:
             async for event in events:
-                said, done = event.seq, isinstance(event, Done)
+                last_seq, done = event.seq, isinstance(event, Done)
                 await lane.put(event)
                 news.set()
     except (StagedoorError, OSError, TypeError, ValueError, ModuleNotFoundError) as fault:
         if not done:
-            for event in _failure(lane.task.agent, fault, begun=said > 0, seq=said):
+            for event in _failure(lane.task.agent, fault, started=last_seq > 0, seq=last_seq):
                 await lane.put(event)
                 news.set()
 
 
-def _failure(agent: str, fault: Exception, *, begun: bool, seq: int) -> list[Event]:
+def _failure(agent: str, fault: Exception, *, started: bool, seq: int) -> list[Event]:
     """What a task that could not be run says of itself."""
-    made = Grammar().end("error", error_of(fault))
+    events = Grammar().end("error", error_of(fault))
     now = milliseconds()
-    kept = made[1:] if begun else made  # the first is init
+    if started:
+        events = events[1:]  # the first is init
     return [
         stamp(event, agent=agent, session_id="", seq=seq + number, timestamp=now, turn=0)
-        for number, event in enumerate(kept, 1)
+        for number, event in enumerate(events, 1)
     ]
-
-
-async def _ended(workers: list[asyncio.Task[None]]) -> None:
-    """Wait for every worker, even when whoever waits is cancelled meanwhile: nothing may be left running."""
-    cancelled = False
-    while pending := [worker for worker in workers if not worker.done()]:
-        try:
-            await asyncio.wait(pending)
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError

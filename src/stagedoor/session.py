@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 
 from .drivers.agent import AnyDriver
-from .live import Live, milliseconds
+from .engine import SessionEngine, milliseconds
 from .transports.relay import Reader
 from .unified.capabilities import Capabilities
 from .unified.decisions import Decision
@@ -21,7 +21,7 @@ from .unified.options import Options
 class Session:
     """Made by ``stagedoor.open``. Use as ``async with``; a session that is dropped is ended, with everything under it.
 
-    ``asked`` are the options as the caller gave them, before a policy made the agent ask about everything.
+    ``requested`` are the options as the caller gave them, before a policy made the agent ask about everything.
     """
 
     def __init__(
@@ -30,45 +30,47 @@ class Session:
         agent: str,
         options: Options,
         driver: AnyDriver,
-        asked: Options | None = None,
+        requested: Options | None = None,
         attended: bool = False,
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.agent = agent
-        self._live = Live(agent, new_id(), options, driver, now, asked=asked or options, attended=attended)
-        weakref.finalize(self, Live.abandon, self._live).atexit = False
+        self._engine = SessionEngine(
+            agent, new_id(), options, driver, now, requested=requested or options, attended=attended
+        )
+        weakref.finalize(self, SessionEngine.abandon, self._engine).atexit = False
 
     @property
     def id(self) -> str:
         """The agent's own session id once the first turn has begun (resume by it); Stagedoor's before that."""
-        return self._live.native_id or self._live.session_id
+        return self._engine.native_id or self._engine.session_id
 
     @property
     def events(self) -> Reader[Event]:
         """Everything, from ``init`` to ``done``; many may read, the slowest slows the agent."""
-        return self._live.relay.reader()
+        return self._engine.relay.reader()
 
     @property
     def unrecognized(self) -> int:
         """How many of the agent's messages we could not type."""
-        return self._live.unrecognized
+        return self._engine.unrecognized
 
     @property
     def in_turn(self) -> bool:
         """Whether a turn runs: one that was asked for, or one the agent has begun by itself."""
-        return self._live.in_turn
+        return self._engine.in_turn
 
     @property
     def capabilities(self) -> Capabilities:
         """What the driver of this session can do."""
-        return self._live.capabilities
+        return self._engine.capabilities
 
     async def send(self, prompt: str) -> AsyncGenerator[Event]:
         """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
-        reader = self._live.relay.reader()
-        await self._live.send(prompt)
-        turn = self._live.turn
+        reader = self._engine.relay.reader()
+        await self._engine.send(prompt)
+        turn = self._engine.turn
         while await reader.news():
             for event in reader.ready():
                 yield event
@@ -77,26 +79,26 @@ class Session:
 
     async def post(self, prompt: str) -> None:
         """Send a prompt and return when the agent has it; what comes of it is read from ``events``."""
-        await self._live.send(prompt)
+        await self._engine.send(prompt)
 
     async def steer(self, text: str) -> int:
         """Say ``text`` into the running turn, where the agent can (``capabilities.steer``); else ``NotSupported``.
 
         Returns the number of the event that tells it.
         """
-        return await self._live.steer(text)
+        return await self._engine.steer(text)
 
     async def interrupt(self) -> None:
         """End the running turn; the session goes on."""
-        await self._live.interrupt()
+        await self._engine.interrupt()
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster."""
-        self._live.questions.answer(request_id, decision)
+        self._engine.questions.answer(request_id, decision)
 
     async def close(self, *, at_once: bool = False) -> None:
         """End the session in order; the last event is ``done``. ``at_once``: open questions are left unanswered."""
-        await self._live.close(at_once=at_once)
+        await self._engine.close(at_once=at_once)
 
     async def __aenter__(self) -> Session:
         return self

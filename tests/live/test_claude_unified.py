@@ -33,7 +33,6 @@ from stagedoor.testing import (
     task,
     write_file,
 )
-from stagedoor.unified.events import session_in
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
@@ -263,7 +262,7 @@ def test_a_cleared_conversation_is_resumed_by_either_id(stage: Callable[..., Sta
             await turn(session, "second prompt")
             after = session.id
         [changed] = [one for one in of(cleared, stagedoor.Notice) if one.code == "session_changed"]
-        assert session_in(changed) == after != first.native_session_id
+        assert changed.native_session_id == after != first.native_session_id
         register = Register()
         entries = [register.find(one) for one in (first.native_session_id, after, first.session_id)]
         assert [entry and entry.native_id for entry in entries] == [first.native_session_id, after, after]

@@ -30,11 +30,11 @@ class Stage:
     """What the questions said and recorded."""
 
     def __init__(self, **settings: Any) -> None:
-        self.said: list[Event] = []
+        self.events: list[Event] = []
         self.audited: list[Entry] = []
         self.rules: list[Rule] = []
         self.questions = Questions(
-            say=self.said.append,
+            emit=self.events.append,
             now=lambda: 1000,
             cwd=WORKSPACE,
             always=settings.pop("always", self.rules.append),
@@ -44,7 +44,7 @@ class Stage:
 
     @property
     def resolved(self) -> list[tuple[str, str, str]]:
-        return [(e.request_id, e.decision, e.by) for e in self.said if isinstance(e, PermissionResolved)]
+        return [(e.request_id, e.decision, e.by) for e in self.events if isinstance(e, PermissionResolved)]
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -73,7 +73,7 @@ def test_the_policy_decides_without_asking() -> None:
         stage = Stage(policy=POLICY, callback=lambda request: pytest.fail("nobody is to be asked"))
         assert await stage.questions.ask(shell("npm test", "a")) == Allow()
         assert await stage.questions.ask(shell("git push -f", "b")) == Deny("a person pushes")
-        assert stage.said == [
+        assert stage.events == [
             shell("npm test", "a"),
             PermissionResolved(request_id="a", decision="allow", by="policy", message="rule “tests” allows `npm test`"),
             shell("git push -f", "b"),
@@ -183,7 +183,7 @@ def test_time_up_denies_and_a_late_answer_is_refused() -> None:
     async def main() -> None:
         stage = Stage(attended=True, timeout=0.01)
         assert await stage.questions.ask(shell("make")) == Deny("nobody answered within 0.01 s")
-        assert stage.said[0] == PermissionRequest(
+        assert stage.events[0] == PermissionRequest(
             request_id="q1",
             tool_name="shell",
             operation="execute",
@@ -321,7 +321,7 @@ def test_a_rule_that_cannot_be_kept_is_said() -> None:
 
         stage = Stage(callback=lambda request: Allow(remember="always"), always=full)
         assert await stage.questions.ask(shell("npm install")) == Allow(remember="always")
-        assert [e for e in stage.said if isinstance(e, Notice)] == [
+        assert [e for e in stage.events if isinstance(e, Notice)] == [
             Notice(
                 level="warning",
                 code="policy_not_saved",

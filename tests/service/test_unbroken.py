@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from stagedoor.engine import milliseconds
 from stagedoor.errors import TooMany
-from stagedoor.live import milliseconds
 from stagedoor.service.journal import DAY
 from stagedoor.service.service import Service
 from stagedoor.service.settings import Limits

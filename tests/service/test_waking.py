@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stagedoor.live import milliseconds
+from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.settings import Limits
 from stagedoor.unified.decisions import Allow, Deny

@@ -47,7 +47,6 @@ from stagedoor.unified.events import (
     Unrecognized,
     Usage,
     UsageReport,
-    session_in,
 )
 from stagedoor.unified.grammar import Grammar
 from stagedoor.unified.options import McpServer, Options
@@ -385,7 +384,7 @@ def test_clearing_the_conversation_makes_another_session_of_it() -> None:
     assert isinstance(events[0], Init)
     assert events[0].native_session_id == "70546d22-6ec4-4363-a740-99a4f452be26"
     [changed] = [event for event in events if isinstance(event, Notice) and event.code == "session_changed"]
-    assert session_in(changed) == "6879b376-3583-4534-8784-973a9603ca94"
+    assert changed.native_session_id == "6879b376-3583-4534-8784-973a9603ca94"
 
 
 # -------------------------------------------------------------------------------------------------------- by hand

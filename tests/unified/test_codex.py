@@ -59,7 +59,6 @@ from stagedoor.unified.events import (
     Unrecognized,
     Usage,
     UsageReport,
-    session_in,
 )
 from stagedoor.unified.options import McpServer, Options
 from stagedoor.wire import shapes
@@ -299,7 +298,7 @@ def test_a_client_that_goes_on_in_a_fork_is_followed() -> None:
         ("error", "thread not found: 01a1ddd5-0000-7051-af10-170b63b2a1e6", 0),
     ]
     [changed] = [event for event in events if isinstance(event, Notice) and event.code == "session_changed"]
-    assert session_in(changed) == "01a1ddde-75d3-78b1-bb22-f580df4c6798"
+    assert changed.native_session_id == "01a1ddde-75d3-78b1-bb22-f580df4c6798"
 
 
 def test_what_another_thread_is_refused_does_not_end_the_turn_that_runs() -> None:

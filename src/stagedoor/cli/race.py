@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from ..api import Task
 from ..unified import events
 from ..unified.events import Event
+from ..unified.options import OpenOptions
 from ..worktrees import DiffStat, GitFailed, Worktree, add_worktree
 from .lines import Style, one_line, plain
 from .tables import Cell, table, width
@@ -143,7 +145,7 @@ async def enter(
                 await entry.worktree.remove(branch=True)
             raise
         own = {**options, "cwd": str(worktree.cwd), **({"model": model} if model else {})}
-        entries.append(Entry(name, Task(known, prompt, own, name), worktree))
+        entries.append(Entry(name, Task(known, prompt, cast("OpenOptions", own), name), worktree))
     return entries
 
 

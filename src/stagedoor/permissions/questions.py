@@ -27,7 +27,7 @@ class Judge(Protocol):
     def __call__(self, request: PermissionRequest) -> Decision | None: ...
 
 
-class _Settled(msgspec.Struct, frozen=True):
+class _Resolution(msgspec.Struct, frozen=True):
     """A decision with its reasons, before anybody was told."""
 
     decision: Decision
@@ -37,7 +37,7 @@ class _Settled(msgspec.Struct, frozen=True):
 
 
 class _OpenQuestion(msgspec.Struct, frozen=True):
-    answer: asyncio.Future[_Settled]
+    answer: asyncio.Future[_Resolution]
     deadline: float | None
     """By the clock of the loop."""
 
@@ -51,7 +51,7 @@ class _OpenQuestion(msgspec.Struct, frozen=True):
 class Questions:
     """Decides by ``policy``, then by what was remembered, then by whoever answers first, closed when time is up.
 
-    ``say`` puts the question and its resolution into the stream; ``recorded`` and ``audit`` are told of every
+    ``emit`` puts the question and its resolution into the stream; ``on_resolved`` and ``audit`` are told of every
     decision (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer``
     though there is no callback; where there is neither, every question is denied. ``editable``: the agent takes a
     changed input. ``always`` is given the rules of an answer that is to hold in later sessions too.
@@ -60,7 +60,7 @@ class Questions:
     def __init__(
         self,
         *,
-        say: Callable[[Event], None],
+        emit: Callable[[Event], None],
         now: Callable[[], int],
         callback: CanUseTool | None = None,
         judge: Judge | None = None,
@@ -72,9 +72,9 @@ class Questions:
         editable: bool = True,
         always: Callable[[Rule], None] | None = None,
         audit: Callable[[Entry, int], object] | None = None,
-        recorded: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
+        on_resolved: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
     ) -> None:
-        self._say = say
+        self._emit = emit
         self._now = now
         self._callback = callback
         self._judge = judge
@@ -86,12 +86,12 @@ class Questions:
         self._editable = editable
         self._always = always
         self._audit = audit
-        self._recorded = recorded
+        self._on_resolved = on_resolved
         self._open: dict[str, _OpenQuestion] = {}
         self._callbacks = TaskOwner()
         self._remembered: tuple[Rule, ...] = ()
         self._same: set[tuple[str, str]] = set()
-        self._asked = 0
+        self._repeats = 0
 
     @property
     def open(self) -> list[str]:
@@ -100,35 +100,35 @@ class Questions:
     async def ask(self, request: PermissionRequest) -> Decision:
         """Decide ``request``. Never raises, except that the asking task itself may be cancelled."""
         if request.request_id in self._open:
-            self._asked += 1
-            request = replace(request, request_id=f"{request.request_id}#{self._asked}")
-        settled = self._without_asking(request)
-        if settled is not None:
-            self._say(request)
-            return self._resolve(request, settled)
+            self._repeats += 1
+            request = replace(request, request_id=f"{request.request_id}#{self._repeats}")
+        resolution = self._without_asking(request)
+        if resolution is not None:
+            self._emit(request)
+            return self._resolve(request, resolution)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
         request = replace(request, expires_at=expires)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[_Settled] = loop.create_future()
+        answer: asyncio.Future[_Resolution] = loop.create_future()
         deadline = None if self._timeout is None else loop.time() + self._timeout
         self._open[request.request_id] = _OpenQuestion(answer, deadline)
-        self._say(request)
+        self._emit(request)
         if self._callback is not None:
             self._callbacks.start(self._call(self._callback, request, answer), key=request.request_id)
         try:
             async with asyncio.timeout_at(deadline):
-                settled = await answer
+                resolution = await answer
         except TimeoutError:
-            settled = self._late()
+            resolution = self._late()
             if answer.done() and not answer.cancelled():
-                settled = answer.result()  # it came in time, and whoever gave it was told that it counts
+                resolution = answer.result()  # it came in time, and whoever gave it was told that it counts
         except asyncio.CancelledError:
-            self._resolve(request, _Settled(WITHDRAWN, "interrupt"))
+            self._resolve(request, _Resolution(WITHDRAWN, "interrupt"))
             raise
         finally:
             self._open.pop(request.request_id, None)
             self._callbacks.cancel(request.request_id)
-        return self._resolve(request, self._checked(request, settled))
+        return self._resolve(request, self._checked(request, resolution))
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """Decide from outside. Raises ``AlreadyAnswered`` when it is too late."""
@@ -137,26 +137,30 @@ class Questions:
             raise AlreadyAnswered(
                 f"question {request_id!r} is not open: it was answered, its time was up, or its turn ended"
             )
-        question.answer.set_result(_Settled(decision, "client"))
+        question.answer.set_result(_Resolution(decision, "client"))
 
     def resolve_all(self, by: By) -> None:
         """Close every open question with a refusal."""
         for question in self._open.values():
             if not question.answer.done():
-                question.answer.set_result(_Settled(INTERRUPTED, by))
+                question.answer.set_result(_Resolution(INTERRUPTED, by))
 
-    def _without_asking(self, request: PermissionRequest) -> _Settled | None:
+    def _without_asking(self, request: PermissionRequest) -> _Resolution | None:
         if self._judge is not None and (judged := self._judge(request)) is not None:
-            return _Settled(judged, "policy")
+            return _Resolution(judged, "policy")
         ruling = self._ruling(request)
         if ruling is not None and ruling.action != "ask":
             decision = Allow() if ruling.action == "allow" else Deny(ruling.message)
-            return _Settled(decision, "policy", ruling.rule.label if ruling.rule is not None else "default", ruling.why)
+            return _Resolution(
+                decision, "policy", ruling.rule.label if ruling.rule is not None else "default", ruling.why
+            )
         if self._is_remembered(request):
-            return _Settled(Allow(remember="session"), "policy", "remembered", "the same was allowed before")
+            return _Resolution(Allow(remember="session"), "policy", "remembered", "the same was allowed before")
         if self._attended:
             return None
-        return _Settled(Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", "unattended")
+        return _Resolution(
+            Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", "unattended"
+        )
 
     def _ruling(self, request: PermissionRequest) -> Ruling | None:
         return None if self._policy is None else self._policy.decide(request, self._cwd, home=self._home)
@@ -170,54 +174,56 @@ class Questions:
 
         return Policy(rules=self._remembered).decide(request, self._cwd, home=self._home).action == "allow"
 
-    def _checked(self, request: PermissionRequest, settled: _Settled) -> _Settled:
+    def _checked(self, request: PermissionRequest, resolution: _Resolution) -> _Resolution:
         """An answer may change the input; what it makes of it must still not be forbidden."""
-        decision = settled.decision
+        decision = resolution.decision
         if not isinstance(decision, Allow) or decision.updated_input is None:
-            return settled
+            return resolution
         if not self._editable and request.tool_name != "question":  # there, the input holds the answer
             # Running the call as it was would be the opposite of what was decided.
-            return _Settled(Deny("this agent cannot run a tool with another input than it asked for"), settled.by)
+            return _Resolution(Deny("this agent cannot run a tool with another input than it asked for"), resolution.by)
         changed = replace(request, input=decision.updated_input)
         ruling = self._ruling(changed)
         if ruling is None or ruling.action != "deny":
-            return settled
+            return resolution
         rule = ruling.rule.label if ruling.rule is not None else "default"
-        return _Settled(Deny(f"the changed input is not allowed: {ruling.message}"), "policy", rule, ruling.why)
+        return _Resolution(Deny(f"the changed input is not allowed: {ruling.message}"), "policy", rule, ruling.why)
 
-    async def _call(self, callback: CanUseTool, request: PermissionRequest, answer: asyncio.Future[_Settled]) -> None:
-        settled = await self._called(callback, request)
+    async def _call(
+        self, callback: CanUseTool, request: PermissionRequest, answer: asyncio.Future[_Resolution]
+    ) -> None:
+        resolution = await self._called(callback, request)
         if not answer.done():
-            answer.set_result(settled)
+            answer.set_result(resolution)
 
-    async def _called(self, callback: CanUseTool, request: PermissionRequest) -> _Settled:
+    async def _called(self, callback: CanUseTool, request: PermissionRequest) -> _Resolution:
         # Where the callback only carries the question to somebody, the audit log says that a person decided.
         by: By = "client" if getattr(callback, "asks_a_person", False) is True else "callback"
         try:
-            return _Settled(await callback_decision(callback, request, timeout=self._timeout), by)
+            return _Resolution(await callback_decision(callback, request, timeout=self._timeout), by)
         except CallbackLate:
             return self._late()
 
-    def _late(self) -> _Settled:
-        return _Settled(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
+    def _late(self) -> _Resolution:
+        return _Resolution(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
 
-    def _resolve(self, request: PermissionRequest, settled: _Settled) -> Decision:
-        decision = settled.decision
-        event = resolved(request.request_id, decision, settled.by, settled.why)
+    def _resolve(self, request: PermissionRequest, resolution: _Resolution) -> Decision:
+        decision = resolution.decision
+        event = resolved(request.request_id, decision, resolution.by, resolution.why)
         if self._audit is not None:
             from .audit import entry_of
 
-            entry = entry_of(request, event, rule=settled.rule, why=settled.why)
+            entry = entry_of(request, event, rule=resolution.rule, why=resolution.why)
             try:
                 self._audit(entry, self._now())
             except Exception as fault:  # what cannot be recorded must not happen
                 if isinstance(decision, Allow):
                     decision = Deny(f"the decision could not be recorded, so it does not count: {fault}")
-                    event = resolved(request.request_id, decision, settled.by)
-        if isinstance(decision, Allow) and settled.by != "policy":
+                    event = resolved(request.request_id, decision, resolution.by)
+        if isinstance(decision, Allow) and resolution.by != "policy":
             self._remember(request, decision)
-        self._recorded(request, event)
-        self._say(event)
+        self._on_resolved(request, event)
+        self._emit(event)
         return decision
 
     def _remember(self, request: PermissionRequest, decision: Allow) -> None:
@@ -236,7 +242,7 @@ class Questions:
                     self._always(rule)
             except Exception as fault:  # the answer counts for this session all the same
                 message = f"the answer could not be kept for later sessions: {fault}"
-                self._say(Notice(level="warning", code="policy_not_saved", message=message))
+                self._emit(Notice(level="warning", code="policy_not_saved", message=message))
 
 
 async def callback_decision(

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from stagedoor.engine import milliseconds
 from stagedoor.errors import NotAllowed, SessionNotFound, StoreError, TooMany
-from stagedoor.live import milliseconds
 from stagedoor.service.store import Store
 from stagedoor.service.views import Device, Scope
 

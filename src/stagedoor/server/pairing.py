@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from stagedoor.live import milliseconds
+from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 

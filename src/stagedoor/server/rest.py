@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from stagedoor.live import milliseconds
+from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 
 from . import described, rest_page, rest_permissions, rest_sessions, rest_surroundings

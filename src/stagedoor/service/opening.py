@@ -9,8 +9,8 @@ from typing import Any
 
 from stagedoor import catalog
 from stagedoor.api import conversation
+from stagedoor.engine import home_of
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, SessionNotFound
-from stagedoor.live import home_of
 from stagedoor.permissions.policy import Policy
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities

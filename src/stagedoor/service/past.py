@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stagedoor import catalog
 from stagedoor.drivers.agent import StoredSession
+from stagedoor.engine import milliseconds
 from stagedoor.errors import BadRequest, NotSupported, SessionNotFound
-from stagedoor.live import milliseconds
 from stagedoor.past import events_of, stored_sessions
 from stagedoor.unified.events import Event, Init, TurnCompleted, TurnStarted, Usage, stamp
 from stagedoor.unified.grammar import Grammar

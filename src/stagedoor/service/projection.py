@@ -27,7 +27,6 @@ from stagedoor.unified.events import (
     TurnCompleted,
     TurnStarted,
     UsageReport,
-    session_in,
 )
 
 from .views import SessionView, State
@@ -97,7 +96,7 @@ def project(view: SessionView, event: Event) -> SessionView:
         case Notice(code="woken"):
             return replace(view, native_id=event.message.removeprefix(_WOKEN) or view.native_id)
         case Notice(code="session_changed"):
-            return replace(view, native_id=session_in(event))
+            return replace(view, native_id=event.native_session_id)
         case TurnCompleted():
             failed = event.status not in ("success", "interrupted") and not view.error
             return replace(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stagedoor.engine import milliseconds
 from stagedoor.errors import (
     AlreadyAnswered,
     BadRequest,
@@ -20,7 +21,6 @@ from stagedoor.errors import (
     StoreError,
     TooMany,
 )
-from stagedoor.live import milliseconds
 from stagedoor.register import home
 from stagedoor.session import Session
 from stagedoor.unified.decisions import Allow, Decision

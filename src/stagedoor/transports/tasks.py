@@ -59,11 +59,20 @@ class TaskOwner:
         return True
 
     async def close(self) -> None:
-        """Cancel everything and wait until it has ended."""
+        """Cancel everything and wait until it has ended, even when whoever waits is cancelled meanwhile."""
+        cancelled = False
+        ending: set[asyncio.Task[Any]] = set()
         while waiting := self._others():
             for task in waiting:
-                task.cancel()
-            await asyncio.wait(waiting)
+                if task not in ending:
+                    ending.add(task)
+                    task.cancel()
+            try:
+                await asyncio.wait(waiting)
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
 
     def _others(self) -> list[asyncio.Task[Any]]:
         current = _current()

@@ -6,7 +6,7 @@ Wire names are camelCase, attributes snake_case. A dictionary makes events witho
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -30,7 +30,7 @@ ErrorKind = Literal[
 Value = TypeVar("Value")
 
 
-def told(value: Value) -> Value:
+def always_sent(value: Value) -> Value:
     """A default that is written out all the same: readers of the wire need not know our defaults.
 
     (Fields left at an ordinary default are omitted: they say nothing.)
@@ -89,20 +89,23 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
 
 
 class Init(Header, frozen=True, kw_only=True, tag="init"):
+    type: ClassVar[Literal["init"]] = "init"
     model: str = ""
     cwd: str = ""
     tools: list[str] = []
     capabilities: dict[str, Any] = {}
     agent_version: str = ""
     native_session_id: str = ""
-    resumed: bool = told(False)
+    resumed: bool = always_sent(False)
 
 
 class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):
-    prompt: str = told("")
+    type: ClassVar[Literal["turn_started"]] = "turn_started"
+    prompt: str = always_sent("")
 
 
 class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta", gc=False):
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
     message_id: str = ""
 
@@ -110,44 +113,51 @@ class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta", gc=False):
 class Text(Header, frozen=True, kw_only=True, tag="text"):
     """A whole message of the agent. Where deltas came before it, it repeats them joined."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     message_id: str = ""
 
 
 class ThinkingDelta(Header, frozen=True, kw_only=True, tag="thinking_delta", gc=False):
+    type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     text: str
 
 
 class Thinking(Header, frozen=True, kw_only=True, tag="thinking"):
+    type: ClassVar[Literal["thinking"]] = "thinking"
     text: str
 
 
 class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
     tool_use_id: str
     name: ToolName
     native_name: str = ""
     input: dict[str, Any] = {}
-    operation: Operation = told("other")
+    operation: Operation = always_sent("other")
     target: str = ""
-    risk: Risk = told("medium")
+    risk: Risk = always_sent("medium")
     description: str = ""
 
 
 class ToolProgress(Header, frozen=True, kw_only=True, tag="tool_progress"):
+    type: ClassVar[Literal["tool_progress"]] = "tool_progress"
     tool_use_id: str
     output: str
 
 
 class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     name: ToolName
     status: ToolStatus
-    output: str = told("")
+    output: str = always_sent("")
     exit_code: int | None = None
     duration_ms: float | None = None
 
 
 class FileChange(Header, frozen=True, kw_only=True, tag="file_change"):
+    type: ClassVar[Literal["file_change"]] = "file_change"
     path: str
     change: Literal["created", "modified", "deleted", "moved"]
     diff: str = ""
@@ -157,19 +167,21 @@ class FileChange(Header, frozen=True, kw_only=True, tag="file_change"):
 
 
 class Plan(Header, frozen=True, kw_only=True, tag="plan"):
+    type: ClassVar[Literal["plan"]] = "plan"
     items: list[PlanItem]
 
 
 class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_request"):
     """A question that waits for a decision; also what a ``can_use_tool`` callback is given."""
 
+    type: ClassVar[Literal["permission_request"]] = "permission_request"
     request_id: str
     tool_name: ToolName
     tool_use_id: str = ""
     native_name: str = ""
-    operation: Operation = told("other")
+    operation: Operation = always_sent("other")
     target: str = ""
-    risk: Risk = told("medium")
+    risk: Risk = always_sent("medium")
     risk_reasons: list[str] = []
     """Why the risk is what it is, what weighs most first."""
     input: dict[str, Any] = {}
@@ -179,26 +191,29 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
 
 
 class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_resolved"):
+    type: ClassVar[Literal["permission_resolved"]] = "permission_resolved"
     request_id: str
     decision: Literal["allow", "deny"]
-    remember: Remember = told("once")
-    by: By = told("callback")
+    remember: Remember = always_sent("once")
+    by: By = always_sent("callback")
     message: str = ""
 
 
 class UsageReport(Header, frozen=True, kw_only=True, tag="usage"):
     """The running turn so far, and the whole session so far. Never the agent's own cumulative figure."""
 
-    input_tokens: int = told(0)
-    output_tokens: int = told(0)
-    cached_tokens: int = told(0)
-    reasoning_tokens: int = told(0)
-    total_tokens: int = told(0)
+    type: ClassVar[Literal["usage"]] = "usage"
+    input_tokens: int = always_sent(0)
+    output_tokens: int = always_sent(0)
+    cached_tokens: int = always_sent(0)
+    reasoning_tokens: int = always_sent(0)
+    total_tokens: int = always_sent(0)
     cost_usd: float | None = None
-    session: Usage = told(Usage())
+    session: Usage = always_sent(Usage())
 
 
 class Retry(Header, frozen=True, kw_only=True, tag="retry"):
+    type: ClassVar[Literal["retry"]] = "retry"
     attempt: int
     max_attempts: int | None = None
     delay_ms: float | None = None
@@ -206,20 +221,25 @@ class Retry(Header, frozen=True, kw_only=True, tag="retry"):
 
 
 class Notice(Header, frozen=True, kw_only=True, tag="notice"):
+    type: ClassVar[Literal["notice"]] = "notice"
     level: Literal["info", "warning", "error"]
     code: str
     message: str
+    native_session_id: str = ""
+    """With the code ``session_changed``: the id that the agent continues under."""
 
 
 class Error(Header, frozen=True, kw_only=True, tag="error"):
+    type: ClassVar[Literal["error"]] = "error"
     kind: ErrorKind
     message: str
-    fatal: bool = told(False)
+    fatal: bool = always_sent(False)
 
 
 class TurnCompleted(Header, frozen=True, kw_only=True, tag="turn_completed"):
+    type: ClassVar[Literal["turn_completed"]] = "turn_completed"
     status: Status
-    usage: Usage = told(Usage())
+    usage: Usage = always_sent(Usage())
     cost_usd: float | None = None
     duration_ms: float | None = None
     result: str = ""
@@ -227,27 +247,27 @@ class TurnCompleted(Header, frozen=True, kw_only=True, tag="turn_completed"):
 
 
 class Done(Header, frozen=True, kw_only=True, tag="done"):
+    type: ClassVar[Literal["done"]] = "done"
     status: Status
     result: str = ""
-    usage: Usage = told(Usage())
+    usage: Usage = always_sent(Usage())
     cost_usd: float | None = None
     duration_ms: float | None = None
-    tool_uses: int = told(0)
+    tool_uses: int = always_sent(0)
 
 
 class Unrecognized(Header, frozen=True, kw_only=True, tag="unrecognized"):
     """Something the agent said that we cannot translate, kept whole."""
 
+    type: ClassVar[Literal["unrecognized"]] = "unrecognized"
     raw: str
     why: str
 
 
-_GOES_ON = "the agent goes on as session "
-
-
 def session_changed(native_session_id: str) -> Notice:
     """The agent has left its session for another one (it was cleared, or forked): the next ``resume`` wants this id."""
-    return Notice(level="info", code="session_changed", message=_GOES_ON + native_session_id)
+    message = f"the agent continues as session {native_session_id}"
+    return Notice(level="info", code="session_changed", message=message, native_session_id=native_session_id)
 
 
 def report_of(usage: Usage) -> UsageReport:
@@ -270,11 +290,6 @@ def stalled(seconds: float) -> Notice:
 def steered(text: str) -> Notice:
     """Something was said into the running turn."""
     return Notice(level="info", code="steered", message=text)
-
-
-def session_in(notice: Notice) -> str:
-    """The id that :func:`session_changed` told."""
-    return notice.message.removeprefix(_GOES_ON)
 
 
 Event: TypeAlias = (

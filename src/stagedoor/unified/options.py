@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
 
 import msgspec
 
 from ..errors import BadRequest
 from .decisions import CanUseTool
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from ..permissions.policy import Policy
 
 Tier = Literal["dry-run", "supervised", "autonomous"]
 Approval = Literal["ask", "askDangerous", "autoEdit", "autoAll"]
@@ -29,45 +34,106 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """All options, checked. The text below each is its meaning in docs/options.md."""
+
     cwd: str = "."
+    """The working directory of the agent."""
     model: str | None = None
+    """The model, by the agent's own name for it."""
     tier: Tier = "supervised"
+    """How much the agent may do without asking: `dry-run` changes nothing, `supervised` asks before it runs commands,
+    `autonomous` never asks. See [tiers](tiers.md)."""
     approval: Approval | None = None
+    """Which calls are asked about, in place of the tier's own choice."""
     sandbox: Sandbox | None = None
+    """What commands may touch, where the agent can enforce it."""
     max_turns: int | None = None
+    """Model calls per prompt before the turn ends as `max_turns`."""
     max_budget_usd: float | None = None
+    """Cost before the turn ends as `max_budget`."""
     resume: str | None = None
+    """The session to continue: Stagedoor's id or the agent's."""
     fork: bool = False
+    """With `resume`: continue in a copy and leave the original unchanged."""
     allowed_tools: tuple[str, ...] | None = None
+    """The tools the agent may use, by our names or its own."""
     disallowed_tools: tuple[str, ...] = ()
+    """The tools the agent may never use."""
     can_use_tool: CanUseTool | None = None
+    """Your function that decides about a permission request, plain or `async`. Without one, every request is
+    denied."""
     policy: Any = None
-    """A ``permissions.policy.Policy`` or the path of a policy file: its rules decide before anybody is asked."""
+    """A `Policy` or the path of a policy file. Its rules decide before anybody is asked."""
     remember_in: str | None = None
-    """The policy file that ``remember="always"`` adds its rule to; by default the one given as ``policy``."""
+    """The policy file that `remember="always"` adds its rule to; by default the one given as `policy`."""
     audit: str | None = None
-    """A file that every decision is appended to, hash-chained (``stagedoor audit verify``)."""
+    """A file that every decision is appended to, hash-chained (`stagedoor audit verify`)."""
     system_prompt: str | None = None
+    """Replaces the agent's own system prompt."""
     append_system_prompt: str | None = None
+    """Added to the agent's own system prompt."""
     mcp_servers: Mapping[str, McpServer] = {}
+    """Tool servers (Model Context Protocol) by name."""
     output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema for the final answer; the result is in `turn_completed.structured`."""
     images: tuple[str, ...] = ()
+    """Images for the first prompt: paths, or `data:` URLs with base64."""
     env: Mapping[str, str] = {}
+    """Environment variables for the agent, on top of ours."""
     inherit_env: bool = True
-    """False: the agent sees ``env`` and nothing else of our environment."""
+    """False: the agent sees `env` and nothing else of our environment."""
     timeout: float | None = None
     """Seconds a turn may take before it is interrupted."""
     permission_timeout: float | None = 300.0
-    """Seconds a question waits before it is denied; ``None`` waits for ever."""
+    """Seconds a question waits before it is denied; `None` waits for ever."""
     stall_after: float | None = 120.0
     """Seconds without output and without processor time before a notice says so."""
     watch_files: bool = True
-    """Compare the workspace before and after each turn, so that no change goes untold."""
+    """Compare the workspace before and after each turn, so that every change is reported."""
     extra_args: tuple[str, ...] = ()
+    """More arguments for the agent's program."""
     driver: str | None = None
+    """The way to run the agent, where it has several."""
     executable: str | None = None
+    """The agent's program, if it is not the one on the PATH."""
     raw: bool = False
-    """Put the native message beside each event."""
+    """Put the native message beside each event, as `event.native`."""
+
+
+class OpenOptions(TypedDict, total=False):
+    """What ``run``, ``open`` and their relatives take as keyword arguments: the fields of ``Options``, as callers may
+    write them."""
+
+    cwd: str | PathLike[str]
+    model: str | None
+    tier: Tier
+    approval: Approval | None
+    sandbox: Sandbox | None
+    max_turns: int | None
+    max_budget_usd: float | None
+    resume: str | None
+    fork: bool
+    allowed_tools: list[str] | tuple[str, ...] | None
+    disallowed_tools: list[str] | tuple[str, ...]
+    can_use_tool: CanUseTool | None
+    policy: Policy | str | PathLike[str] | None
+    remember_in: str | PathLike[str] | None
+    audit: str | PathLike[str] | None
+    system_prompt: str | None
+    append_system_prompt: str | None
+    mcp_servers: Mapping[str, McpServer]
+    output_schema: Mapping[str, Any] | None
+    images: list[str] | tuple[str, ...]
+    env: Mapping[str, str]
+    inherit_env: bool
+    timeout: float | None
+    permission_timeout: float | None
+    stall_after: float | None
+    watch_files: bool
+    extra_args: list[str] | tuple[str, ...]
+    driver: str | None
+    executable: str | PathLike[str] | None
+    raw: bool
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -79,34 +145,34 @@ _ABOVE_ZERO = ("max_turns", "max_budget_usd", "timeout", "permission_timeout", "
 _AS_THEY_ARE = ("can_use_tool", "policy")  # a function, and what is read where policies are known
 
 
-def checked(given: Mapping[str, Any]) -> Options:
+def check_options(given: Mapping[str, Any]) -> Options:
     """The options as they were named, each checked before anything is started. Raises ``BadRequest``."""
     unknown = set(given) - set(Options.__struct_fields__)
     if unknown:
         raise TypeError(
             f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
         )
-    options = Options(**{name: _right(name, value) for name, value in given.items()})
+    options = Options(**{name: _checked(name, value) for name, value in given.items()})
     if options.fork and options.resume is None:
         raise BadRequest("fork=True copies a session: say which one with resume=")
     return options
 
 
-def _right(name: str, value: Any) -> Any:
+def _checked(name: str, value: Any) -> Any:
     if name in _AS_THEY_ARE:
         if name == "can_use_tool" and value is not None and not callable(value):
             raise BadRequest(f"can_use_tool={value!r}: give a function that takes a request and returns Allow or Deny")
         return value
     try:
-        right = msgspec.convert(_plain(value), _hints()[name])
+        checked = msgspec.convert(_plain(value), _hints()[name])
     except msgspec.ValidationError as fault:
         if name in _CHOICES:
             raise BadRequest(f"{name}={value!r}: choose from {', '.join(_CHOICES[name])}") from None
         shown = name if isinstance(value, Mapping) else f"{name}={value!r}"  # tables hold secrets
         raise BadRequest(f"{shown}: {str(fault)[:1].lower()}{str(fault)[1:]}") from None
-    if name in _ABOVE_ZERO and right is not None and not 0 < right < math.inf:
+    if name in _ABOVE_ZERO and checked is not None and not 0 < checked < math.inf:
         raise BadRequest(f"{name}={value!r}: give a number above 0, or None for no limit")
-    return right
+    return checked
 
 
 def _hints() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.questions import Questions
 from .register import Register, entry_of
 from .transports.relay import Relay
+from .transports.tasks import TaskOwner
 from .unified.capabilities import as_json
 from .unified.decisions import Decision
 from .unified.events import (
@@ -61,7 +62,7 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Live:
+class SessionEngine:
     def __init__(
         self,
         agent: str,
@@ -70,14 +71,14 @@ class Live:
         driver: AnyDriver,
         now: Callable[[], int],
         *,
-        asked: Options,
+        requested: Options,
         attended: bool,
     ) -> None:
         self.session_id = session_id
         self.native_id = ""
         self.relay: Relay[Event] = Relay()
         self.questions = Questions(
-            say=self.say,
+            emit=self.emit,
             now=now,
             callback=options.can_use_tool,
             timeout=options.permission_timeout,
@@ -93,7 +94,7 @@ class Live:
         self.capabilities = driver.capabilities
         self._agent = agent
         self._options = options
-        self._asked = asked
+        self._requested = requested
         self._driver = driver
         self._dictionary = driver.dictionary()
         self._now = now
@@ -101,15 +102,15 @@ class Live:
             Init(cwd=options.cwd, resumed=options.resume is not None, capabilities=as_json(driver.capabilities))
         )
         self._workspace = Workspace(options.cwd) if options.watch_files else None
-        self._told: dict[str, FileChange] = {}
-        self._judged: dict[tuple[str, str, str], Verdict] = {}
+        self._reported_changes: dict[str, FileChange] = {}
+        self._judgements: dict[tuple[str, str, str], Verdict] = {}
         self._registered = ""
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
         self._cut_short: Status | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._errands: set[asyncio.Task[None]] = set()
+        self._tasks = TaskOwner()
         self._expected: dict[str, asyncio.Event] = {}
         self._turn_over = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
@@ -132,24 +133,24 @@ class Live:
         self._cut_short = None
         self._turn_over.clear()
         self._emit(self._grammar.start_turn(prompt, self._now()))
-        self._told.clear()
+        self._reported_changes.clear()
         self._handed = False
         loop = asyncio.get_running_loop()
         if self._options.timeout is not None:
             self._timer = loop.call_later(self._options.timeout, self._time_is_up, self._options.timeout)
-        self._starting = loop.create_task(self._start(prompt))
+        self._starting = self._tasks.start(self._start(prompt))
         try:
             await self._starting
         except BaseException as fault:
             self._stop_timer()
-            asked_for = isinstance(fault, asyncio.CancelledError) and not _is_cancelled()
-            if asked_for and self._native is not None and self._closing is None:  # the agent never heard of this turn
+            intended = isinstance(fault, asyncio.CancelledError) and not _is_cancelled()
+            if intended and self._native is not None and self._closing is None:  # the agent never heard of this turn
                 self._emit(self._ordered(TurnCompleted(status="interrupted"), b""))
                 return
             error = error_of(fault) if isinstance(fault, Exception) else None
             self._emit(self._grammar.end(self._cut_short or "error", error, self._now()))
             self.relay.close()
-            if not asked_for:  # else it was interrupted, or out of time, before the agent had begun
+            if not intended:  # else it was interrupted, or out of time, before the agent had begun
                 raise
         finally:
             self._starting = None
@@ -157,12 +158,12 @@ class Live:
     async def _start(self, prompt: str) -> None:
         if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
             message = "the workspace is too large to be compared before and after a turn"
-            self.say(Notice(level="info", code="files_not_watched", message=message))
+            self.emit(Notice(level="info", code="files_not_watched", message=message))
             self._workspace = None
         self._handed = True
         if self._native is None:
             self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
-            self._pump = asyncio.get_running_loop().create_task(self._read(self._native))
+            self._pump = self._tasks.start(self._read(self._native))
         else:
             await self._native.send(prompt)
 
@@ -172,7 +173,7 @@ class Live:
         if self._native is None or not self._grammar.in_turn:
             raise LocalProtocolError("no turn is running: send it as a prompt")
         await cast("Steerable", self._native).steer(text)
-        self.say(steered(text))
+        self.emit(steered(text))
         return self._seq
 
     async def interrupt(self) -> None:
@@ -193,7 +194,7 @@ class Live:
 
     async def close(self, *, at_once: bool = False) -> None:
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close(at_once=at_once))
+            self._closing = self._tasks.start(self._close(at_once=at_once))
         await asyncio.shield(self._closing)
 
     async def _close(self, *, at_once: bool) -> None:
@@ -221,19 +222,19 @@ class Live:
         self._native = self._pump = None
 
     async def _ask(self, request: PermissionRequest) -> Decision:
-        judged = self._judge(request)
-        request = replace(request, risk=judged.risk, risk_reasons=list(judged.reasons))
-        await self._heard(request.tool_use_id)
+        verdict = self._judge(request)
+        request = replace(request, risk=verdict.risk, risk_reasons=list(verdict.reasons))
+        await self._wait_for_call(request.tool_use_id)
         return await self.questions.ask(request)
 
-    async def _heard(self, tool_use_id: str) -> None:
+    async def _wait_for_call(self, tool_use_id: str) -> None:
         """Wait a moment for the call a question is about: questions overtake the stream they belong to."""
         if not tool_use_id or self._grammar.knows_tool(tool_use_id):
             return
-        heard = self._expected.setdefault(tool_use_id, asyncio.Event())
+        arrival = self._expected.setdefault(tool_use_id, asyncio.Event())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OVERTAKEN):
-                await heard.wait()
+                await arrival.wait()
         self._expected.pop(tool_use_id, None)
 
     async def _read(self, native: NativeSession) -> None:
@@ -248,40 +249,40 @@ class Live:
 
     async def _publish(self, batch: Iterable[tuple[bytes, Any]]) -> None:
         """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
-        translate, grammar, tells_raw = self._dictionary.translate, self._grammar, self._options.raw
+        translate, grammar, with_raw = self._dictionary.translate, self._grammar, self._options.raw
         out: list[Event] = []
-        for raw, said in batch:
-            heard = False
-            for event in translate(said):
+        for raw, native in batch:
+            produced = False
+            for event in translate(native):
                 kind = type(event)
-                if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not tells_raw:
+                if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not with_raw:
                     out.append(event)
                     continue
                 if kind is TurnCompleted and self._workspace is not None:
                     # Others may speak while we look, and what was said before must come before.
                     await self.relay.publish(self._stamped(out))
-                    out = await self._untold(self._workspace)
+                    out = await self._unreported(self._workspace)
                 if isinstance(event, FileChange) and not event.diff and event.after is None and self._workspace:
                     await self.relay.publish(self._stamped(out))
                     out = []
                     event = await self._detailed(event, self._workspace)
                 ordered = self._ordered(event, raw)
-                heard = heard or bool(ordered)
+                produced = produced or bool(ordered)
                 out += ordered
-            if tells_raw and raw and not heard:
-                out += self._ordered(Notice(level="info", code="absorbed", message=type(said).__name__), raw)
+            if with_raw and raw and not produced:
+                out += self._ordered(Notice(level="info", code="absorbed", message=type(native).__name__), raw)
         if out:
             await self.relay.publish(self._stamped(out))
 
     async def _detailed(self, change: FileChange, workspace: Workspace) -> FileChange:
         """A change of which only the file's name was told."""
         change = inside(change, self._options.cwd)
-        return await asyncio.to_thread(workspace.detailed, change, self._told.get(change.path))
+        return await asyncio.to_thread(workspace.detailed, change, self._reported_changes.get(change.path))
 
-    async def _untold(self, workspace: Workspace) -> list[Event]:
+    async def _unreported(self, workspace: Workspace) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""
-        found = await asyncio.to_thread(workspace.changes, list(self._told.values()))
-        return [event for change in found for event in self._grammar.accept(change, self._now())]
+        changes = await asyncio.to_thread(workspace.changes, list(self._reported_changes.values()))
+        return [event for change in changes for event in self._grammar.accept(change, self._now())]
 
     def _ordered(self, event: Event, raw: bytes) -> list[Event]:
         """``event`` by the rules of the grammar and of this session's limits."""
@@ -290,7 +291,7 @@ class Live:
                 self.unrecognized += 1
             case FileChange():
                 event = inside(event, self._options.cwd)
-                self._told[event.path] = event
+                self._reported_changes[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._judge(event).risk)
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
@@ -322,7 +323,7 @@ class Live:
         self._registered = self.native_id
         Register().add(
             entry_of(
-                self._asked,
+                self._requested,
                 session_id=self.session_id,
                 native_id=self.native_id,
                 agent=self._agent,
@@ -334,16 +335,16 @@ class Live:
     def _judge(self, call: ToolUse | PermissionRequest) -> Verdict:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
         key = (name, call.operation, repr(call.input))
-        known = self._judged.get(key)  # a call is judged when it is made and again when it is asked about
-        if known is not None:
-            return known
+        cached = self._judgements.get(key)  # a call is judged when it is made and again when it is asked about
+        if cached is not None:
+            return cached
         from .permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
 
-        if len(self._judged) >= JUDGEMENTS:
-            self._judged.clear()
+        if len(self._judgements) >= JUDGEMENTS:
+            self._judgements.clear()
         home = home_of(self._options)
-        judged = self._judged[key] = judge(name, call.operation, call.input, cwd=self._options.cwd, home=home)
-        return judged
+        verdict = self._judgements[key] = judge(name, call.operation, call.input, cwd=self._options.cwd, home=home)
+        return verdict
 
     def _over_budget(self, event: UsageReport) -> bool:
         limit, cost = self._options.max_budget_usd, event.cost_usd
@@ -351,13 +352,11 @@ class Live:
 
     def _cut(self, status: Status) -> None:
         self._cut_short = status
-        errand = asyncio.get_running_loop().create_task(self.interrupt())
-        self._errands.add(errand)
-        errand.add_done_callback(self._errands.discard)
+        self._tasks.start(self.interrupt())
 
     def _time_is_up(self, seconds: float) -> None:
         message = f"the turn took longer than {seconds:g} s and was interrupted; raise timeout= if it needs more"
-        self.say(Error(kind="timeout", message=message, fatal=True))
+        self.emit(Error(kind="timeout", message=message, fatal=True))
         self._cut("interrupted")
 
     def _stop_timer(self) -> None:
@@ -365,7 +364,7 @@ class Live:
             self._timer.cancel()
             self._timer = None
 
-    def say(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Put in an event that no message of the agent caused."""
         self._emit(self._grammar.accept(event, self._now()))
 
