@@ -81,7 +81,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
             view = replace(
                 view, last_seq=last, activity="ended" if ended else "working", state="done" if ended else "running"
             )
-            await service.journal.write(Append(view.id, records), view)
+            await service._journal.write(Append(view.id, records), view)
 
     with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         program = os.environ.get("BENCH_PROGRAM", "")
@@ -94,7 +94,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
         opened = open_socket("127.0.0.1", 0)
         async with listening(create_app(service, token=TOKEN), settings, opened):
             views = [SessionView(id=f"session-{number}", agent="bench", cwd=folder) for number in range(sessions)]
-            await service.journal.write(*views)
+            await service._journal.write(*views)
             said = [bodies(view.id, events) for view in views]
             answer(port=opened.getsockname()[1])
             reader = await orders()
@@ -108,7 +108,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
                         answer(memory=memory())
                     case ["agent", keep]:
                         wanted = Wanted(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
-                        answer(session=(await service.create(wanted)).id)
+                        answer(session=(await service.sessions.create(wanted)).id)
                     case _:
                         break
 

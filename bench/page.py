@@ -98,7 +98,7 @@ async def streamed(page: Any, url: str, service: Service, root: str) -> tuple[li
             event = {"sessionId": session_id, "seq": seq, "timestamp": now, "turn": 1, **_event(seq)}
             records.append(Record(seq=seq, at=now, type=event["type"], body=json.dumps(event).encode()))
         view = SessionView(id=session_id, activity=activity, last_seq=first + many - 1, **row)
-        return service.journal.write(Append(session_id, records), view)
+        return service._journal.write(Append(session_id, records), view)
 
     await write(1, 1, "working")
     await page.goto(f"{url}/#/s/{session_id}")

@@ -589,19 +589,19 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
             )
             async with Service(settings) as service:
                 wanted = Wanted(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
-                session_id = (await service.create(wanted)).id
+                session_id = (await service.sessions.create(wanted)).id
                 heard: list[Event] = []
-                async with contextlib.aclosing(service.follow(session_id, 0)) as batches:
+                async with contextlib.aclosing(service.events.follow(session_id, 0)) as batches:
                     async for event in (decode(record.body) async for batch in batches for record in batch):
                         heard.append(event)
                         if isinstance(event, stagedoor.ToolUse):
-                            message = await service.send(session_id, "Mind the tests", steer=True)
+                            message = await service.sessions.send(session_id, "Mind the tests", steer=True)
                             assert message.state == "sent"
-                            stored = await service.journal.store.records(session_id, 0, 1000)
+                            stored = await service._store.records(session_id, 0, 1000)
                             assert any(b"Mind the tests" in record.body for record in stored)
                             (stage.cwd / "go").touch()
                         if isinstance(event, stagedoor.TurnCompleted) and event.turn == 1:
-                            message = await service.send(session_id, "And then", steer=True)
+                            message = await service.sessions.send(session_id, "And then", steer=True)
                             assert message.state == "queued"
                         if isinstance(event, stagedoor.TurnCompleted) and event.turn == 2:
                             break

@@ -43,7 +43,7 @@ def _settings(folder: Path, model: ScriptedModel, **more: Any) -> Settings:
 
 async def _until(service: Service, session_id: str, last: Any, after: int = 0) -> list[Event]:
     heard: list[Event] = []
-    async with asyncio.timeout(BOUND), aclosing(service.follow(session_id, after)) as batches:
+    async with asyncio.timeout(BOUND), aclosing(service.events.follow(session_id, after)) as batches:
         async for batch in batches:
             for record in batch:
                 heard.append(decode(record.body))
@@ -57,9 +57,9 @@ def test_it_sleeps_and_is_woken_by_resume(tmp_path: Path) -> None:
 
     async def main(model: ScriptedModel) -> None:
         async with Service(_settings(tmp_path, model, sleep_after=0.0)) as service:
-            view = await service.create(Wanted(prompt="first", keep_open=True))
+            view = await service.sessions.create(Wanted(prompt="first", keep_open=True))
             heard = await _until(service, view.id, lambda event: getattr(event, "code", "") == "asleep")
-            await service.send(view.id, "second")
+            await service.sessions.send(view.id, "second")
             again = lambda event: getattr(event, "code", "") == "asleep"  # noqa: E731
             heard += await _until(service, view.id, again, heard[-1].seq)
             results = [event.result for event in heard if isinstance(event, TurnCompleted)]
@@ -67,7 +67,7 @@ def test_it_sleeps_and_is_woken_by_resume(tmp_path: Path) -> None:
             assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
             codes = [one.code for one in heard if isinstance(one, Notice) and one.code in ("asleep", "woken")]
             assert codes == ["asleep", "woken", "asleep"]
-            ended = await service.cancel(view.id)
+            ended = await service.sessions.cancel(view.id)
             assert (ended.state, ended.turn) == ("done", 2)
 
     with ScriptedModel(script) as model:
@@ -80,19 +80,19 @@ def test_a_question_outlives_the_server(tmp_path: Path) -> None:
     async def main(model: ScriptedModel) -> None:
         settings = _settings(tmp_path, model)
         async with Service(settings) as service:
-            view = await service.create(Wanted(prompt="make it"))
+            view = await service.sessions.create(Wanted(prompt="make it"))
             await _until(service, view.id, lambda event: isinstance(event, PermissionRequest))
-            [question] = await service.questions()
+            [question] = await service.questions.list()
         assert not (tmp_path / "workspace" / "made").exists()
         async with Service(settings) as service:
-            assert [(one.id, one.rearmed) for one in await service.questions()] == [(question.id, True)]
-            await service.answer(question.id, Allow(), who="hours later")
+            assert [(one.id, one.rearmed) for one in await service.questions.list()] == [(question.id, True)]
+            await service.questions.answer(question.id, Allow(), who="hours later")
             heard = await _until(service, view.id, lambda event: False)
-            ended = await service.get(view.id)
+            ended = await service.sessions.get(view.id)
             assert (ended.state, ended.result, ended.turn) == ("done", "made it", 2)
             resolved = [(event.decision, event.by) for event in heard if isinstance(event, PermissionResolved)]
             assert resolved == [("allow", "client")] * 2
-            assert {one.who for one in await service.questions(open_only=False)} == {"hours later"}
+            assert {one.who for one in await service.questions.list(open_only=False)} == {"hours later"}
         assert (tmp_path / "workspace" / "made").exists()
 
     with ScriptedModel(script) as model:

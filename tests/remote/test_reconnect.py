@@ -36,7 +36,7 @@ async def put(service: Any, records: Sequence[Record], **more: Any) -> None:
         id="s", agent="understudy", cwd="/w", activity="ended" if ended else "working",
         state="done" if ended else "running", last_seq=records[-1].seq, **more,
     )  # fmt: skip
-    await service.journal.write(Append("s", records), view)
+    await service._journal.write(Append("s", records), view)
 
 
 async def put_slowly(service: Any, records: Sequence[Record], batch: int) -> None:
@@ -140,8 +140,8 @@ def test_a_gap_is_told(serve: Any, proxied: Any) -> None:
     async def main() -> list[list[Event]]:
         async with serve() as server, proxied(server) as proxy:
             await put(server.service, stream_of(10))
-            view = await server.service.get("s")
-            await server.service.journal.write(replace(view, first_seq=5))
+            view = await server.service.sessions.get("s")
+            await server.service._journal.write(replace(view, first_seq=5))
             streams = []
             for refused in REFUSALS.values():
                 proxy.refuses = refused

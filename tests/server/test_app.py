@@ -35,8 +35,8 @@ def run(work: Coroutine[Any, Any, Value]) -> Value:
 def test_a_session_runs_while_the_server_does(serve: Any, script: Callable[..., str]) -> None:
     async def main() -> list[str]:
         async with serve() as server:
-            view = await server.service.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
-            return [record.type async for batch in server.service.follow(view.id, 0) for record in batch]
+            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            return [record.type async for batch in server.service.events.follow(view.id, 0) for record in batch]
 
     kinds = run(main())
     assert (kinds[0], kinds[-1]) == ("init", "done")
@@ -57,7 +57,7 @@ def test_what_is_our_own_mistake_tells_a_client_nothing(serve: Any, monkeypatch:
 
     async def main() -> httpx.Response:
         async with serve() as server, server.client() as client:
-            monkeypatch.setattr(server.service.store, "write", broken)
+            monkeypatch.setattr(server.service._store, "write", broken)
             answer = await client.get("/readyz")
             monkeypatch.undo()
             assert (await client.get("/readyz")).status_code == 200
@@ -133,7 +133,7 @@ def test_stopping_ends_what_would_last_and_takes_nothing_new(serve: Any) -> None
             view = SessionView(
                 id="idle", agent="understudy", cwd=str(server.workspace), activity="asleep", keep_open=True
             )
-            await server.service.journal.write(view)
+            await server.service._journal.write(view)
             async with connect(f"{server.ws_url}/ws/sessions/idle", additional_headers=server.headers) as socket:
                 await socket.recv()
                 polled = asyncio.create_task(client.get("/api/sessions/idle/poll?wait=50"))

@@ -46,7 +46,7 @@ def bearer(token: str) -> dict[str, str]:
 async def open_session(server: Any, session_id: str = "idle-one") -> str:
     """A session that says nothing and does not end."""
     view = SessionView(id=session_id, agent="understudy", cwd=str(server.workspace), activity="asleep", keep_open=True)
-    await server.service.journal.write(view)
+    await server.service._journal.write(view)
     return session_id
 
 
@@ -215,7 +215,7 @@ def test_only_the_hash_of_a_devices_token_is_kept(serve: Any) -> None:
     async def main() -> tuple[str, list[Device], Path]:
         async with serve() as server:
             _, token = await paired(server, "watch")
-            return token, await server.service.store.devices(), server.home
+            return token, await server.service._store.devices(), server.home
 
     token, devices, home = run(main())
     assert [device.token_hash == token for device in devices] == [False]
@@ -279,8 +279,8 @@ def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypa
     async def main() -> str:
         async with serve() as server:
             wanted = Wanted(prompt=script([{"shell": "env > env.txt"}], [{"say": "ok"}]), tier="autonomous")
-            view = await server.service.create(wanted)
-            async for _ in server.service.follow(view.id, 0):
+            view = await server.service.sessions.create(wanted)
+            async for _ in server.service.events.follow(view.id, 0):
                 pass
             return str((server.workspace / "env.txt").read_text())
 

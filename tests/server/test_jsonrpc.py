@@ -382,7 +382,7 @@ def test_who_follows_everything_hears_of_sessions_and_questions(play: Play, scri
             assert closed["permission"]["decision"] == {"type": "deny", "message": "not now", "interrupt": False}
             await other.call("agent/stop")
             await client.hear("session_changed", lambda p: p["session"]["status"] != "active")
-            await server.service.delete(ran["sessionId"])
+            await server.service.sessions.delete(ran["sessionId"])
             await client.hear("session_changed", lambda p: p.get("deleted") is True)
             assert (await client.call("permission/list", open=False))["permissions"] == []
         again = [client.call("session/subscribe") for _ in range(3)]  # each takes the place of the one before
@@ -444,23 +444,23 @@ REFUSED: list[tuple[str, Json, int, str]] = [
     ("agent/run", {"prompt": "x", "options": {"maxTurns": 0}}, -32602, "maxTurns"),
     ("agent/run", {"prompt": "nul\0"}, -32602, "NUL"),
     ("agent/stop", {}, -32602, "name the sessionId"),
-    ("agent/stop", {"sessionId": "nobody"}, -32001, "no session"),
+    ("agent/stop", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
     ("agent/respond", {"toolUseId": "x"}, -32001, "permission/list"),
-    ("agent/status", {"sessionId": "nobody"}, -32001, "no session"),
+    ("agent/status", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
     ("session/list", {"limit": 0}, -32602, "limit"),
     ("session/list", {"limt": 1}, -32602, "did you mean 'limit'?"),
     ("session/get", {"sessionId": 1}, -32602, "sessionId"),
     ("session/get", {"sessionId": "x", "session_id": "y"}, -32602, "twice"),
-    ("session/events", {"sessionId": "nobody"}, -32001, "no session"),
+    ("session/events", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
     ("session/events", {"sessionId": "x", "dialect": "latin"}, -32602, "dialect"),
     ("session/events", {"sessionId": "x", "after": -1}, -32602, "after"),
     ("session/events", {"sessionId": "x", "after": 1e300}, -32602, "after"),
-    ("session/subscribe", {"sessionId": "nobody"}, -32001, "no session"),
-    ("session/send", {"sessionId": "nobody", "prompt": "x"}, -32001, "no session"),
-    ("session/resume", {"sessionId": "nobody", "prompt": "x"}, -32001, "no session"),
+    ("session/subscribe", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
+    ("session/send", {"sessionId": "nobody", "prompt": "x"}, -32001, "session 'nobody' not found"),
+    ("session/resume", {"sessionId": "nobody", "prompt": "x"}, -32001, "session 'nobody' not found"),
     ("permission/answer", {"decision": "maybe", "id": "x"}, -32602, "decision"),
     ("permission/answer", {"decision": "allow"}, -32602, "name the question"),
-    ("permission/answer", {"decision": "allow", "id": "x"}, -32001, "no question"),
+    ("permission/answer", {"decision": "allow", "id": "x"}, -32001, "question 'x' not found"),
     ("permission/answer", {"decision": "allow", "id": "x", "message": "y"}, -32602, "deny only"),
     ("permission/answer", {"decision": "deny", "id": "x", "updatedInput": {}}, -32602, "allow only"),
     ("git/status", {}, -32602, "name the sessionId"),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stagedoor.server.idempotency import Once, Reply
 from stagedoor.service.identity import first_id, fresh_id, ids_from
+from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.views import Done
 
@@ -70,15 +71,15 @@ def test_what_a_crash_left_unanswered_is_found_again(serve: Any, script: Script)
             path = f"/api/sessions/{made['id']}/messages"
             sent = (await client.post(path, json=sent_body, headers=sent_key)).json()
             for key in ("order-1", "order-2"):
-                done = await server.service.store.done(f"local:{key}")
-                await server.service.store.write(replace(done, status=0, body=b""))
+                done = await server.service._store.done(f"local:{key}")
+                await server.service._store.write(replace(done, status=0, body=b""))
             again = await client.post("/api/sessions", json=body, headers=KEY)
             assert (again.status_code, again.json()["id"]) == (201, made["id"])
             assert (await client.post(path, json=sent_body, headers=sent_key)).json()["id"] == sent["id"]
-            assert len(await server.service.store.messages(made["id"], queued_only=False)) == 2
+            assert len(await server.service._store.messages(made["id"], queued_only=False)) == 2
             # Begun, and nothing made: it never happened, so it happens now.
-            done = await server.service.store.done("local:order-1")
-            await server.service.store.write(replace(done, key="local:order-3", status=0, body=b""))
+            done = await server.service._store.done("local:order-1")
+            await server.service._store.write(replace(done, key="local:order-3", status=0, body=b""))
             new = await client.post("/api/sessions", json=body, headers={"Idempotency-Key": "order-3"})
             assert (new.status_code, new.json()["id"] == made["id"]) == (201, False)
             assert (await client.get("/api/sessions")).json()["total"] == 2
@@ -109,7 +110,7 @@ def test_where_nothing_can_be_recalled_nobody_guesses(tmp_path: Any) -> None:
         store = SqliteStore(tmp_path / "log.db")
         await store.open()
         try:
-            once = Once(store, lambda: 1)
+            once = Once(ReplyRows(store), lambda: 1)
             await store.write(Done(key="k", fingerprint="f", status=0, body=b"", at=1))
 
             async def work() -> Reply:

@@ -103,9 +103,9 @@ def test_an_answer_a_crash_has_swallowed_is_found_by_whoever_gave_it(serve: Any,
             yes, mine, other = {"decision": "allow"}, {"Idempotency-Key": "mine"}, {"Idempotency-Key": "another's"}
             given = await client.post(path, json=yes, headers=mine)
             await over(client, session_id)
-            done = await server.service.store.done("local:mine")
+            done = await server.service._store.done("local:mine")
             begun = replace(done, status=0, body=b"")  # as a crash between the answer and its acknowledgement leaves it
-            await server.service.store.write(begun, replace(begun, key="local:another's"))
+            await server.service._store.write(begun, replace(begun, key="local:another's"))
             again = await client.post(path, json=yes, headers=mine)
             assert (again.status_code, again.json()) == (200, given.json() | {"applied": True})
             assert (await client.post(path, json=yes, headers=other)).status_code == 409  # the same words, not the same

@@ -146,7 +146,7 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
             body = {"prompt": script(STEPS, [{"say": "ok"}]), "approval": "autoAll"}
             session_id = (await client.post("/api/sessions", json=body)).json()["id"]
             last = (await ended(client, session_id))["lastSeq"]
-            records = await server.service.events(session_id, limit=10_000)
+            records = await server.service.events.read(session_id, limit=10_000)
             path = f"/api/sessions/{session_id}/events"
             for dialect, make in DIALECTS.items():
                 projection = make()
@@ -185,14 +185,14 @@ def test_secrets_of_tool_servers_are_not_shown(serve: Any) -> None:
 
 PROBLEMS: list[tuple[str, str, Any, int, str, str]] = [
     # method, path, body, status, detail, field
-    ("GET", "/api/sessions/none", None, 404, "no session has the id 'none'", ""),
+    ("GET", "/api/sessions/none", None, 404, "session 'none' not found", ""),
     ("GET", "/api/nothing", None, 404, "Not Found", ""),
     ("PUT", "/api/sessions", None, 405, "PUT is not possible here; POST, GET, HEAD is", ""),
     ("POST", "/api/sessions", {}, 400, "object missing required field `prompt`", "$"),
     ("POST", "/api/sessions", [], 400, "expected an object with a prompt", "$"),
     ("POST", "/api/sessions", {"prompt": 1}, 400, "prompt: expected `str`, got `int`", "$.prompt"),
     ("POST", "/api/sessions", {"promt": "x"}, 400, "there is no field 'promt'; did you mean 'prompt'?", "$.promt"),
-    ("POST", "/api/sessions", {"prompt": "  "}, 400, "the prompt is empty; say what the agent is to do", ""),
+    ("POST", "/api/sessions", {"prompt": "  "}, 400, "the prompt is empty; write what the agent should do", ""),
     ("POST", "/api/sessions", {"prompt": "a\0b"}, 400, "a text in the body holds the character NUL; leave it out", "$"),
     ("POST", "/api/sessions", {"prompt": "a", "maxTurns": 10**30}, 400, "a number in the body is beyond 64 bits", "$"),
     ("GET", "/api/sessions?limt=1", None, 400, "there is no query name 'limt'; did you mean 'limit'?", "limt"),
@@ -210,8 +210,8 @@ PROBLEMS: list[tuple[str, str, Any, int, str, str]] = [
     ("GET", "/api/sessions?ended=1", None, 400, "ended: expected true or false, got '1'", "ended"),
     ("GET", "/api/sessions?search=%00", None, 400, "the query holds the character NUL; leave it out", "query"),
     ("GET", "/api/agents?x=1", None, 400, "there is no query name 'x'", "x"),
-    ("PATCH", "/api/sessions/none", {"title": "x"}, 404, "no session has the id 'none'", ""),
-    ("POST", "/api/permissions/none", {"decision": "allow"}, 404, "no question has the id 'none'", ""),
+    ("PATCH", "/api/sessions/none", {"title": "x"}, 404, "session 'none' not found", ""),
+    ("POST", "/api/permissions/none", {"decision": "allow"}, 404, "question 'none' not found", ""),
     (
         "POST",
         "/api/permissions/none",
@@ -234,7 +234,7 @@ def test_problems_say_what_is_wrong(serve: Any) -> None:
                     expected["field"] = field
                 assert answer.headers["content-type"] == "application/problem+json", path
                 assert {name: said[name] for name in said if name not in ("type", "title")} == expected, path
-                assert (answer.status_code, said["type"][:19]) == (status, "urn:stagedoor:problem:")
+                assert (answer.status_code, said["type"][:22]) == (status, "urn:stagedoor:problem:")
 
     asyncio.run(main())
 

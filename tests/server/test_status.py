@@ -55,8 +55,8 @@ def test_a_wrong_policy_and_stopping_make_it_unready(serve: Any, tmp_path: Path)
 def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
     async def main() -> str:
         async with serve() as server, server.client() as client:
-            view = await server.service.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
-            async for _ in server.service.follow(view.id, 0):
+            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            async for _ in server.service.events.follow(view.id, 0):
                 pass
             return str((await client.get("/metrics")).text)
 

@@ -58,7 +58,7 @@ async def put(service: Any, records: Sequence[Record], session_id: str = "s", *,
         id=session_id, agent="understudy", cwd="/w", activity="ended" if over else "working",
         state="failed" if over else "running", last_seq=records[-1].seq,
     )  # fmt: skip
-    await service.journal.write(Append(session_id, records), view)
+    await service._journal.write(Append(session_id, records), view)
 
 
 def in_dialect(name: str, records: Sequence[Record], after: int = 0) -> list[Any]:
@@ -128,7 +128,7 @@ def test_what_happens_is_told_at_once_to_all(serve: Any) -> None:
                 stream = asyncio.create_task(client.get("/api/sessions/s/stream?after=2"))
                 poll = asyncio.create_task(client.get("/api/sessions/s/poll?after=2&wait=60"))
                 first = [json.loads(await early.recv()) for _ in range(3)]
-                while server.service.journal.followers < 3:
+                while server.service._journal.followers < 3:
                     await asyncio.sleep(0)
                 await put(server.service, records[2:3])
                 thought = json.loads(await early.recv())
@@ -161,7 +161,7 @@ def test_what_retention_removed_is_told_or_refused_never_passed_over(serve: Any)
     async def main() -> list[Any]:
         async with serve() as server, server.client() as client:
             await put(server.service, records)
-            await server.service.journal.write(Trim("s", 6))
+            await server.service._journal.write(Trim("s", 6))
             found: list[Any] = []
             for query in ("?after=2", "?after=5", "?after=2&dialect=ues", "?after=2&dialect=ues&verdict=true"):
                 async with socket(server, query) as connection:
@@ -199,14 +199,14 @@ def test_what_goes_between_the_verdict_and_the_first_read_is_not_passed_over(ser
     async def main() -> list[Any]:
         async with serve() as server, server.client() as client:
             service = server.service
-            follow = service.follow
+            follow = service.events.follow
 
             async def too_late(session_id: str, after: int) -> AsyncGenerator[list[Record]]:
-                await service.journal.write(Trim(session_id, 6))
+                await service._journal.write(Trim(session_id, 6))
                 async for records in follow(session_id, after):
                     yield records
 
-            service.follow = too_late
+            service.events.follow = too_late
             found: list[Any] = []
             for session_id in ("s", "t"):
                 await put(service, story(session_id), session_id)
@@ -379,7 +379,7 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
                     await devices.revoke(device.id)
                     found.append((await heard(connection))[1])
                     found.append([line async for line in lines][-2:])
-            while server.service.journal.followers:
+            while server.service._journal.followers:
                 await asyncio.sleep(0)
             return found
 
@@ -391,7 +391,7 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
 def test_a_session_is_watched_from_its_prompt_to_its_end(serve: Any, script: Any) -> None:
     async def main() -> tuple[list[str], int | None]:
         async with serve() as server, server.client() as client:
-            view = await server.service.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
             assert (await client.head(f"/api/sessions/{view.id}/stream")).status_code == 200
             async with socket(server, "?dialect=board", view.id) as connection:
                 said, code, _ = await heard(connection)

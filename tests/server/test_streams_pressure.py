@@ -44,7 +44,7 @@ async def put(service: Any, records: Sequence[Record]) -> None:
         id="s", agent="understudy", cwd="/w", activity="ended" if over else "working",
         state="done" if over else "running", last_seq=records[-1].seq,
     )  # fmt: skip
-    await service.journal.write(Append("s", records), view)
+    await service._journal.write(Append("s", records), view)
 
 
 async def put_all(service: Any, records: Sequence[Record], *, batch: int = 100) -> None:
@@ -100,10 +100,10 @@ def test_a_slow_client_holds_nobody_up_takes_little_room_and_loses_nothing(serve
             async with raw(server, "/ws/sessions/s?verdict=false") as (reader, _):
                 await reader.readuntil(b"\r\n\r\n")
                 fast = asyncio.create_task(numbers(server))
-                await until(lambda: server.service.journal.followers == 2)
+                await until(lambda: server.service._journal.followers == 2)
                 await put_all(server.service, records[1:])
                 seen = await fast
-                await until(lambda: server.service.journal.followers == 1)
+                await until(lambda: server.service._journal.followers == 1)
                 rooms = [
                     one.transport.get_write_buffer_size()
                     for one in gc.get_objects()
@@ -135,8 +135,8 @@ def test_whoever_takes_nothing_for_long_is_cut_off_and_can_come_back(serve: Any,
             await put_all(service, records)
             async with raw(server, path, upgrade=path.startswith("/ws")) as (reader, _):
                 await reader.readuntil(b"\r\n\r\n")
-                await until(lambda: service.journal.followers == 1)
-                await until(lambda: service.journal.followers == 0)
+                await until(lambda: service._journal.followers == 1)
+                await until(lambda: service._journal.followers == 0)
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await reader.readexactly(len(records) * 2000)
             return await numbers(server, "&after=3990")
@@ -175,7 +175,7 @@ def test_rude_clients_and_those_who_vanish_leave_nothing_behind(serve: Any) -> N
             service = server.service
             await put(service, records[:10])
             polite = [asyncio.create_task(numbers(server)) for _ in range(3)]
-            await until(lambda: service.journal.followers == 3)
+            await until(lambda: service._journal.followers == 3)
             for rude in RUDE.values():
                 async with raw(server, "/ws/sessions/s") as (reader, writer):
                     await reader.readuntil(b"\r\n\r\n")
@@ -183,7 +183,7 @@ def test_rude_clients_and_those_who_vanish_leave_nothing_behind(serve: Any) -> N
                     await writer.drain()
                     linger = struct.pack("ii", 1, 0)  # hang up with a reset
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            await until(lambda: service.journal.followers == 3)
+            await until(lambda: service._journal.followers == 3)
             async with connect(f"{server.ws_url}/ws/sessions/s", additional_headers=server.headers) as talker:
                 with contextlib.suppress(ConnectionClosed):
                     while True:
@@ -191,7 +191,7 @@ def test_rude_clients_and_those_who_vanish_leave_nothing_behind(serve: Any) -> N
                         await asyncio.sleep(0)  # it lives in the loop of the server it talks to
             await put_all(service, records[10:])
             heard = await asyncio.gather(*polite)
-            await until(lambda: service.journal.followers == 0)
+            await until(lambda: service._journal.followers == 0)
             return heard, talker.close_code
 
     assert asyncio.run(main()) == ([list(range(1, 51))] * 3, 1008)
@@ -246,7 +246,7 @@ def test_clients_continue_on_the_server_that_comes_after_this_one(serve: Any) ->
             poll = asyncio.create_task(client.get("/api/sessions/s/poll?after=10&wait=60"))
             connection = await connect(url, additional_headers=server.headers)
             first = [json.loads(await connection.recv())["seq"] for _ in range(2)]
-            await until(lambda: server.service.journal.followers == 2)
+            await until(lambda: server.service._journal.followers == 2)
         with contextlib.suppress(ConnectionClosed):
             await connection.recv()
         left = [(await stream).text.count("event: end"), (await poll).json()["events"]]
@@ -313,14 +313,14 @@ def test_a_place_that_was_kept_knows_as_much_as_one_that_was_not(serve: Any) -> 
             await put(server.service, records)
             found: list[list[bytes]] = []
             for limit in (300, 97, 7):
-                tellings = Tellings(server.service.journal)
+                tellings = Tellings(server.service.events)
                 after, messages = 0, list[bytes]()
                 while after < len(records):
                     page = await tellings.page("s", "ues", after, limit)
                     messages += page.messages
                     after = page.last
                 found.append(messages)
-            fresh = Tellings(server.service.journal)
+            fresh = Tellings(server.service.events)
             found.append(
                 found[0][: -len(rest)] + rest if (rest := (await fresh.page("s", "ues", 200, 300)).messages) else []
             )

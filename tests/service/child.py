@@ -41,7 +41,7 @@ def say(*words: object) -> None:
 
 
 async def follow(service: Service, session_id: str) -> None:
-    async with aclosing(service.follow(session_id, 0)) as batches:
+    async with aclosing(service.events.follow(session_id, 0)) as batches:
         async for batch in batches:
             say("stored", session_id, batch[-1].seq)
 
@@ -49,9 +49,9 @@ async def follow(service: Service, session_id: str) -> None:
 async def answer(service: Service) -> None:
     """Everything that is asked is allowed, also what was asked before the last crash."""
     while True:
-        for question in await service.questions():
+        for question in await service.questions.list():
             try:
-                await service.answer(question.id, Allow(), who="child")
+                await service.questions.answer(question.id, Allow(), who="child")
             except ServiceError:
                 continue
             say("answered", question.id)
@@ -60,19 +60,19 @@ async def answer(service: Service) -> None:
 
 async def work(service: Service, number: int) -> None:
     for turn in itertools.count():
-        view = await service.create(Wanted(prompt=json.dumps({"script": WORK}), keep_open=number % 2 == 0))
+        view = await service.sessions.create(Wanted(prompt=json.dumps({"script": WORK}), keep_open=number % 2 == 0))
         say("created", view.id)
         following = asyncio.ensure_future(follow(service, view.id))
         for _ in range(turn % 3):
             try:
-                message = await service.send(view.id, json.dumps({"script": WORK}))
+                message = await service.sessions.send(view.id, json.dumps({"script": WORK}))
             except ServiceError:
                 break
             say("sent", view.id, message.id)
         if view.keep_open:
-            while (await service.get(view.id)).activity not in ("idle", "asleep", "ended"):
+            while (await service.sessions.get(view.id)).activity not in ("idle", "asleep", "ended"):
                 await asyncio.sleep(0.02)
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
         await following
 
 

@@ -85,7 +85,7 @@ class Watch:
         """What comes up to the first event of a type, or the first that a function is true for; all when none does."""
         is_it = (lambda event: isinstance(event, wanted)) if isinstance(wanted, type) else wanted
         heard: list[Event] = []
-        async with aclosing(self.service.follow(self.id, self.after)) as batches:
+        async with aclosing(self.service.events.follow(self.id, self.after)) as batches:
             async for batch in batches:
                 for record in batch:
                     assert record.seq == self.after + 1
@@ -104,17 +104,17 @@ class Watch:
     async def question(self) -> Question:
         """The next one that is asked."""
         await self.until(lambda event: event.__struct_config__.tag == "permission_request")
-        [question] = await self.service.questions(session_id=self.id)
+        [question] = await self.service.questions.list(session_id=self.id)
         return question
 
 
 async def all_of(service: Service, session_id: str) -> list[Record]:
-    view = await service.get(session_id)
-    return await service.events(session_id, limit=view.last_seq + 1)
+    view = await service.sessions.get(session_id)
+    return await service.events.read(session_id, limit=view.last_seq + 1)
 
 
 async def begun(service: Service, prompt: str, **wanted: Any) -> tuple[SessionView, Watch]:
-    view = await service.create(Wanted(prompt=prompt, **wanted), who="tester")
+    view = await service.sessions.create(Wanted(prompt=prompt, **wanted), who="tester")
     return view, Watch(service, view.id)
 
 

@@ -31,13 +31,13 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
             assert view.base == _git(repository, "rev-parse", "HEAD")
             assert Path(view.cwd) == service.home / "worktrees" / view.id
             with pytest.raises(SessionRunning, match="still running"):
-                await service.finish_worktree(view.id, keep=True)
+                await service.sessions.finish_worktree(view.id, keep=True)
             await watch.rest()
             assert not (repository / "b.txt").exists()
             assert (Path(view.cwd) / "b.txt").read_text() == "two\n"
             changed = await service.workspaces.diff(view.id)
             assert changed.insertions == 1
-            finished = await service.finish_worktree(view.id, keep=keep)
+            finished = await service.sessions.finish_worktree(view.id, keep=keep)
             assert (view.worktree, finished.worktree) == ("open", "kept" if keep else "removed")
             assert finished.branch == (view.branch if keep else "")
             assert await service.workspaces.diff(view.id) == changed
@@ -47,8 +47,8 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
             if keep:
                 assert _git(repository, "show", f"{view.branch}:b.txt") == "two"
             with pytest.raises(BadRequest, match="no worktree"):
-                await service.finish_worktree(view.id, keep=True)
-            await service.delete(view.id)
+                await service.sessions.finish_worktree(view.id, keep=True)
+            await service.sessions.delete(view.id)
             assert list((service.home / "snapshots").iterdir()) == []
 
     kit.run(main())

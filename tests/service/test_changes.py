@@ -28,7 +28,7 @@ def test_a_start_with_other_settings_leaves_a_row_for_each(tmp_path: Path) -> No
     async def main() -> list[ConfigChange]:
         for one in (settings, settings, changed):
             async with Service(one, now=lambda: 7) as service:
-                rows = await service.store.config_changes()
+                rows = await service._store.config_changes()
         return rows
 
     rows = asyncio.run(main())
@@ -53,8 +53,8 @@ def test_a_policy_that_changes_while_it_is_used_leaves_a_row(tmp_path: Path) -> 
             policy.write_text(RULES % "deny")
             os.utime(policy, ns=(1, 1))
             after = service.policy.decide(call, str(tmp_path)).action
-            await service.changes.settled()
-            return before, after, await service.store.config_changes()
+            await service._changes.settled()
+            return before, after, await service._store.config_changes()
 
     before, after, rows = asyncio.run(main())
     assert (before, after) == ("ask", "deny")

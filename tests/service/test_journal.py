@@ -18,7 +18,7 @@ from stagedoor.errors import EventsRemoved, StoreBroken
 from stagedoor.service import journal as journals
 from stagedoor.service import line as lines
 from stagedoor.service.hub import LocalHub
-from stagedoor.service.journal import DAY, SESSIONS, Journal, verdict
+from stagedoor.service.journal import DAY, SESSIONS, Journal
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Append, Forget, Query, Trim
 from stagedoor.service.views import Question, Record, SessionView, Verdict
@@ -328,7 +328,7 @@ def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected
             await journal.write(Trim("s1", 5))
             row = await store.session("s1")
             assert row is not None
-            assert verdict(row, after) == expected
+            assert Verdict.of(row, after) == expected
             assert await told(journal, after=max(after, row.first_seq - 1)) == records(max(after + 1, 5), 9)
             if expected.verdict == "gap":
                 with pytest.raises(EventsRemoved, match=f"events {after + 1} to 4 of session s1 are no longer kept"):

@@ -72,9 +72,9 @@ def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
 async def _check(folder: Path, said: list[str]) -> None:
     quiet = replace(_child().settings(folder), limits=Limits(awake=0))  # nobody is woken while we look
     async with asyncio.timeout(60), Service(quiet) as service:
-        while any(not one.open and not one.applied for one in await service.questions(open_only=False)):
+        while any(not one.open and not one.applied for one in await service.questions.list(open_only=False)):
             await asyncio.sleep(0.01)  # answers that were stored before the last crash are being told
-        views, total = await service.sessions(Query(limit=10_000))
+        views, total = await service.sessions.page(Query(limit=10_000))
         found = {view.id: view for view in views}
         assert len(views) == total
         stored: dict[str, int] = {}
@@ -85,15 +85,15 @@ async def _check(folder: Path, said: list[str]) -> None:
                 case ["stored", session_id, seq]:
                     stored[session_id] = max(stored.get(session_id, 0), int(seq))
                 case ["answered", question_id]:
-                    question = await service.store.question(question_id)
+                    question = await service._store.question(question_id)
                     assert question is not None
                     assert question.decision is not None
                 case ["sent", session_id, message_id]:
-                    messages = await service.store.messages(session_id, queued_only=False)
+                    messages = await service._store.messages(session_id, queued_only=False)
                     assert message_id in [message.id for message in messages]
         assert all(found[session_id].last_seq >= seq for session_id, seq in stored.items())
         for view in views:
-            records = await service.store.records(view.id, 0, 1_000_000)
+            records = await service._store.records(view.id, 0, 1_000_000)
             events = [decode(record.body) for record in records]
             assert [event.seq for event in events] == list(range(1, view.last_seq + 1))
             _is_whole(view, events)

@@ -56,27 +56,27 @@ async def outside(tmp_path: Path, prompt: str, *, cwd: str = "work") -> str:
 
 
 async def finished(service: Service, view: SessionView) -> SessionView:
-    async for _ in service.follow(view.id, 0):
+    async for _ in service.events.follow(view.id, 0):
         pass
-    return await service.get(view.id)
+    return await service.sessions.get(view.id)
 
 
 def test_each_session_is_listed_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with service_in(tmp_path) as service:
-            ours = await finished(service, await service.create(Wanted(prompt=SCRIPT, agent="understudy")))
+            ours = await finished(service, await service.sessions.create(Wanted(prompt=SCRIPT, agent="understudy")))
             theirs = await outside(tmp_path, SCRIPT)
             await outside(tmp_path, SCRIPT, cwd="trusted")
-            listed = await service.past.sessions(cwd=str(tmp_path / "work"))
+            listed = await service.stored.sessions(cwd=str(tmp_path / "work"))
             assert {(one.native_id, one.session_id, one.state) for one in listed} == {
                 (ours.native_id, ours.id, "done"),
                 (theirs, "", None),
             }
             assert listed == sorted(listed, key=lambda one: one.updated_at, reverse=True)
-            assert await service.past.sessions() == listed
-            assert await service.past.sessions(agent="understudy") == listed
-            assert await service.past.sessions(agent="codex", cwd=str(tmp_path / "work")) == []
-            trusted = await service.past.sessions(agent="understudy", cwd=str(tmp_path / "trusted"))
+            assert await service.stored.sessions() == listed
+            assert await service.stored.sessions(agent="understudy") == listed
+            assert await service.stored.sessions(agent="codex", cwd=str(tmp_path / "work")) == []
+            trusted = await service.stored.sessions(agent="understudy", cwd=str(tmp_path / "trusted"))
             assert [one.cwd for one in trusted] == [str(tmp_path / "trusted")]
 
     asyncio.run(main())
@@ -89,8 +89,8 @@ def test_an_imported_session_is_whole_and_comes_once(tmp_path: Path) -> None:
         async with service_in(tmp_path) as service:
             native = await outside(tmp_path, prompt)
             cwd = str(tmp_path / "work")
-            view = await service.past.import_session("understudy", native, cwd)
-            events = [decode(record.body) for record in await service.events(view.id)]
+            view = await service.stored.import_session("understudy", native, cwd)
+            events = [decode(record.body) for record in await service.events.read(view.id)]
             assert [type(event).__name__ for event in events] == [
                 "Init", "TurnStarted", "Text", "ToolUse", "ToolResult", "Text", "TurnCompleted", "Done",
             ]  # fmt: skip
@@ -106,11 +106,11 @@ def test_an_imported_session_is_whole_and_comes_once(tmp_path: Path) -> None:
             assert (view.imported, view.state, view.activity, view.native_id, view.last_seq, view.result) == (
                 True, "done", "ended", native, 8, "Done.",
             )  # fmt: skip
-            assert await service.get(view.id) == view
-            both = await asyncio.gather(*(service.past.import_session("understudy", native, cwd) for _ in range(2)))
+            assert await service.sessions.get(view.id) == view
+            both = await asyncio.gather(*(service.stored.import_session("understudy", native, cwd) for _ in range(2)))
             assert both == [view, view]
-            assert await service.store.count(Query()) == 1
-            listed = await service.past.sessions(cwd=cwd)
+            assert await service._store.count(Query()) == 1
+            listed = await service.stored.sessions(cwd=cwd)
             assert [(one.session_id, one.imported) for one in listed] == [(view.id, True)]
 
     asyncio.run(main())
@@ -120,8 +120,8 @@ def test_an_imported_session_can_be_resumed(tmp_path: Path) -> None:
     async def main() -> None:
         async with service_in(tmp_path) as service:
             native = await outside(tmp_path, SCRIPT)
-            view = await service.past.import_session("understudy", native, str(tmp_path / "work"))
-            again = await finished(service, await service.resume(view.id, "Go on"))
+            view = await service.stored.import_session("understudy", native, str(tmp_path / "work"))
+            again = await finished(service, await service.sessions.resume(view.id, "Go on"))
             assert (again.parent_id, again.native_id, again.state) == (view.id, native, "done")
 
     asyncio.run(main())
@@ -139,10 +139,10 @@ def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
                 ("codex", "x", str(tmp_path / "trusted"), NotAllowed),
             ):
                 with pytest.raises(fault):
-                    await service.past.import_session(agent, native, cwd)
+                    await service.stored.import_session(agent, native, cwd)
             with pytest.raises(NotAllowed):
-                await service.past.sessions(cwd="/")
-            assert await service.store.count(Query()) == 0
+                await service.stored.sessions(cwd="/")
+            assert await service._store.count(Query()) == 0
 
     asyncio.run(main())
 
@@ -168,10 +168,10 @@ def test_a_session_of_two_turns_and_an_open_call_is_closed(tmp_path: Path) -> No
 
     async def main() -> None:
         async with asyncio.timeout(BOUND), Service(settings) as service:
-            (listed,) = await service.past.sessions(cwd=str(work))
+            (listed,) = await service.stored.sessions(cwd=str(work))
             assert (listed.agent, listed.native_id, listed.session_id) == ("claude", head["sessionId"], "")
-            view = await service.past.import_session("claude", listed.native_id, str(work))
-            events = [decode(record.body) for record in await service.events(view.id)]
+            view = await service.stored.import_session("claude", listed.native_id, str(work))
+            events = [decode(record.body) for record in await service.events.read(view.id)]
             assert [(type(event).__name__, event.turn) for event in events] == [
                 ("Init", 0), ("TurnStarted", 1), ("Text", 1), ("TurnCompleted", 1),
                 ("TurnStarted", 2), ("ToolUse", 2), ("ToolResult", 2), ("TurnCompleted", 2), ("Done", 2),

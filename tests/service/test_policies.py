@@ -76,13 +76,13 @@ async def service_with(tmp_path: Path, *, policy: str = "", accept: tuple[str, .
 async def resolved(service: Service, view: SessionView) -> list[tuple[str, str]]:
     """Who decided what, with every question that waits answered by a yes."""
     found: list[tuple[str, str]] = []
-    async for batch in service.follow(view.id, 0):
+    async for batch in service.events.follow(view.id, 0):
         for record in batch:
             event = decode(record.body)
             if isinstance(event, PermissionResolved):
                 found.append((event.decision, event.by))
             if isinstance(event, PermissionRequest) and event.expires_at is not None:
-                await service.answer(f"{view.id}:{event.request_id}", Allow())
+                await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
     return found
 
 
@@ -100,9 +100,11 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
         file = tmp_path / "rules.yaml"
         put(file, "rules: []\n")
         async with service_with(tmp_path, policy=str(file)) as service:
-            view = await service.create(Wanted(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy"))
+            view = await service.sessions.create(
+                Wanted(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy")
+            )
             found: list[tuple[str, str]] = []
-            async for batch in service.follow(view.id, 0):
+            async for batch in service.events.follow(view.id, 0):
                 for record in batch:
                     event = decode(record.body)
                     if isinstance(event, PermissionResolved):
@@ -112,7 +114,7 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
                             file,
                             "rules:\n  - {action: allow, command: echo two}\n  - {action: deny, command: echo *}\n",
                         )
-                        await service.answer(f"{view.id}:{event.request_id}", Allow())
+                        await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
             return found
 
     # Before the change somebody is asked; then the file denies, even what an earlier rule of it allows.
@@ -123,7 +125,7 @@ def test_tools_of_the_configuration_and_of_the_request_need_no_question(tmp_path
     async def main() -> list[tuple[str, str]]:
         async with service_with(tmp_path, accept=("read_file",)) as service:
             wanted = Wanted(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
-            return await resolved(service, await service.create(wanted))
+            return await resolved(service, await service.sessions.create(wanted))
 
     assert asyncio.run(main()) == [("allow", "policy")]
 
@@ -144,20 +146,20 @@ def test_a_session_under_rules_is_woken_under_rules_and_without_them_asks_about_
 
     async def main() -> list[tuple[str, str]]:
         async with service_with(tmp_path, accept=("shell",)) as service:
-            view = await service.create(Wanted(prompt=prompt("echo one"), agent="understudy", keep_open=True))
+            view = await service.sessions.create(Wanted(prompt=prompt("echo one"), agent="understudy", keep_open=True))
             await turn_over(service, view, 1)
         async with service_with(tmp_path, accept=accept_later) as service:
-            await service.send(view.id, write)
+            await service.sessions.send(view.id, write)
             followed = asyncio.create_task(resolved(service, view))
             await turn_over(service, view, 2)
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
             return await followed
 
     assert asyncio.run(main()) == decided
 
 
 async def turn_over(service: Service, view: SessionView, turn: int) -> None:
-    async with aclosing(service.follow(view.id, 0)) as batches:
+    async with aclosing(service.events.follow(view.id, 0)) as batches:
         async for batch in batches:
             for event in map(decode, (record.body for record in batch)):
                 assert not isinstance(event, Done), event

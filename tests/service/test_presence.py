@@ -28,7 +28,7 @@ def test_agents_as_the_server_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     agents = Agents(Settings(default_agent="understudy", agents=configured), fresh=30.0, clock=lambda: clock[0])
 
     async def main() -> None:
-        found, same = await asyncio.gather(agents(), agents())
+        found, same = await asyncio.gather(agents.list(), agents.list())
         assert found is same
         drivers = {name: driver.capabilities for name, driver in catalog.agent("understudy").drivers.items()}
         assert {one.agent: one for one in found} == {name: switched_off(name) for name in others} | {
@@ -44,9 +44,9 @@ def test_agents_as_the_server_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
             )
         }
         clock[0] = 29.0
-        assert await agents() is found
+        assert await agents.list() is found
         clock[0] = 31.0
-        fresh = await agents()
+        fresh = await agents.list()
         assert fresh == found
         assert fresh is not found
 
@@ -59,7 +59,7 @@ def test_a_program_is_looked_for_where_the_configuration_says(tmp_path: Path) ->
     program.chmod(0o755)
     configured = {name: AgentSettings(enabled=False) for name in catalog.names()}
     configured["codex"] = AgentSettings(command=str(program), env={"HOME": str(tmp_path)})
-    found = asyncio.run(Agents(Settings(agents=configured))())
+    found = asyncio.run(Agents(Settings(agents=configured)).list())
     (codex,) = [one for one in found if one.enabled]
     assert codex.installed
     assert "0.0.1" in codex.problem

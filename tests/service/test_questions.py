@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionNotFound
-from stagedoor.service.asking import answered
+from stagedoor.service.question_rows import answered
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.views import Question, SessionView
@@ -36,10 +36,10 @@ def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> N
             view, watch = await kit.begun(service, kit.play(*ASKS))
             question = await watch.question()
             assert question.id == f"{view.id}:{question.request.request_id}"
-            assert (await service.get(view.id)).activity == "waiting"
+            assert (await service.sessions.get(view.id)).activity == "waiting"
             decisions: list[Decision] = [Allow(), Deny("no"), Allow(), Deny("no")]
             given = await asyncio.gather(
-                *(service.answer(question.id, one, who=str(n)) for n, one in enumerate(decisions)),
+                *(service.questions.answer(question.id, one, who=str(n)) for n, one in enumerate(decisions)),
                 return_exceptions=True,
             )
             won = [one for one in given if isinstance(one, Question)]
@@ -47,13 +47,13 @@ def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> N
             events = await watch.rest()
             [resolved] = [event for event in events if isinstance(event, PermissionResolved)]
             assert (resolved.by, resolved.decision == "allow") == ("client", isinstance(won[0].decision, Allow))
-            [row] = await service.questions(open_only=False)
+            [row] = await service.questions.list(open_only=False)
             assert (row.open, row.applied, row.decision, row.who) == (False, True, won[0].decision, won[0].who)
-            [audited] = await service.store.audit()
+            [audited] = await service._store.audit()
             assert (audited.who, audited.entry.decision) == (won[0].who, resolved.decision)
             for question_id, fault in ((question.id, AlreadyAnswered), ("x:y", SessionNotFound)):
                 with pytest.raises(fault):
-                    await service.answer(question_id, Allow())
+                    await service.questions.answer(question_id, Allow())
 
     kit.run(main())
 
@@ -64,9 +64,9 @@ def test_an_edited_input_that_the_agent_cannot_take_uses_no_question_up(kit: Any
             view, watch = await kit.begun(service, kit.play(*ASKS))
             question = await watch.question()
             with pytest.raises(BadRequest, match="another input"):
-                await service.answer(question.id, Allow(updated_input={"command": "true"}))
-            assert await service.questions(session_id=view.id) == [question]
-            await service.answer(question.id, Deny("no"))
+                await service.questions.answer(question.id, Allow(updated_input={"command": "true"}))
+            assert await service.questions.list(session_id=view.id) == [question]
+            await service.questions.answer(question.id, Deny("no"))
             await watch.rest()
 
     kit.run(main())
@@ -77,14 +77,14 @@ def test_always_adds_the_rule_that_was_shown(kit: Any) -> None:
         async with kit.house.service() as service:
             _, watch = await kit.begun(service, kit.play(*ASKS))
             question = await watch.question()
-            kept = await service.rule_for(question.id)
+            kept = await service.questions.rule_for(question.id)
             assert kept.file == str(service.home / "policy.yaml")
             assert [(rule["action"], rule["command"]) for rule in kept.rules] == [("allow", "touch made")]
-            await service.answer(question.id, Allow(remember="always"))
+            await service.questions.answer(question.id, Allow(remember="always"))
             await watch.rest()
             view, watch = await kit.begun(service, kit.play(*ASKS))
             await watch.rest()
-            [row] = await service.questions(session_id=view.id, open_only=False)
+            [row] = await service.questions.list(session_id=view.id, open_only=False)
             assert (row.by, row.applied) == ("policy", True)
 
     kit.run(main())
@@ -96,10 +96,10 @@ def test_time_that_is_up_denies(kit: Any) -> None:
             _, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.2)
             [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
             assert (resolved.decision, resolved.by) == ("deny", "timeout")
-            [row] = await service.questions(open_only=False)
+            [row] = await service.questions.list(open_only=False)
             assert (row.open, row.by, row.applied) == (False, "timeout", True)
             with pytest.raises(AlreadyAnswered):
-                await service.answer(row.id, Allow())
+                await service.questions.answer(row.id, Allow())
             assert service.counters()["questions expired"] == 1
 
     kit.run(main())
@@ -132,14 +132,14 @@ def test_an_answer_at_the_moment_its_time_is_up_does_not_count_at_all(
         store.stored_first = stored_first
         async with Service(kit.house.settings(), store=store) as service:
             view, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.3)
-            life = service._served[view.id]._life
+            life = service._running.runners[view.id]._life
             assert life is not None
             store.told = life.session.events
             question = await watch.question()
             with pytest.raises(AlreadyAnswered):
-                await service.answer(question.id, Allow(), who="me")
+                await service.questions.answer(question.id, Allow(), who="me")
             [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
-            [row] = await service.questions(open_only=False)
+            [row] = await service.questions.list(open_only=False)
             assert (resolved.decision, resolved.by) == ("deny", "timeout")
             assert (type(row.decision), row.by, row.who, row.applied) == (Deny, "timeout", "", True)
 
@@ -184,20 +184,21 @@ def test_a_question_outlives_the_server(
             view, question = await _waiting(kit, service)
             house = house.crashed() if crash else house
         async with house.service() as service:
-            found = await service.get(view.id)
+            found = await service.sessions.get(view.id)
             assert (found.state, found.activity, found.open_questions) == ("running", "asleep", 1)
-            [rearmed] = await service.questions()
+            [rearmed] = await service.questions.list()
             assert (rearmed.id, rearmed.rearmed, rearmed.open) == (question.id, True, True)
             answers = await asyncio.gather(
-                *(service.answer(question.id, decision, who="later") for _ in range(2)), return_exceptions=True
+                *(service.questions.answer(question.id, decision, who="later") for _ in range(2)),
+                return_exceptions=True,
             )
             assert [type(one) for one in answers] in ([Question, AlreadyAnswered], [AlreadyAnswered, Question])
             events = await _ends(kit, service, view.id)
             assert [one.decision for one in events if isinstance(one, PermissionResolved)] == resolved
-            ended = await service.get(view.id)
+            ended = await service.sessions.get(view.id)
             assert (ended.state, ended.open_questions) == (state, 0)
             assert (house.workspace / "made").exists() == made
-            rows = await service.questions(open_only=False)
+            rows = await service.questions.list(open_only=False)
             assert {(row.open, row.applied, row.who) for row in rows} == {(False, True, "later")}
             turns = [event.turn for event in events if isinstance(event, TurnStarted)]
             assert turns == ([1] if state == "cancelled" else [1, 2])
@@ -210,7 +211,7 @@ def test_an_answer_that_was_stored_and_not_told_is_told_after_a_crash(kit: Any) 
         kit.house.plays(*ASKS)
         async with kit.house.service() as service:
             view, question = await _waiting(kit, service)
-            assert await service.journal.answer(answered(question, Allow(), by="client", who="me", now=1))
+            assert await service._journal.answer(answered(question, Allow(), by="client", who="me", now=1))
             house = kit.house.crashed()
         for _ in range(2):  # a second start finds nothing more to tell
             async with house.service() as service:
@@ -218,7 +219,7 @@ def test_an_answer_that_was_stored_and_not_told_is_told_after_a_crash(kit: Any) 
                 assert (house.workspace / "made").exists()
                 told = [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)]
                 assert told == [("allow", "client")] * 2
-                assert (await service.get(view.id)).state == "done"
+                assert (await service.sessions.get(view.id)).state == "done"
 
     kit.run(main())
 
@@ -234,9 +235,9 @@ def test_nobody_answers_in_time_while_the_agent_is_away(kit: Any, keep_open: boo
             await watch.until(PermissionResolved)
             if not keep_open:
                 await watch.rest()
-            found = await service.get(view.id)
+            found = await service.sessions.get(view.id)
             assert (found.state, found.activity, found.open_questions) == (state, activity, 0)
-            [row] = await service.questions(open_only=False)
+            [row] = await service.questions.list(open_only=False)
             assert (row.open, row.by, row.applied) == (False, "timeout", True)
             assert not (kit.house.workspace / "made").exists()
 
@@ -250,13 +251,13 @@ def test_what_is_sent_meanwhile_waits_behind_the_question(kit: Any) -> None:
             view, question = await _waiting(kit, service)
             house = kit.house.crashed()
         async with house.service() as service:
-            await service.send(view.id, kit.play([{"say": "and then"}]))
+            await service.sessions.send(view.id, kit.play([{"say": "and then"}]))
         async with house.service() as service:
-            assert (await service.get(view.id)).queued == 1
-            await service.answer(question.id, Allow())
+            assert (await service.sessions.get(view.id)).queued == 1
+            await service.questions.answer(question.id, Allow())
             events = await _ends(kit, service, view.id)
             assert [event.turn for event in events if isinstance(event, TurnStarted)] == [1, 2, 3]
-            assert (await service.get(view.id)).result == "and then"
+            assert (await service.sessions.get(view.id)).result == "and then"
 
     kit.run(main())
 
@@ -267,10 +268,10 @@ def test_cancelling_closes_a_question_that_waits(kit: Any) -> None:
             kit.house.plays(*ASKS)
             view, _ = await _waiting(kit, service)
         async with kit.house.service() as service:
-            ended = await service.cancel(view.id)
+            ended = await service.sessions.cancel(view.id)
             assert (ended.state, ended.open_questions) == ("cancelled", 0)
             await _ends(kit, service, view.id)
-            assert await service.questions() == []
+            assert await service.questions.list() == []
 
     kit.run(main())
 
@@ -294,25 +295,25 @@ def test_what_a_server_finds_that_was_away(
             view, watch = await kit.begun(service, kit.play(wanted["prompt"]), keep_open=wanted.get("keep_open", False))
             await watch.until(TurnCompleted if rests else TurnStarted)
             if not rests:
-                await service.send(view.id, "never sent")
+                await service.sessions.send(view.id, "never sent")
             house = house.crashed() if crash else house
         async with house.service() as service:
-            found = await service.get(view.id)
+            found = await service.sessions.get(view.id)
             assert (found.state, found.activity, found.error) == expected
             if rests:
                 watch = kit.watch(service, view.id, found.last_seq)
-                await service.send(view.id, kit.play([{"say": "again"}]))
+                await service.sessions.send(view.id, kit.play([{"say": "again"}]))
                 await watch.until(TurnCompleted)
-                assert (await service.get(view.id)).result == "again"
+                assert (await service.sessions.get(view.id)).result == "again"
                 return
             events = await _ends(kit, service, view.id)
             assert [event.code for event in events if isinstance(event, Notice)][-1] == "messages_dropped"
-            states = [one.state for one in await service.store.messages(view.id, queued_only=False)]
+            states = [one.state for one in await service._store.messages(view.id, queued_only=False)]
             assert states == ["sent", "dropped"]
             assert not [event for event in events if isinstance(event, ToolResult) and event.status == "success"]
-            resumed = await service.resume(view.id, kit.play([{"say": "resumed"}]))
+            resumed = await service.sessions.resume(view.id, kit.play([{"say": "resumed"}]))
             await kit.watch(service, resumed.id).until(TurnCompleted)
-            assert (await service.get(resumed.id)).result == "resumed"
+            assert (await service.sessions.get(resumed.id)).result == "resumed"
 
     kit.run(main())
 
@@ -324,19 +325,19 @@ def test_what_was_decided_stays_decided_when_the_session_ends_before_its_agent_i
             question = await watch.question()
             house = kit.house.crashed()
         service = house.service()
-        await service.store.open()
+        await service._store.open()
         row = answered(question, Allow(), by="client", who="tester", now=1)
-        assert await service.store.answer(row)
-        found = await service.store.session(view.id)
+        assert await service._store.answer(row)
+        found = await service._store.session(view.id)
         assert found is not None
-        chronicle = service._chronicle(found)
+        chronicle = service._running.chronicle(found)
         await chronicle.mend(resumable=False)
-        events = [decode(record.body) for record in await service.events(view.id)]
+        events = [decode(record.body) for record in await service.events.read(view.id)]
         [resolved] = [event for event in events if isinstance(event, PermissionResolved)]
         assert (resolved.decision, resolved.by) == ("allow", "client")
         assert isinstance(events[-1], Done)
-        [kept] = await service.questions(open_only=False)
+        [kept] = await service.questions.list(open_only=False)
         assert (kept.decision, kept.by, kept.who) == (Allow(), "client", "tester")
-        await service.store.close()
+        await service._store.close()
 
     kit.run(main())

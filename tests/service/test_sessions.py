@@ -33,12 +33,12 @@ def test_one_prompt_from_beginning_to_end(kit: Any) -> None:
             assert {event.session_id for event in events} == {view.id}
             assert kit.kinds(events)[:2] == ["init", "turn_started"]
             assert kit.kinds(events)[-2:] == ["turn_completed", "done"]
-            ended = await service.get(view.id)
+            ended = await service.sessions.get(view.id)
             told = (ended.state, ended.activity, ended.status, ended.result, ended.queued, ended.messages, ended.turn)
             assert told == ("done", "ended", "success", "Hello", 0, 2, 1)
-            [message] = await service.store.messages(view.id, queued_only=False)
+            [message] = await service._store.messages(view.id, queued_only=False)
             assert (message.state, message.who) == ("sent", "tester")
-            await service.cancel(view.id)  # it has ended; now its program is put away too
+            await service.sessions.cancel(view.id)  # it has ended; now its program is put away too
             counted = service.counters()
             assert counted["created understudy"] == counted["ended understudy done"] == 1
             assert (counted["awake"], counted["open"], counted["events"]) == (0, 0, len(events))
@@ -52,15 +52,15 @@ def test_follow_ups_wait_their_turn(kit: Any) -> None:
             view, watch = await kit.begun(service, kit.play([{"shell": "true"}], [{"say": "one"}]), approval="ask")
             question = await watch.question()
             for name in ("two", "three"):
-                await service.send(view.id, kit.play([{"say": name}]))
-            assert (await service.get(view.id)).queued == 2
-            await service.answer(question.id, Allow())
+                await service.sessions.send(view.id, kit.play([{"say": name}]))
+            assert (await service.sessions.get(view.id)).queued == 2
+            await service.questions.answer(question.id, Allow())
             events = await watch.rest()
             assert [event.turn for event in events if isinstance(event, TurnStarted)] == [2, 3]
             assert [event.result for event in events if isinstance(event, TurnCompleted)] == ["one", "two", "three"]
             assert kit.kinds(events).count("done") == 1
             with pytest.raises(SessionEnded):
-                await service.send(view.id, "more")
+                await service.sessions.send(view.id, "more")
 
     kit.run(main())
 
@@ -72,12 +72,12 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
             view, watch = await kit.begun(service, kit.play([{"say": "one"}, usage]), keep_open=True)
             events = await watch.notice("asleep")
             for name in ("two", "three"):
-                asleep = await service.get(view.id)
+                asleep = await service.sessions.get(view.id)
                 assert (asleep.activity, asleep.state) == ("asleep", "running")
                 assert service.counters()["awake"] == 0
-                await service.send(view.id, kit.play([{"say": name}, usage]))
+                await service.sessions.send(view.id, kit.play([{"say": name}, usage]))
                 events += await watch.notice("asleep")
-            ended = await service.cancel(view.id)
+            ended = await service.sessions.cancel(view.id)
             events += await watch.rest()
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert kit.kinds(events).count("init") == kit.kinds(events).count("done") == 1
@@ -92,10 +92,10 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
             assert isinstance(done, Done)
             assert (done.status, done.usage.total_tokens) == ("success", 45)
             assert (ended.state, ended.activity) == ("done", "ended")
-            spent = await service.ledger.sums(by="session")
+            spent = await service.usage.sums(by="session")
             assert [(one.key, one.turns, one.usage.total_tokens) for one in spent.rows] == [(view.id, 3, 45)]
-            await service.delete(view.id)
-            assert await service.ledger.sums(by="session") == spent  # what was used was used
+            await service.sessions.delete(view.id)
+            assert await service.usage.sums(by="session") == spent  # what was used was used
 
     kit.run(main())
 
@@ -105,28 +105,28 @@ def test_cancelling_and_interrupting(kit: Any) -> None:
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, kit.play(WAITS))
             await watch.until(TurnStarted)
-            await service.send(view.id, "never")
-            ended = await service.cancel(view.id)
+            await service.sessions.send(view.id, "never")
+            ended = await service.sessions.cancel(view.id)
             events = await watch.rest()
             assert (ended.state, ended.status, ended.error, ended.queued) == ("cancelled", "interrupted", "", 0)
             assert kit.kinds(events)[-3:] == ["turn_completed", "notice", "done"]
-            assert [one.state for one in await service.store.messages(view.id, queued_only=False)] == [
+            assert [one.state for one in await service._store.messages(view.id, queued_only=False)] == [
                 "sent",
                 "dropped",
             ]
-            assert await service.cancel(view.id) == ended
+            assert await service.sessions.cancel(view.id) == ended
 
             view, watch = await kit.begun(service, kit.play(WAITS), keep_open=True)
             await watch.until(TurnStarted)
-            await service.interrupt(view.id)
+            await service.sessions.interrupt(view.id)
             [completed] = [one for one in await watch.until(TurnCompleted) if isinstance(one, TurnCompleted)]
-            assert (completed.status, (await service.get(view.id)).state) == ("interrupted", "running")
-            await service.send(view.id, kit.play([{"say": "on"}]))
+            assert (completed.status, (await service.sessions.get(view.id)).state) == ("interrupted", "running")
+            await service.sessions.send(view.id, kit.play([{"say": "on"}]))
             await watch.until(TurnCompleted)
-            assert (await service.cancel(view.id)).state == "done"
+            assert (await service.sessions.cancel(view.id)).state == "done"
 
             view, watch = await kit.begun(service, kit.play(WAITS))
-            assert (await service.cancel(view.id)).state == "cancelled"  # before the agent has said anything
+            assert (await service.sessions.cancel(view.id)).state == "cancelled"  # before the agent has said anything
             assert kit.kinds(await watch.rest())[0] == "init"
 
     kit.run(main())
@@ -140,7 +140,7 @@ def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_s
             _kill_agents()
             events = await watch.rest()
             assert [event.fatal for event in events if isinstance(event, Error)] == [True]
-            ended = await service.get(view.id)
+            ended = await service.sessions.get(view.id)
             assert (ended.state, ended.status) == ("failed", "error")
             assert ended.error
 
@@ -148,7 +148,7 @@ def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_s
             await watch.until(TurnCompleted)
             _kill_agents()
             await watch.notice("asleep")
-            await service.send(view.id, kit.play([{"say": "two"}]))
+            await service.sessions.send(view.id, kit.play([{"say": "two"}]))
             await watch.until(lambda event: isinstance(event, TurnCompleted) and event.result == "two")
 
     kit.run(main())
@@ -179,7 +179,7 @@ def test_an_agent_that_cannot_be_started_fails_in_the_stream(kit: Any, tmp_path:
             view, watch = await kit.begun(service, "hi", agent="claude", keep_open=True)
             events = await watch.rest()
             assert kit.kinds(events) == ["init", "turn_started", "error", "turn_completed", "done"]
-            ended = await service.get(view.id)
+            ended = await service.sessions.get(view.id)
             assert (ended.state, ended.status, ended.queued) == ("failed", "error", 0)
             assert "nowhere" in ended.error
 
@@ -192,24 +192,24 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, "hi", title="Mine", group="g")
             await watch.rest()
-            ended = await service.get(view.id)
-            resumed = await service.resume(view.id, "go on", who="me")
+            ended = await service.sessions.get(view.id)
+            resumed = await service.sessions.resume(view.id, "go on", who="me")
             assert (resumed.parent_id, resumed.forked, resumed.title, resumed.group) == (view.id, False, "Mine", "g")
             events = await kit.watch(service, resumed.id).rest()
             assert isinstance(events[0], Init)
             assert events[0].resumed
-            assert (await service.get(resumed.id)).result == "second"
-            forked = await service.resume(view.id, "another way", fork=True)
+            assert (await service.sessions.get(resumed.id)).result == "second"
+            forked = await service.sessions.resume(view.id, "another way", fork=True)
             await kit.watch(service, forked.id).rest()
-            told = await service.get(forked.id)
+            told = await service.sessions.get(forked.id)
             assert (told.forked, told.parent_id, told.state) == (True, view.id, "done")
             assert told.native_id != ended.native_id
-            assert await service.get(view.id) == ended
+            assert await service.sessions.get(view.id) == ended
 
-            never = await service.create(Wanted(prompt=kit.play(WAITS), keep_open=True))
+            never = await service.sessions.create(Wanted(prompt=kit.play(WAITS), keep_open=True))
             with pytest.raises(SessionRunning, match="still open"):
-                await service.resume(never.id, "x")
-            await service.cancel(never.id)
+                await service.sessions.resume(never.id, "x")
+            await service.sessions.cancel(never.id)
 
     kit.run(main())
 
@@ -219,17 +219,17 @@ def test_change_and_delete(kit: Any) -> None:
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, kit.play(WAITS))
             await watch.until(TurnStarted)
-            await service.change(view.id, title="new name")
+            await service.sessions.change(view.id, title="new name")
             with pytest.raises(SessionRunning, match="still running"):
-                await service.delete(view.id)
-            await service.cancel(view.id)
-            changed = await service.change(view.id, archived=True)
+                await service.sessions.delete(view.id)
+            await service.sessions.cancel(view.id)
+            changed = await service.sessions.change(view.id, archived=True)
             assert (changed.title, changed.archived, changed.state) == ("new name", True, "cancelled")
-            assert await service.sessions(Query(archived=True)) == ([changed], 1)
-            await service.delete(view.id)
+            assert await service.sessions.page(Query(archived=True)) == ([changed], 1)
+            await service.sessions.delete(view.id)
             with pytest.raises(SessionNotFound):
-                await service.get(view.id)
-            assert await service.store.records(view.id, 0, 10) == []
+                await service.sessions.get(view.id)
+            assert await service._store.records(view.id, 0, 10) == []
 
     kit.run(main())
 
@@ -253,9 +253,9 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
         async with kit.house.service(agents=agents, limits=Limits(prompt=100, awake=1)) as service:
             for name, wanted, why in REFUSED:
                 with pytest.raises(BadRequest) as refused:
-                    await service.create(Wanted(**wanted))
+                    await service.sessions.create(Wanted(**wanted))
                 assert why in str(refused.value), name
-            assert await service.sessions(Query()) == ([], 0)
+            assert await service.sessions.page(Query()) == ([], 0)
             _, watch = await kit.begun(service, "hi")  # the only seat is still free
             await watch.rest()
 
@@ -268,18 +268,18 @@ def test_the_limit_puts_idle_sessions_to_sleep_first_and_then_refuses(kit: Any) 
             idle, idle_watch = await kit.begun(service, kit.play([{"say": "one"}]), keep_open=True)
             await idle_watch.until(TurnCompleted)
             busy, busy_watch = await kit.begun(service, kit.play(WAITS))
-            assert (await service.get(idle.id)).activity == "asleep"
+            assert (await service.sessions.get(idle.id)).activity == "asleep"
             with pytest.raises(TooMany):
-                await service.create(Wanted(prompt="hi"))
+                await service.sessions.create(Wanted(prompt="hi"))
             with pytest.raises(TooMany):
-                await service.send(idle.id, "wake up")
+                await service.sessions.send(idle.id, "wake up")
             await busy_watch.until(TurnStarted)
             for _ in range(2):
-                await service.send(busy.id, "more")
-            with pytest.raises(TooMany, match="2 messages wait"):
-                await service.send(busy.id, "more")
-            await service.cancel(busy.id)
-            await service.send(idle.id, kit.play([{"say": "two"}]))
+                await service.sessions.send(busy.id, "more")
+            with pytest.raises(TooMany, match="has 2 waiting messages"):
+                await service.sessions.send(busy.id, "more")
+            await service.sessions.cancel(busy.id)
+            await service.sessions.send(idle.id, kit.play([{"say": "two"}]))
             await idle_watch.until(lambda event: isinstance(event, TurnCompleted) and event.result == "two")
             assert service.counters()["awake"] == 1
 
@@ -305,10 +305,10 @@ def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.Mon
 def test_the_default_agent_is_the_first_that_is_installed(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with kit.house.service(default_agent="") as service:
-            found = [one.agent for one in await service.agents() if one.installed and one.signed_in is not False]
-            view = await service.create(Wanted(prompt=kit.play([{"say": "ok"}])))
+            found = [one.agent for one in await service.agents.list() if one.installed and one.signed_in is not False]
+            view = await service.sessions.create(Wanted(prompt=kit.play([{"say": "ok"}])))
             assert view.agent == found[0]
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
 
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     kit.run(main())
@@ -321,7 +321,7 @@ def test_nothing_is_left_running_after_a_stop(kit: Any) -> None:
             await asyncio.gather(*(watch.until(TurnStarted) for watch in watches))
         assert await asyncio.to_thread(_all_gone)
         with pytest.raises(TooMany, match="stopping"):
-            await service.create(Wanted(prompt="hi"))
+            await service.sessions.create(Wanted(prompt="hi"))
 
     kit.run(main())
 
@@ -335,7 +335,7 @@ def test_settings_of_an_agent_hold_where_the_wish_is_silent(kit: Any) -> None:
             await watch.rest()
             assert (view.approval, view.model) == ("ask", "understudy-mini")
             assert (kit.house.workspace / "made").exists()
-            [question] = await service.questions(open_only=False)
+            [question] = await service.questions.list(open_only=False)
             assert (question.open, question.by, question.applied) == (False, "policy", True)
 
     kit.run(main())

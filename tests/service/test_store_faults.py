@@ -48,12 +48,12 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             stalled, watch = await kit.begun(service, kit.play([{"stall": None}]))
             await watch.until(TurnStarted)
             store.room = False
-            await service.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
+            await service.questions.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
             assert await asyncio.to_thread(_all_gone)
             with pytest.raises(StoreBroken, match="no more work: the disk is full"):
-                await service.create(Wanted(prompt="hi"))
-            assert str(service.fault) == "the disk is full; make room"
-            assert (await service.get(stalled.id)).state == "running"
+                await service.sessions.create(Wanted(prompt="hi"))
+            assert str(service._running.fault) == "the disk is full; make room"
+            assert (await service.sessions.get(stalled.id)).state == "running"
             assert len(await kit.all_of(service, stalled.id)) >= 2
             assert (await readiness(service, stopping=False)).log == "broken"
 
@@ -61,10 +61,10 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             assert (await readiness(service, stopping=False)).status == "ready"  # whoever asks finds it mended
             view, watch = await kit.begun(service, kit.play([{"say": "on"}]))
             await watch.rest()
-            assert service.fault is None
-            assert [(await service.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]
+            assert service._running.fault is None
+            assert [(await service.sessions.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]
             await kit.watch(service, asking.id).rest()  # its answer counts, and is told now
-            assert (await service.get(asking.id)).state == "done"
+            assert (await service.sessions.get(asking.id)).state == "done"
 
     kit.run(main())
 
@@ -80,7 +80,7 @@ def test_a_start_that_fails_lets_go_of_the_log(kit: Any) -> None:
         with pytest.raises(StoreBroken, match="replace it"):
             await Service(settings, store=Unreadable(Path(settings.home) / "log.db")).start()
         async with Service(settings) as service:
-            assert await service.sessions(Query()) == ([], 0)
+            assert await service.sessions.page(Query()) == ([], 0)
 
     kit.run(main())
 
@@ -95,7 +95,7 @@ def test_a_session_that_could_not_be_kept_leaves_no_worktree(kit: Any, tmp_path:
         async with Service(kit.house.settings(), store=store) as service:
             store.room = False
             with pytest.raises(StoreBroken):
-                await service.create(Wanted(prompt="hi", worktree=True))
+                await service.sessions.create(Wanted(prompt="hi", worktree=True))
             assert list(service.home.glob("worktrees/*")) == []
 
     kit.run(main())

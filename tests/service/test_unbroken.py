@@ -62,19 +62,19 @@ def test_whoever_leaves_in_the_middle_leaves_nothing_half_done(kit: Any, tmp_pat
     async def main() -> None:
         store = SlowDisk(tmp_path / "log.db")
         async with Service(kit.house.settings(), store=store) as service:
-            await store.left_alone(service.create(Wanted(prompt=kit.play(*ASKS))))
+            await store.left_alone(service.sessions.create(Wanted(prompt=kit.play(*ASKS))))
             [view] = await store.sessions(Query())
             watch = kit.watch(service, view.id)
             question = await watch.question()
-            await store.left_alone(service.send(view.id, kit.play([{"say": "more"}])))
-            await store.left_alone(service.answer(question.id, Allow(), who="me"))
+            await store.left_alone(service.sessions.send(view.id, kit.play([{"say": "more"}])))
+            await store.left_alone(service.questions.answer(question.id, Allow(), who="me"))
             events = await watch.rest()
             assert [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)] == [
                 ("allow", "client")
             ]
             assert [one.result for one in events if isinstance(one, TurnCompleted)] == ["ok", "more"]
             assert isinstance(events[-1], Done)
-            [row] = await service.questions(open_only=False)
+            [row] = await service.questions.list(open_only=False)
             assert (row.applied, row.who) == (True, "me")
 
     kit.run(main())
@@ -92,7 +92,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
             await watch.until(TurnStarted)
             for _ in range(2):
                 try:
-                    await service.create(Wanted(prompt="no room"))
+                    await service.sessions.create(Wanted(prompt="no room"))
                 except TooMany:
                     continue
                 raise AssertionError("it was taken")
@@ -106,17 +106,19 @@ def test_who_changes_a_row_and_who_removes_records_do_not_undo_each_other(kit: A
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
             await watch.rest()
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
             await asyncio.gather(
-                service.change(view.id, title="new"),
-                service.journal.retain(0, milliseconds() + 10_000),
-                service.change(view.id, archived=True),
+                service.sessions.change(view.id, title="new"),
+                service._journal.retain(0, milliseconds() + 10_000),
+                service.sessions.change(view.id, archived=True),
             )
-            found = await service.get(view.id)
+            found = await service.sessions.get(view.id)
             assert (found.title, found.archived, found.first_seq) == ("new", True, found.last_seq)
-            assert (await service.verdict(view.id, 0)).verdict == "gap"
-            await asyncio.gather(service.delete(view.id), service.change(view.id, title="late"), return_exceptions=True)
-            assert await service.sessions(Query()) == ([], 0)
+            assert (await service.events.verdict(view.id, 0)).verdict == "gap"
+            await asyncio.gather(
+                service.sessions.delete(view.id), service.sessions.change(view.id, title="late"), return_exceptions=True
+            )
+            assert await service.sessions.page(Query()) == ([], 0)
 
     kit.run(main())
 
@@ -131,10 +133,10 @@ def test_what_waits_is_sent_in_its_order_after_a_crash(kit: Any) -> None:
         names = [str(number) for number in range(9)]
         async with Service(settings, now=lambda: view.created_at - 1) as service:
             for name in names:  # all in one millisecond
-                await service.send(view.id, kit.play([{"say": name}]))
+                await service.sessions.send(view.id, kit.play([{"say": name}]))
         async with Service(settings) as service:
-            [question] = await service.questions()
-            await service.answer(question.id, Deny("no"))
+            [question] = await service.questions.list()
+            await service.questions.answer(question.id, Deny("no"))
             events = await kit.watch(service, view.id).rest()
             results = [one.result for one in events if isinstance(one, TurnCompleted)]
             assert results[-9:] == names
@@ -148,8 +150,8 @@ def test_a_session_is_resumed_when_its_program_has_gone(kit: Any) -> None:
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
             await watch.until(Done)  # its last word is told before its program is put away
-            served = service._served.get(view.id)
-            resumed = await service.resume(view.id, kit.play([{"say": "y"}]))
+            served = service._running.get(view.id)
+            resumed = await service.sessions.resume(view.id, kit.play([{"say": "y"}]))
             assert served is None or not served.awake
             await kit.watch(service, resumed.id).rest()
 
@@ -164,9 +166,9 @@ def test_the_hourly_work_removes_what_is_old(kit: Any) -> None:
             old, new = (Keyed(key=key, fingerprint="", status=200, body=b"", at=at) for key, at in (
                 ("old", view.created_at), ("new", view.created_at + 2 * DAY),
             ))  # fmt: skip
-            await service.store.write(old, new)
-            await Upkeep(service.journal, 1.0, lambda: view.created_at + 2 * DAY).once()
-            assert [await service.store.done(key) for key in ("old", "new")] == [None, new]
+            await service._store.write(old, new)
+            await Upkeep(service._journal, 1.0, lambda: view.created_at + 2 * DAY).once()
+            assert [await service._store.done(key) for key in ("old", "new")] == [None, new]
             assert len(await kit.all_of(service, view.id)) == 1
 
     kit.run(main())

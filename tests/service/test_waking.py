@@ -22,7 +22,7 @@ def test_one_seat_is_enough_for_all_who_wait_for_it(kit: Any) -> None:
             asked = [await watch.question() for _, watch in begun]
         async with kit.house.service(limits=Limits(awake=1), sleep_after=None) as service:
             for question in asked:
-                await service.answer(question.id, Deny("no"))
+                await service.questions.answer(question.id, Deny("no"))
             for view, _ in begun:
                 await kit.watch(service, view.id).until(_told)
             assert service.counters()["awake"] <= 1
@@ -42,14 +42,14 @@ def test_a_policy_may_answer_first_what_was_decided_while_the_agent_was_away(kit
             view, watch = await kit.begun(service, "please")
             question = await watch.question()
             _, other = await kit.begun(service, kit.play(*ASKS))
-            await service.answer((await other.question()).id, Allow(remember="always"))
+            await service.questions.answer((await other.question()).id, Allow(remember="always"))
             await other.rest()
         async with house.service() as service:
-            await service.answer(question.id, Allow(), who="me")
+            await service.questions.answer(question.id, Allow(), who="me")
             events = await kit.watch(service, view.id).rest()
             told = [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)]
             assert told == [("allow", "client"), ("allow", "policy")]
-            assert (await service.get(view.id)).state == "done"
+            assert (await service.sessions.get(view.id)).state == "done"
 
     kit.run(main())
 
@@ -62,11 +62,11 @@ def test_an_answer_for_an_agent_that_was_away_counts_in_the_turn_that_tells_it_a
             question = await watch.question()
         async with kit.house.service() as service:
             watch = kit.watch(service, view.id)
-            await service.answer(question.id, Allow())
+            await service.questions.answer(question.id, Allow())
             await watch.until(_told)
-            await service.send(view.id, kit.play(*ASKS))
+            await service.sessions.send(view.id, kit.play(*ASKS))
             assert (await watch.question()).open
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
 
     kit.run(main())
 
@@ -81,8 +81,8 @@ def test_a_question_nobody_answered_in_time_is_asked_again(kit: Any) -> None:
             watch = kit.watch(service, view.id)
             resolved = (await watch.until(PermissionResolved))[-1]
             assert (resolved.decision, resolved.by) == ("deny", "timeout")
-            await service.send(view.id, kit.play(*ASKS))
+            await service.sessions.send(view.id, kit.play(*ASKS))
             assert (await watch.question()).open
-            await service.cancel(view.id)
+            await service.sessions.cancel(view.id)
 
     kit.run(main())

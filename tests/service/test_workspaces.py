@@ -227,11 +227,11 @@ def test_a_session_tells_what_it_changed_and_nothing_else(
 
     async def main() -> Diff:
         async with asyncio.timeout(BOUND), Service(settings) as service:
-            view = await service.create(Wanted(prompt=prompt, agent="understudy"))
-            async for _ in service.follow(view.id, 0):
+            view = await service.sessions.create(Wanted(prompt=prompt, agent="understudy"))
+            async for _ in service.events.follow(view.id, 0):
                 pass
             told = await service.workspaces.diff(view.id)
-            await service.delete(view.id)
+            await service.sessions.delete(view.id)
             return told
 
     told = asyncio.run(main())

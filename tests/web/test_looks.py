@@ -139,7 +139,7 @@ def test_a_day_is_one_of_whoever_looks(visit: Any, kept: None, scene: object, st
     used = Usage(input_tokens=7_000_000, total_tokens=7_000_000, cost_usd=1.25)
     at = int(now.timestamp() * 1000)
     spent = Spent(session_id="s", turn=1, at=at, agent="understudy", project="p", usage=used)
-    stage.run(stage.service.journal.write(spent))
+    stage.run(stage.service._journal.write(spent))
     page = visit("#/overview", timezone_id="Pacific/Kiritimati")
     for what, shown in (("tokens", r"7,\d{3},\d{3}"), ("cost", r"\$1\.25")):
         expect(page.get_by_role("img", name=re.compile(f"^{what} per day.*{now:%Y-%m-%d}: {shown}$"))).to_be_visible()

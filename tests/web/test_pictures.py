@@ -132,7 +132,7 @@ def remember(stage: Any) -> None:
             usage = Usage(input_tokens=tokens, total_tokens=tokens * (day + 2) // 2, cost_usd=cost or None)
             when = at - day * 2 * DAY
             changes.append(Spent(session_id=row.id, turn=day, at=when, agent=agent, project=row.cwd, usage=usage))
-    stage.run(stage.service.journal.write(*changes))
+    stage.run(stage.service._journal.write(*changes))
 
 
 def scene(stage: Any) -> dict[str, tuple[str, str]]:

@@ -192,7 +192,7 @@ def appended(stage: Any, session_id: str, after: int, events: list[dict[str, Any
         records.append(Record(seq=number, at=now, type=event["type"], body=body))
     row = {"state": "done", "activity": "ended", "title": "By hand", "created_at": now, "updated_at": now, **more}
     view = SessionView(id=session_id, agent="understudy", cwd=str(stage.root), last_seq=after + len(records), **row)
-    stage.run(stage.service.journal.write(Append(session_id, records), view))
+    stage.run(stage.service._journal.write(Append(session_id, records), view))
 
 
 def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
@@ -256,7 +256,7 @@ def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> 
     appended(stage, session, len(events) + len(more), [over], state="running", activity="working")
     expect(page.locator(".said", has_text="After 39")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Latest")).to_be_hidden()
-    stage.run(stage.service.journal.forget(session))
+    stage.run(stage.service._journal.forget(session))
 
 
 HARM = (
@@ -332,7 +332,7 @@ def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any
         )
         for number in range(260)
     ]  # fmt: skip
-    stage.run(stage.service.journal.write(*many))
+    stage.run(stage.service._journal.write(*many))
     page = visit()
     expect(page.locator(".session").first).to_be_visible()
     expect(page.locator(".session", has_text="Number 259")).to_have_count(0)
@@ -344,7 +344,7 @@ def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any
     expect(page.get_by_role("button", name="Show older ones")).to_be_hidden()
     page.context.close()
     for one in many:
-        stage.run(stage.service.journal.forget(one.id))
+        stage.run(stage.service._journal.forget(one.id))
 
 
 def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:

@@ -40,7 +40,7 @@ DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
 def create_app(service: Service, *, token: str | None = None) -> Starlette:
     """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
     private_folder(service.home)
-    devices = Devices(service.store, server_token(service.home) if token is None else token)
+    devices = Devices(service.devices, server_token(service.home) if token is None else token)
     codes = Codes()
 
     @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stagedoor.engine import milliseconds
 from stagedoor.errors import NotAllowed, SessionNotFound, StoreError, TooMany
-from stagedoor.service.store import Store
+from stagedoor.service.ledger import DeviceRows
 from stagedoor.service.views import Device, Scope
 
 from .tokens import hashed, new_token
@@ -67,8 +67,8 @@ class Visit:
 class Devices:
     """``token`` is the server's own: whoever shows it is the administrator."""
 
-    def __init__(self, store: Store, token: str, *, now: Callable[[], int] = milliseconds) -> None:
-        self._store = store
+    def __init__(self, rows: DeviceRows, token: str, *, now: Callable[[], int] = milliseconds) -> None:
+        self._rows = rows
         self._now = now
         self._local = (hashed(token), Caller(LOCAL, LOCAL, ("admin",)))
         self._devices: dict[str, Device] = {}
@@ -77,7 +77,7 @@ class Devices:
         self.stopping = False
 
     async def open(self) -> None:
-        self._devices = {device.id: device for device in await self._store.devices()}
+        self._devices = {device.id: device for device in await self._rows.list()}
 
     async def close(self) -> None:
         await asyncio.gather(*self._errands, return_exceptions=True)
@@ -99,7 +99,7 @@ class Devices:
             raise TooMany(f"{MOST} devices are paired, which is the limit; revoke those that are not used any more")
         token = new_token()
         device = Device(id=device_id, name=name, scopes=(scope,), token_hash=hashed(token), created_at=self._now())
-        await self._store.write(device)
+        await self._rows.save(device)
         self._devices[device.id] = device
         return device, token
 
@@ -112,7 +112,7 @@ class Devices:
         self._devices[device_id] = device  # before it is stored: fail closed
         for visit in [visit for visit in self._visits if visit.device_id == device_id]:
             visit.end("revoked")
-        await self._store.write(device)
+        await self._rows.save(device)
         return device
 
     def all(self) -> list[Device]:
@@ -157,4 +157,4 @@ class Devices:
     async def _keep(self, device: Device) -> None:
         with contextlib.suppress(StoreError):
             if self._devices[device.id] is device:  # else it was revoked meanwhile
-                await self._store.write(device)
+                await self._rows.save(device)

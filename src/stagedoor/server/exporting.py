@@ -33,7 +33,7 @@ def routes(service: Service) -> list[BaseRoute]:
     async def export(request: Request) -> Response:
         demand(caller_of(request), "watch")
         asked: Asked = read_query(request.scope["query_string"], Asked)
-        view = await service.get(request.path_params["sessionId"])
+        view = await service.sessions.get(request.path_params["sessionId"])
         ending = "jsonl" if asked.format == "json" else "md"
         headers = {
             "content-disposition": f'attachment; filename="session-{view.id[:8]}.{ending}"',
@@ -54,7 +54,7 @@ def routes(service: Service) -> list[BaseRoute]:
 async def _lines(service: Service, view: SessionView) -> AsyncGenerator[bytes]:
     after = view.first_seq - 1
     while after < view.last_seq:
-        records = await service.journal.read(view.id, after, 512)
+        records = await service.events.read(view.id, after, 512)
         if not records:
             return
         after = records[-1].seq

@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from stagedoor.errors import BadRequest
-from stagedoor.service.journal import verdict
 from stagedoor.service.service import Service
 from stagedoor.service.views import Record, SessionView, Verdict
 
@@ -45,12 +44,10 @@ class Begun(msgspec.Struct, frozen=True):
 
 async def begin(service: Service, session_id: str, after: int) -> Begun:
     """Raises ``SessionNotFound``, and ``BadRequest`` for a place the log has not reached."""
-    view = await service.get(session_id)
+    view = await service.sessions.get(session_id)
     if after > view.last_seq:
         raise BadRequest(f"session {session_id} has {view.last_seq} events; after={after} is beyond them")
-    given = verdict(view, after)
-    told = VerdictMessage(**{name: getattr(given, name) for name in given.__struct_fields__})
-    return Begun(view, told, max(after, view.first_seq - 1))
+    return Begun(view, VerdictMessage.of(view, after), max(after, view.first_seq - 1))
 
 
 class Ready:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from stagedoor.service.identity import ids_from
-from stagedoor.service.store import Store
+from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.views import Done
 
 from .problems import InvalidField, Refused
@@ -54,8 +54,8 @@ def fingerprint(*parts: bytes) -> str:
 
 
 class Once:
-    def __init__(self, store: Store, now: Callable[[], int]) -> None:
-        self._store = store
+    def __init__(self, rows: ReplyRows, now: Callable[[], int]) -> None:
+        self._rows = rows
         self._now = now
         self._busy: dict[str, asyncio.Event] = {}
 
@@ -71,7 +71,7 @@ class Once:
             over.set()
 
     async def _first(self, key: str, print_: str, work: Work, recall: Recall | None) -> Reply:
-        done = await self._store.done(key)
+        done = await self._rows.get(key)
         if done is not None and done.status != _NOT_KEPT:
             if done.fingerprint != print_:
                 raise Refused("key-reused", "this Idempotency-Key came with another request before; take a new one")
@@ -81,7 +81,7 @@ class Once:
             if found is not None:
                 return await self._keep(key, print_, found)
         else:
-            await self._store.write(self._row(key, print_, _BEGUN, b""))
+            await self._rows.save(self._row(key, print_, _BEGUN, b""))
         with ids_from(key):
             reply = await work()
         return await self._keep(key, print_, reply)
@@ -98,7 +98,7 @@ class Once:
     async def _keep(self, key: str, print_: str, reply: Reply) -> Reply:
         kept = reply.status < 500 and reply.status not in _TRANSIENT
         row = self._row(key, print_, reply.status if kept else _NOT_KEPT, reply.body if kept else b"")
-        await self._store.write(row)
+        await self._rows.save(row)
         return reply
 
     def _row(self, key: str, print_: str, status: int, body: bytes) -> Done:

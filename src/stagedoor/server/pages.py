@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from stagedoor.service.journal import Journal
+from stagedoor.service.service import Events
 from stagedoor.service.views import SessionView, State
 
 from .projecting import CANONICAL, CHUNK, Telling, Tellings, known_dialect
@@ -35,9 +35,9 @@ class Pages:
     counts the dialect's own events, as clients do that know nothing of ours: there it is remembered where the last
     pages ended, so that reading a session page by page costs no more than reading it once."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._tellings = Tellings(journal)
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._tellings = Tellings(events)
         self._ends: OrderedDict[tuple[str, str, int], tuple[Telling, list[bytes]]] = OrderedDict()
 
     async def after(self, view: SessionView, dialect: str, after: int, limit: int) -> EventPage:
@@ -50,7 +50,7 @@ class Pages:
             return await self.after(view, dialect, offset, limit)
         telling, said = await self._skipped(view, dialect, offset)
         while len(said) < limit and telling.after < view.last_seq:
-            records = await self._journal.read(view.id, telling.after, CHUNK)
+            records = await self._events.read(view.id, telling.after, CHUNK)
             if not records:
                 break
             for record in records:
@@ -72,7 +72,7 @@ class Pages:
             return telling.copy(), list(rest)
         telling, count = Telling(dialect), 0
         while count < offset and telling.after < view.last_seq:
-            records = await self._journal.read(view.id, telling.after, CHUNK)
+            records = await self._events.read(view.id, telling.after, CHUNK)
             if not records:
                 break
             for record in records:

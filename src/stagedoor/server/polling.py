@@ -44,7 +44,7 @@ class Polled(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    tellings = Tellings(service.journal)
+    tellings = Tellings(service.events)
 
     async def poll(request: Request) -> Response:
         demand(caller_of(request), "watch")
@@ -62,7 +62,7 @@ def routes(service: Service) -> list[BaseRoute]:
                     )
         tellings.keep(begun.view.id, told.telling)
         answer = Polled(
-            verdict=await service.verdict(begun.view.id, asked.after),
+            verdict=await service.events.verdict(begun.view.id, asked.after),
             events=[msgspec.Raw(message) for message in told.messages],
             last_seq=told.telling.after,
             ended=told.ended,
@@ -88,16 +88,16 @@ class _Told:
     async def read_on(self) -> bool:
         """Read what there is; True when that is worth an answer."""
         while not self.messages:
-            records = await self._service.journal.read(self._id, self.telling.after, self._limit)
+            records = await self._service.events.read(self._id, self.telling.after, self._limit)
             if not records:
                 break
             self.messages = self.telling.tell_all(records)
-        view = await self._service.store.session(self._id)
+        view = await self._service.sessions.find(self._id)
         self.ended = view is None or (view.ended and self.telling.after >= view.last_seq)
         return bool(self.messages) or self.ended
 
     async def wait(self) -> None:
-        bell = self._service.journal.hub.bell(self._id)
+        bell = self._service.events.bell(self._id)
         try:
             while not await self.read_on():
                 await bell.rung()

@@ -16,7 +16,7 @@ import msgspec
 
 from stagedoor.dialects import DIALECTS, Projection, encode
 from stagedoor.errors import BadRequest
-from stagedoor.service.journal import Journal
+from stagedoor.service.service import Events
 from stagedoor.service.views import Record
 from stagedoor.unified.events import decode
 
@@ -66,8 +66,8 @@ class Page(msgspec.Struct, frozen=True):
 class Tellings:
     """Makes projections that know what went before a place. Remembers a bounded number of them."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, events: Events) -> None:
+        self._events = events
         self._kept: OrderedDict[tuple[str, str, int], Telling] = OrderedDict()
 
     async def at(self, session_id: str, dialect: str, after: int) -> Telling:
@@ -77,7 +77,7 @@ class Tellings:
         telling = self._nearest(session_id, dialect, after)
         began = telling.after
         while telling.after < after:
-            records = await self._journal.read(session_id, telling.after, min(CHUNK, after - telling.after))
+            records = await self._events.read(session_id, telling.after, min(CHUNK, after - telling.after))
             if not records or records[0].seq > after:
                 break
             for record in records:
@@ -92,7 +92,7 @@ class Tellings:
     async def page(self, session_id: str, dialect: str, after: int, limit: int) -> Page:
         """What is said of up to ``limit`` records after ``after``."""
         telling = await self.at(session_id, dialect, after)
-        records = await self._journal.read(session_id, after, limit)
+        records = await self._events.read(session_id, after, limit)
         messages = telling.tell_all(records)
         self.keep(session_id, telling)
         return Page(messages, after, telling.after)

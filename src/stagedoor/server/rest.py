@@ -41,7 +41,7 @@ _MAY_HOLD_SLASHES = ("questionId", "requestId")
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    pages, once = Pages(service.journal), Once(service.store, milliseconds)
+    pages, once = Pages(service.events), Once(service.replies, milliseconds)
     by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         if operation.verb is not None:

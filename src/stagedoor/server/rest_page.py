@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -71,21 +70,20 @@ def _rendered(texts: list[str]) -> Rendered:
 
 async def rule(call: Call[None, None]) -> Ways:
     question_id = call.path["questionId"]
-    kept = await call.service.rule_for(question_id)
-    view = await call.service.get(question_id.partition(":")[0])
-    editable = call.service.opening.capabilities(view).edit_input
+    kept = await call.service.questions.rule_for(question_id)
+    editable = await call.service.questions.editable(question_id)
     return Ways(file=kept.file, rules=kept.rules, editable=editable)
 
 
 async def queued(call: Call[None, None]) -> Queue:
-    await call.service.get(call.session_id)
-    return Queue(await call.service.store.messages(call.session_id, queued_only=True))
+    await call.service.sessions.get(call.session_id)
+    return Queue(await call.service.sessions.messages(call.session_id, queued_only=True))
 
 
 async def policy(call: Call[None, None]) -> PolicyText:
     current = call.service.policy
     problem = "" if current is None else current.problem or ""
-    file = Path(call.service.opening.policy_file)
+    file = call.service.policy_file
     try:
         text = await asyncio.to_thread(file.read_text, "utf-8", "replace")
     except OSError:
@@ -94,7 +92,7 @@ async def policy(call: Call[None, None]) -> PolicyText:
 
 
 async def worktree(call: Call[None, Worktree]) -> SessionView:
-    return shown(await call.service.finish_worktree(call.session_id, keep=call.body.keep))
+    return shown(await call.service.sessions.finish_worktree(call.session_id, keep=call.body.keep))
 
 
 OPERATIONS: tuple[Operation, ...] = (

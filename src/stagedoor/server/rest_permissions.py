@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from stagedoor.service.identity import first_id
-from stagedoor.service.store import Store
+from stagedoor.service.question_rows import question_id
+from stagedoor.service.questions import Questions as QuestionVerbs
 from stagedoor.service.views import Question
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import Remember
@@ -58,34 +59,34 @@ Answer: TypeAlias = AllowIt | DenyIt
 
 
 async def list_all(call: Call[QuestionsQuery, None]) -> Questions:
-    return await _page(call.service.store, call.query, None)
+    return await _page(call.service.questions, call.query, None)
 
 
 async def list_of_session(call: Call[QuestionsQuery, None]) -> Questions:
-    await call.service.get(call.session_id)
-    return await _page(call.service.store, call.query, call.session_id)
+    await call.service.sessions.get(call.session_id)
+    return await _page(call.service.questions, call.query, call.session_id)
 
 
 async def answer(call: Call[None, Answer]) -> Question:
-    return await call.service.answer(call.path["questionId"], _decision(call.body), who=call.who)
+    return await call.service.questions.answer(call.path["questionId"], _decision(call.body), who=call.who)
 
 
 async def answer_in_session(call: Call[None, Answer]) -> Question:
-    question_id = f"{call.session_id}:{call.path['requestId']}"
-    return await call.service.answer(question_id, _decision(call.body), who=call.who)
+    named = question_id(call.session_id, call.path["requestId"])
+    return await call.service.questions.answer(named, _decision(call.body), who=call.who)
 
 
 async def find_answered(call: Call[None, Answer]) -> Question | None:
-    question_id = call.path.get("questionId") or f"{call.session_id}:{call.path['requestId']}"
-    asked = await call.service.store.question(question_id)
+    named = call.path.get("questionId") or question_id(call.session_id, call.path["requestId"])
+    asked = await call.service.questions.find(named)
     return asked if asked is not None and asked.answer_id == first_id() else None
 
 
-async def _page(store: Store, query: QuestionsQuery, session_id: str | None) -> Questions:
+async def _page(questions: QuestionVerbs, query: QuestionsQuery, session_id: str | None) -> Questions:
     which: dict[str, Any] = {"session_id": session_id, "open_only": query.open}
     return Questions(
-        permissions=await store.questions(**which, offset=query.offset, limit=query.limit),
-        total=await store.question_count(**which),
+        permissions=await questions.list(**which, offset=query.offset, limit=query.limit),
+        total=await questions.count(**which),
         offset=query.offset,
         limit=query.limit,
     )

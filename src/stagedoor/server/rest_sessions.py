@@ -85,26 +85,28 @@ async def create(call: Call[None, Wish]) -> SessionView:
 
 
 async def find_made(call: Call[Any, Any]) -> SessionView | None:
-    made = await call.service.store.session(first_id())
+    made = await call.service.sessions.find(first_id())
     return None if made is None else shown(made)
 
 
 async def list_sessions(call: Call[SessionsQuery, None]) -> SessionPage:
     query = call.query
-    found, total = await call.service.sessions(Query(**asdict(query)))
+    found, total = await call.service.sessions.page(Query(**asdict(query)))
     return SessionPage(sessions=[shown(one) for one in found], total=total, offset=query.offset, limit=query.limit)
 
 
 async def get(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.get(call.session_id))
+    return shown(await call.service.sessions.get(call.session_id))
 
 
 async def change(call: Call[None, Change]) -> SessionView:
-    return shown(await call.service.change(call.session_id, title=call.body.title, archived=call.body.archived))
+    return shown(
+        await call.service.sessions.change(call.session_id, title=call.body.title, archived=call.body.archived)
+    )
 
 
 async def delete(call: Call[None, None]) -> None:
-    await call.service.delete(call.session_id)
+    await call.service.sessions.delete(call.session_id)
 
 
 async def events(call: Call[EventsQuery, None]) -> EventPage:
@@ -112,28 +114,28 @@ async def events(call: Call[EventsQuery, None]) -> EventPage:
     known_dialect(query.dialect)
     if query.after is not None and query.offset is not None:
         raise InvalidField("give after or offset, not both", field="offset")
-    view = await call.service.get(call.session_id)
+    view = await call.service.sessions.get(call.session_id)
     if query.after is not None:
         return await call.pages.after(view, query.dialect, query.after, query.limit)
     return await call.pages.offset(view, query.dialect, query.offset or 0, query.limit)
 
 
 async def send(call: Call[None, FollowUp]) -> Message:
-    return await call.service.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
+    return await call.service.sessions.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
 
 
 async def find_sent(call: Call[Any, Any]) -> Message | None:
     wanted = first_id()
-    sent = await call.service.store.messages(call.session_id, queued_only=False)
+    sent = await call.service.sessions.messages(call.session_id, queued_only=False)
     return next((one for one in sent if one.id == wanted), None)
 
 
 async def interrupt(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.interrupt(call.session_id))
+    return shown(await call.service.sessions.interrupt(call.session_id))
 
 
 async def cancel(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.cancel(call.session_id))
+    return shown(await call.service.sessions.cancel(call.session_id))
 
 
 async def resume(call: Call[None, NextPrompt]) -> SessionView:
@@ -146,7 +148,9 @@ async def fork(call: Call[None, NextPrompt]) -> SessionView:
 
 async def _go_on(call: Call[None, NextPrompt], *, fork: bool) -> SessionView:
     wish = call.body
-    begun = await call.service.resume(call.session_id, wish.prompt, fork=fork, keep_open=wish.keep_open, who=call.who)
+    begun = await call.service.sessions.resume(
+        call.session_id, wish.prompt, fork=fork, keep_open=wish.keep_open, who=call.who
+    )
     return shown(begun)
 
 

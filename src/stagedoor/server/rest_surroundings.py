@@ -98,7 +98,7 @@ class FileQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 async def agents(call: Call[None, None]) -> AgentList:
-    return AgentList(await call.service.agents())
+    return AgentList(await call.service.agents.list())
 
 
 async def projects(call: Call[None, None]) -> ProjectList:
@@ -109,32 +109,32 @@ async def projects(call: Call[None, None]) -> ProjectList:
 
 async def usage(call: Call[UsageQuery, None]) -> Sums:
     query = call.query
-    return await call.service.ledger.sums(
+    return await call.service.usage.sums(
         by=query.by, since=query.since, until=query.until, offset_minutes=query.offset_minutes
     )
 
 
 async def audit(call: Call[AuditQuery, None]) -> AuditPage:
-    query, store = call.query, call.service.store
+    query, rows = call.query, call.service.audit
     return AuditPage(
-        entries=await store.audit(offset=query.offset, limit=query.limit, session_id=query.session_id),
-        total=await store.audit_count(session_id=query.session_id),
+        entries=await rows.list(offset=query.offset, limit=query.limit, session_id=query.session_id),
+        total=await rows.count(session_id=query.session_id),
         offset=query.offset,
         limit=query.limit,
     )
 
 
 async def config_changes(call: Call[None, None]) -> ConfigChanges:
-    return ConfigChanges(await call.service.store.config_changes())
+    return ConfigChanges(await call.service.audit.config_changes())
 
 
 async def history(call: Call[HistoryQuery, None]) -> History:
-    return History(await call.service.past.sessions(cwd=call.query.cwd, agent=call.query.agent))
+    return History(await call.service.stored.sessions(cwd=call.query.cwd, agent=call.query.agent))
 
 
 async def take_in(call: Call[None, Import]) -> SessionView:
     wanted = call.body
-    return shown(await call.service.past.import_session(wanted.agent, wanted.native_id, wanted.cwd))
+    return shown(await call.service.stored.import_session(wanted.agent, wanted.native_id, wanted.cwd))
 
 
 async def git(call: Call[None, None]) -> GitStatus:

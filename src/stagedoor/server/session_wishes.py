@@ -84,11 +84,11 @@ def _wanted(request: SessionRequest, config: RequestedConfig, told: dict[str, An
 async def carry_out(service: Service, wish: Wish, *, who: str) -> SessionView:
     """Begin what is wished for, or go on with what it names."""
     if isinstance(wish, Wanted):
-        return await service.create(wish, who=who)
-    old = await service.get(wish.session_id)
+        return await service.sessions.create(wish, who=who)
+    old = await service.sessions.get(wish.session_id)
     if old.agent != wish.agent:
         raise BadRequest(f"session {old.id} is one of {old.agent}, not of {wish.agent}")
     if old.ended:
-        return await service.resume(old.id, wish.prompt, who=who)
-    await service.send(old.id, wish.prompt, who=who)
-    return await service.get(old.id)
+        return await service.sessions.resume(old.id, wish.prompt, who=who)
+    await service.sessions.send(old.id, wish.prompt, who=who)
+    return await service.sessions.get(old.id)

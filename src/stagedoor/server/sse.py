@@ -65,7 +65,7 @@ def routes(service: Service) -> list[BaseRoute]:
 class SessionStream:
     def __init__(self, service: Service, *, stalled: float = STALLED) -> None:
         self._service = service
-        self._tellings = Tellings(service.journal)
+        self._tellings = Tellings(service.events)
         self._ready = Ready(_message)
         self._stalled = stalled
 
@@ -106,14 +106,14 @@ class SessionStream:
                         await client.give(piece)
         except EventsRemoved:
             return  # since the verdict: the client comes back, and is given another
-        view = await self._service.store.session(begun.view.id) or begun.view
+        view = await self._service.sessions.find(begun.view.id) or begun.view
         end = End(session_id=view.id, state=view.state, last_seq=view.last_seq)
         await client.give(b"event: end\ndata: %b\n\n" % msgspec.json.encode(end))
 
     async def _pieces(
         self, begun: Begun, telling: Telling | None, heard: int
     ) -> AsyncGenerator[list[tuple[int, bytes]]]:
-        async with contextlib.aclosing(self._service.follow(begun.view.id, begun.after)) as following:
+        async with contextlib.aclosing(self._service.events.follow(begun.view.id, begun.after)) as following:
             async for records in following:
                 if telling is None:
                     yield self._ready.pieces(begun.view.id, records)

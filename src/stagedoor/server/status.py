@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -12,9 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stagedoor import __version__
-from stagedoor.errors import StoreError, TooMany
 from stagedoor.service.service import Service
-from stagedoor.service.store import Remember
 
 from .auth import caller_of, demand
 from .devices import Devices
@@ -81,19 +78,14 @@ def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRo
 
 
 async def readiness(service: Service, *, stopping: bool) -> Ready:
-    log: Health = "ok" if service.fault is None else "broken"
-    if not stopping:
-        try:
-            await service.accepting()
-            log = "ok"
-            await service.store.write(Remember("ready", str(int(time.time())).encode()))
-        except StoreError:
-            log = "broken"
-        except TooMany:
-            stopping = True
-    policy: Health = "broken" if service.policy is not None and service.policy.problem else "ok"
-    good = log == "ok" and policy == "ok" and not stopping
-    return Ready(status="ready" if good else "not ready", log=log, policy=policy, stopping=stopping)
+    health = await service.health(stopping=stopping)
+    good = health.log and health.policy and not health.stopping
+    return Ready(
+        status="ready" if good else "not ready",
+        log="ok" if health.log else "broken",
+        policy="ok" if health.policy else "broken",
+        stopping=health.stopping,
+    )
 
 
 def prometheus(counted: Mapping[str, int]) -> str:

@@ -65,7 +65,7 @@ class SessionSocket:
 
     def __init__(self, service: Service, *, stalled: float = STALLED) -> None:
         self._service = service
-        self._tellings = Tellings(service.journal)
+        self._tellings = Tellings(service.events)
         self._ready = Ready(lambda _, body: text_frame(body))
         self._stalled = stalled
 
@@ -113,7 +113,7 @@ class SessionSocket:
                 missing = f"events {begun.verdict.missing_from} to {begun.verdict.missing_to} are no longer kept"
                 await client.leave(GAP, f"{missing}; ask with verdict=true to go on without them")
                 return
-            async with contextlib.aclosing(self._service.follow(begun.view.id, begun.after)) as following:
+            async with contextlib.aclosing(self._service.events.follow(begun.view.id, begun.after)) as following:
                 async for records in following:
                     for seq, piece in self._pieces(client, telling, records):
                         if not client.takes(piece):

@@ -25,9 +25,9 @@ from stagedoor.unified.events import (
 )
 
 from .ahead import Ahead
-from .asking import Asking, needs_the_agent, resolution, words_of
 from .journal import Journal
 from .projection import PLAIN, asleep, project
+from .question_rows import QuestionRows, needs_the_agent, resolution, words_of
 from .recovery import MID_TURN, UNTOLD, closing
 from .store import Append, Change
 from .views import Message, Question, Record, SessionView, Spent
@@ -52,7 +52,7 @@ class Chronicle:
         counts: Counter[str],
     ) -> None:
         self.view = view
-        self.asking = Asking()
+        self.asking = QuestionRows()
         self.queue: deque[Message] = deque()
         self.sending: Message | None = None
         """The prompt that is on its way; it counts as sent when the stream says that its turn has started."""
@@ -85,7 +85,7 @@ class Chronicle:
         """Take a prompt that waits behind the others, also when the queue is read again: that goes by their times."""
         async with self._writing:
             if self.view.ended:
-                raise SessionEnded(f"session {self.view.id} has ended; resume it to go on")
+                raise SessionEnded(f"session {self.view.id} has ended; resume it to continue")
             if self.queue and message.at <= self.queue[-1].at:
                 message = replace(message, at=self.queue[-1].at + 1)
             await self._put(replace(self.view, queued=self.view.queued + 1, updated_at=self.now()), message)

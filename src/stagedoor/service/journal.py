@@ -16,7 +16,7 @@ from stagedoor.errors import EventsRemoved, StoreError
 from .hub import Hub
 from .line import Line
 from .store import Append, Change, Forget, Query, Store, Trim
-from .views import Question, Record, SessionView, Verdict
+from .views import Question, Record, SessionView
 
 CHUNK = 512
 REMEMBERED = 4096
@@ -214,17 +214,3 @@ class Journal:
             self._bytes -= line.clear()
             if not line.followers:
                 del self._lines[session_id]
-
-
-def verdict(view: SessionView, after: int) -> Verdict:
-    """Whether everything after ``after`` can be told."""
-    if after + 1 >= view.first_seq:
-        return Verdict(session_id=view.id, after=after, last_seq=view.last_seq)
-    return Verdict(
-        verdict="gap",
-        session_id=view.id,
-        after=after,
-        last_seq=view.last_seq,
-        missing_from=after + 1,
-        missing_to=view.first_seq - 1,
-    )

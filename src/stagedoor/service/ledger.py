@@ -1,4 +1,4 @@
-"""What was used, summed up: by day, agent, project, session or model."""
+"""What the log holds beside the sessions: what was used, the audit, devices, and replies to requests with a key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 from stagedoor.errors import BadRequest
 
-from .store import Store
-from .views import By, Sum
+from .store import Audited, ConfigChange, Store
+from .views import By, Device, Done, Sum
 
 FARTHEST = 14 * 60
 """Minutes: no clock on earth is farther from UTC."""
@@ -25,6 +25,8 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Ledger:
+    """``service.usage``: by day, agent, project, session or model."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -49,3 +51,45 @@ class Ledger:
             rows=tuple(rows),
             total=total[0] if total else Sum(),
         )
+
+
+class AuditRows:
+    """``service.audit``: the decisions, and the changes of the configuration; newest first."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def config_changes(self) -> list[ConfigChange]:
+        return await self._store.config_changes()
+
+    async def list(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
+        return await self._store.audit(offset=offset, limit=limit, session_id=session_id)
+
+    async def count(self, *, session_id: str | None = None) -> int:
+        return await self._store.audit_count(session_id=session_id)
+
+
+class DeviceRows:
+    """``service.devices``: those that were ever paired."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def list(self) -> list[Device]:
+        return await self._store.devices()
+
+    async def save(self, device: Device) -> None:
+        await self._store.write(device)
+
+
+class ReplyRows:
+    """``service.replies``: what requests with an idempotency key were answered with."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, key: str) -> Done | None:
+        return await self._store.done(key)
+
+    async def save(self, reply: Done) -> None:
+        await self._store.write(reply)

@@ -54,7 +54,7 @@ class Life:
         self._awaited.append((told, stored))
         await asyncio.wait([stored, self.pump], return_when=asyncio.FIRST_COMPLETED)
         if not stored.done():
-            raise SessionEnded("the agent ended before it could be kept that this was said to it; resume it to go on")
+            raise SessionEnded("the agent ended before this message was stored; resume the session to continue")
         return True
 
     async def close(self) -> None:

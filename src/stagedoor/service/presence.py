@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stagedoor import catalog
 from stagedoor.drivers.agent import Presence
-from stagedoor.errors import StagedoorError
+from stagedoor.errors import BadRequest, StagedoorError
 from stagedoor.unified.capabilities import Capabilities
 
 from .settings import AgentSettings, Settings
@@ -39,7 +39,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Agents:
-    """``await agents()``: every agent, those that are switched off too. Looking never fails."""
+    """``service.agents``: every agent, those that are switched off too. Looking never fails."""
 
     def __init__(
         self, settings: Settings, *, fresh: float = FRESH, clock: Callable[[], float] = time.monotonic
@@ -51,7 +51,19 @@ class Agents:
         self._until = float("-inf")
         self._looking = asyncio.Lock()
 
-    async def __call__(self) -> tuple[AgentView, ...]:
+    def enabled(self, name: str) -> bool:
+        return self._settings.agents.get(name, AgentSettings()).enabled
+
+    async def default(self) -> str:
+        """The agent that runs when nobody names one."""
+        if self._settings.default_agent:
+            return self._settings.default_agent
+        for view in await self.list():
+            if view.default:
+                return view.agent
+        raise BadRequest("every agent is switched off in this server's configuration; enable one")
+
+    async def list(self) -> tuple[AgentView, ...]:
         async with self._looking:  # who comes meanwhile gets the same answer
             if self._clock() >= self._until:
                 found = await asyncio.gather(*(self._look(name) for name in catalog.names()))

@@ -18,10 +18,10 @@ from stagedoor.session import Session
 from stagedoor.unified.decisions import Deny
 from stagedoor.unified.events import Event, Status
 
-from .asking import answered
 from .chronicle import STOPPED, UNANSWERED, Chronicle
 from .life import Life, first_of
 from .projection import asleep
+from .question_rows import answered
 from .recovery import MID_TURN
 from .seats import Seats
 from .views import Message, Question, SessionView
@@ -93,7 +93,7 @@ class Served:
         ``steer``: said into the running turn instead, if the agent can take it there. The log tells it as an event.
         """
         if self.ending:
-            raise SessionEnded(f"session {self.view.id} is ending; resume it to go on")
+            raise SessionEnded(f"session {self.view.id} is ending; resume it to continue")
         if steer and self._life is not None and await self._life.steered(message.prompt):
             return replace(message, state="sent")
         self._arriving += 1

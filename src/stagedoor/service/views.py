@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -213,3 +213,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_seq: int = 0
     missing_from: int | None = None
     missing_to: int | None = None
+
+    @classmethod
+    def of(cls, view: SessionView, after: int) -> Self:
+        """Whether everything after ``after`` can be read."""
+        if after + 1 >= view.first_seq:
+            return cls(session_id=view.id, after=after, last_seq=view.last_seq)
+        return cls(
+            verdict="gap",
+            session_id=view.id,
+            after=after,
+            last_seq=view.last_seq,
+            missing_from=after + 1,
+            missing_to=view.first_seq - 1,
+        )

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from stagedoor import catalog
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound
 from stagedoor.service.presence import AgentView
-from stagedoor.service.settings import AgentSettings
 from stagedoor.service.store import Query
 from stagedoor.service.views import Question, SessionView, Wanted
 from stagedoor.unified.decisions import Allow, Deny
@@ -39,7 +38,7 @@ _AT_WORK = ("starting", "working")
 
 
 async def discover(call: Call, wish: Nothing) -> Discovered:
-    found = await call.service.agents()
+    found = await call.service.agents.list()
     now = await status(call, Status())
     return Discovered(
         available=[_available(one) for one in found if one.enabled and one.installed],
@@ -77,7 +76,7 @@ def _available(found: AgentView) -> AvailableAgent:
 
 async def select(call: Call, wish: Select) -> Selected:
     agent = catalog.agent(wish.type)
-    if not call.service.settings.agents.get(agent.name, AgentSettings()).enabled:
+    if not call.service.agents.enabled(agent.name):
         raise BadRequest(f"{agent.name} is switched off in this server's configuration")
     call.choice.agent = agent.name
     return Selected(type=agent.name, name=agent.title)
@@ -102,7 +101,7 @@ async def run(call: Call, wish: Run) -> Ran:
         return await _go_on(call, wish)
     if wish.session_id:
         raise InvalidField("sessionId goes with mode continue; leave it out for a new session", field="$.sessionId")
-    view = await call.service.create(_wanted(await _active(call, wish.type), call, wish), who=call.caller.name)
+    view = await call.service.sessions.create(_wanted(await _active(call, wish.type), call, wish), who=call.caller.name)
     call.choice.session_id = view.id
     _follow(call, wish, view)
     return Ran(status="started", type=view.agent, session_id=view.id, last_seq=view.last_seq)
@@ -112,11 +111,11 @@ async def _go_on(call: Call, wish: Run) -> Ran:
     session_id = call.session(wish.session_id)
     if wish.options != RunOptions():
         raise InvalidField("options count for a new session; leave them out to continue one", field="$.options")
-    view = await call.service.get(session_id)
+    view = await call.service.sessions.get(session_id)
     try:
-        message = await call.service.send(session_id, wish.prompt, who=call.caller.name)
+        message = await call.service.sessions.send(session_id, wish.prompt, who=call.caller.name)
     except SessionEnded:
-        view = await call.service.resume(session_id, wish.prompt, who=call.caller.name)
+        view = await call.service.sessions.resume(session_id, wish.prompt, who=call.caller.name)
         call.choice.session_id = view.id
         _follow(call, wish, view)
         return Ran(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
@@ -180,9 +179,9 @@ def _sandbox(agent: str, named: str | None) -> tuple[Sandbox | None, str]:
 async def stop(call: Call, wish: Stop) -> Stopped:
     session_id = call.session(wish.session_id)
     if wish.turn:
-        view = await call.service.interrupt(session_id)
+        view = await call.service.sessions.interrupt(session_id)
     else:
-        view = await call.service.cancel(session_id)
+        view = await call.service.sessions.cancel(session_id)
     return Stopped(
         status="interrupted" if wish.turn else "stopped",
         session_id=session_id,
@@ -196,7 +195,7 @@ async def respond(call: Call, wish: Respond) -> Responded:
     words = wish.response.split()
     refused = wish.is_error or bool(words and words[0].strip(",.;:!").lower() in _NO)
     decision = Deny(wish.response) if refused else Allow()
-    answered = await call.service.answer(question.id, decision, who=call.caller.name)
+    answered = await call.service.questions.answer(question.id, decision, who=call.caller.name)
     return Responded(question_id=answered.id, decision="deny" if refused else "allow")
 
 
@@ -205,7 +204,7 @@ async def _question(call: Call, wish: Respond) -> Question:
     within = wish.session_id or None
     found = [
         one
-        for one in await call.service.questions(session_id=within)
+        for one in await call.service.questions.list(session_id=within)
         if wish.tool_use_id in (one.request.tool_use_id, one.request.request_id, one.id)
     ]
     found = [one for one in found if one.session_id == call.choice.session_id] or found
@@ -216,7 +215,7 @@ async def _question(call: Call, wish: Respond) -> Question:
             f"{len(found)} sessions wait for {wish.tool_use_id!r}: name the sessionId", field="$.sessionId"
         )
     if within := within or call.choice.session_id:
-        for one in await call.service.questions(session_id=within, open_only=False):
+        for one in await call.service.questions.list(session_id=within, open_only=False):
             if wish.tool_use_id in (one.request.tool_use_id, one.request.request_id):
                 raise AlreadyAnswered(f"the question of {wish.tool_use_id!r} has been answered, or its time was up")
     raise SessionNotFound(
@@ -229,12 +228,12 @@ async def status(call: Call, wish: Status) -> AgentStatus:
     view: SessionView | None = None
     if session_id:
         try:
-            view = await call.service.get(session_id)
+            view = await call.service.sessions.get(session_id)
         except SessionNotFound:
             if wish.session_id:
                 raise
     agent = view.agent if view is not None and wish.session_id else await _active(call)
-    open_ones, _ = await call.service.sessions(Query(agent=agent, ended=False, limit=10_000))
+    open_ones, _ = await call.service.sessions.page(Query(agent=agent, ended=False, limit=10_000))
     waiting = sum(1 for one in open_ones if one.activity == "waiting")
     running = sum(1 for one in open_ones if one.activity in _AT_WORK)
     state: AgentState = "waiting" if waiting else "running" if running else "idle"
@@ -256,7 +255,4 @@ def _doing(view: SessionView) -> AgentState:
 
 async def _active(call: Call, named: str = "") -> str:
     """The agent a call means: named, else selected, else the server's default."""
-    name = named or call.choice.agent or call.service.settings.default_agent
-    if name:
-        return catalog.canonical_name(name)
-    return await call.service.default_agent()
+    return catalog.canonical_name(named or call.choice.agent or await call.service.agents.default())

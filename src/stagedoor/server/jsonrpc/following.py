@@ -28,7 +28,7 @@ async def follow(
 ) -> None:
     """Until the session has ended and all of it was told; then ``subscription_ended``."""
     telling = await tellings.at(session_id, dialect, after)
-    async with aclosing(service.follow(session_id, after)) as batches:
+    async with aclosing(service.events.follow(session_id, after)) as batches:
         async for records in batches:
             for record in records:
                 messages = telling.tell(record)
@@ -37,7 +37,7 @@ async def follow(
                     await tell(_with_more(whole) if left else whole)
     params: dict[str, Any] = {"session_id": session_id, "seq": telling.after}
     try:
-        view = await service.get(session_id)
+        view = await service.sessions.get(session_id)
         params |= {"reason": "ended", "state": view.state}
     except SessionNotFound:
         params |= {"reason": "deleted"}

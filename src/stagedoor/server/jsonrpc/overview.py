@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from stagedoor.service.journal import SESSIONS
 from stagedoor.service.service import Service
 from stagedoor.service.store import Query
 from stagedoor.service.views import Question, SessionView
@@ -45,16 +44,16 @@ class Lookout:
         async with self._one_at_a_time:
             self._next = None  # who comes from here on needs a later look
             found = [
-                *(await self.service.store.sessions(Query(ended=False, limit=OPEN))),
-                *(await self.service.store.sessions(Query(limit=RECENT))),
+                *(await self.service.sessions.list(Query(ended=False, limit=OPEN))),
+                *(await self.service.sessions.list(Query(limit=RECENT))),
             ]
-            return {view.id: view for view in found}, {one.id: one for one in await self.service.questions()}
+            return {view.id: view for view in found}, {one.id: one for one in await self.service.questions.list()}
 
 
 async def overview(lookout: Lookout, tell: Tell, begun: asyncio.Future[None]) -> None:
     """``begun``: from here on nothing is missed."""
     service = lookout.service
-    bell = service.journal.hub.bell(SESSIONS)
+    bell = service.sessions.bell()
     try:
         sessions, questions = await lookout.look()
         begun.set_result(None)
@@ -79,7 +78,7 @@ async def _tell_sessions(
     for session_id, known in before.items():
         if session_id in now:
             continue
-        found = await service.store.session(session_id)
+        found = await service.sessions.find(session_id)
         if found is None:
             await tell(notification("session_changed", {"session_id": session_id, "deleted": True}))
         elif _telling(known) != _telling(found):
@@ -103,7 +102,7 @@ def _telling(view: SessionView) -> tuple[Any, ...]:
 async def _tell_questions(service: Service, tell: Tell, before: dict[str, Question], now: dict[str, Question]) -> None:
     changed = [question for question_id, question in now.items() if before.get(question_id) != question]
     for question_id in before.keys() - now.keys():
-        closed = await service.store.question(question_id)
+        closed = await service.questions.find(question_id)
         if closed is not None:
             changed.append(closed)
     for question in changed:

@@ -40,7 +40,7 @@ class Shared:
     """What all clients of a service have in common."""
 
     def __init__(self, service: Service) -> None:
-        self.tellings = Tellings(service.journal)
+        self.tellings = Tellings(service.events)
         self.lookout = Lookout(service)
 
 

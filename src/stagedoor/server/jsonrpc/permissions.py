@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stagedoor.service.question_rows import question_id
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
 from ..problems import InvalidField
@@ -12,13 +13,13 @@ from .results import Answered, Questions
 
 async def listed(call: Call, wish: PermissionList) -> Questions:
     if wish.session_id:
-        await call.service.get(wish.session_id)
-    store, session_id = call.service.store, wish.session_id or None
+        await call.service.sessions.get(wish.session_id)
+    questions, session_id = call.service.questions, wish.session_id or None
     return Questions(
-        permissions=await store.questions(
+        permissions=await questions.list(
             session_id=session_id, open_only=wish.open, offset=wish.offset, limit=wish.limit
         ),
-        total=await store.question_count(session_id=session_id, open_only=wish.open),
+        total=await questions.count(session_id=session_id, open_only=wish.open),
         offset=wish.offset,
         limit=wish.limit,
     )
@@ -27,8 +28,8 @@ async def listed(call: Call, wish: PermissionList) -> Questions:
 async def answer(call: Call, wish: PermissionAnswer) -> Answered:
     if bool(wish.id) == bool(wish.session_id and wish.request_id):
         raise InvalidField("name the question by id, or by sessionId and requestId", field="$.id")
-    question = await call.service.answer(
-        wish.id or f"{wish.session_id}:{wish.request_id}", _decision(wish), who=call.caller.name
+    question = await call.service.questions.answer(
+        wish.id or question_id(wish.session_id, wish.request_id), _decision(wish), who=call.caller.name
     )
     return Answered(permission=question)
 

@@ -24,17 +24,17 @@ from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSessi
 
 async def listed(call: Call, wish: SessionList) -> SessionPage:
     agent = catalog.canonical_name(wish.agent) if wish.agent else ""
-    views, total = await call.service.sessions(Query(**asdict(replace(wish, agent=agent))))
+    views, total = await call.service.sessions.page(Query(**asdict(replace(wish, agent=agent))))
     found = [UnifiedSession.of(view) for view in views]
     return SessionPage(sessions=found, total=total, offset=wish.offset, limit=wish.limit)
 
 
 async def get(call: Call, wish: SessionNamed) -> UnifiedSession:
-    return UnifiedSession.of(await call.service.get(wish.session_id))
+    return UnifiedSession.of(await call.service.sessions.get(wish.session_id))
 
 
 async def events(call: Call, wish: SessionEvents) -> EventPage:
-    view = await call.service.get(wish.session_id)
+    view = await call.service.sessions.get(wish.session_id)
     after = wish.after if wish.offset is None else wish.offset
     page = await call.peer.tellings.page(wish.session_id, wish.dialect, after, wish.limit)
     return EventPage(
@@ -49,7 +49,7 @@ async def events(call: Call, wish: SessionEvents) -> EventPage:
 
 
 async def send(call: Call, wish: SessionSend) -> Sent:
-    message = await call.service.send(wish.session_id, wish.prompt, steer=wish.steer, who=call.caller.name)
+    message = await call.service.sessions.send(wish.session_id, wish.prompt, steer=wish.steer, who=call.caller.name)
     return Sent(message_id=message.id, session_id=wish.session_id)
 
 
@@ -79,7 +79,7 @@ async def unsubscribe(call: Call, wish: Unsubscribe) -> Unsubscribed:
 
 
 async def resume(call: Call, wish: Resume) -> Ran:
-    view = await call.service.resume(wish.session_id, wish.prompt, fork=wish.fork, who=call.caller.name)
+    view = await call.service.sessions.resume(wish.session_id, wish.prompt, fork=wish.fork, who=call.caller.name)
     call.choice.session_id = view.id
     if wish.subscribe and call.peer.listens:
         call.subscribe(view.id, 0, wish.dialect)

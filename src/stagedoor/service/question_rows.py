@@ -20,7 +20,9 @@ from .store import Audited, Change
 from .views import Question, SessionView
 
 
-class Asking:
+class QuestionRows:
+    """Those of one session; nothing else knows which are open."""
+
     def __init__(self) -> None:
         self.open: dict[str, Question] = {}
         """Those the agent waits for, by request id; answered ones too, until the agent has been told."""
@@ -34,7 +36,7 @@ class Asking:
 
     def asked(self, event: PermissionRequest, view: SessionView) -> Question:
         question = Question(
-            id=f"{view.id}:{event.request_id}",
+            id=question_id(view.id, event.request_id),
             session_id=view.id,
             agent=view.agent,
             request=event,
@@ -77,6 +79,11 @@ class Asking:
         )
         entry = entry_of(asked.request, event, session=asked.session_id)
         return [row, Audited(entry=entry, at=event.timestamp, who=row.who)]
+
+
+def question_id(session_id: str, request_id: str) -> str:
+    """A question's name among those of all sessions."""
+    return f"{session_id}:{request_id}"
 
 
 def answered(question: Question, decision: Decision, *, by: str, who: str, now: int, answer_id: str = "") -> Question:

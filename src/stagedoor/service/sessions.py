@@ -1,0 +1,265 @@
+"""``service.sessions``: the verbs that create, steer, list and remove sessions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, StoreError, TooMany
+from stagedoor.transports.tasks import TaskOwner
+
+from . import branches, places
+from .hub import Bell
+from .journal import SESSIONS, Journal
+from .opening import Opening, agent_named
+from .presence import Agents
+from .running import RunningSessions, to_the_end
+from .settings import Settings
+from .store import Query
+from .views import Message, SessionView, Wanted
+from .workspaces import Workspaces
+
+_log = logging.getLogger("stagedoor.service")
+
+
+class Sessions:
+    def __init__(
+        self,
+        journal: Journal,
+        running: RunningSessions,
+        opening: Opening,
+        agents: Agents,
+        settings: Settings,
+        home: Path,
+        *,
+        now: Callable[[], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._journal = journal
+        self._running = running
+        self._opening = opening
+        self._agents = agents
+        self._settings = settings
+        self._home = home
+        self._now = now
+        self._new_id = new_id
+        self.workspaces = Workspaces(
+            self.get, home / "snapshots", check=lambda place, agent: places.allowed(place, settings, agent)
+        )
+
+    @property
+    def tasks(self) -> TaskOwner:
+        return self._running.tasks
+
+    # -- what there is
+
+    async def get(self, session_id: str) -> SessionView:
+        view = await self.find(session_id)
+        if view is None:
+            raise SessionNotFound(f"session {session_id!r} not found")
+        return view
+
+    async def find(self, session_id: str) -> SessionView | None:
+        return await self._journal.store.session(session_id)
+
+    async def page(self, query: Query) -> tuple[list[SessionView], int]:
+        """A page of sessions, and how many there are on all pages."""
+        return await self._journal.store.sessions(query), await self._journal.store.count(query)
+
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]:
+        """The prompts of a session, oldest first: those that wait for their turn, or all."""
+        return await self._journal.store.messages(session_id, queued_only=queued_only)
+
+    async def list(self, query: Query) -> list[SessionView]:
+        return await self._journal.store.sessions(query)
+
+    def bell(self) -> Bell:
+        """Rings whenever anything about any session changes."""
+        return self._journal.hub.bell(SESSIONS)
+
+    # -- what changes it
+
+    @to_the_end
+    async def create(self, wanted: Wanted, *, who: str = "") -> SessionView:
+        """Start a session. Returns when it is stored; the agent starts afterwards, and the log shows how it went."""
+        return await self._begin(wanted, who=who)
+
+    @to_the_end
+    async def resume(
+        self, session_id: str, prompt: str, *, fork: bool = False, keep_open: bool | None = None, who: str = ""
+    ) -> SessionView:
+        """Continue an ended session in a new one (``parent_id`` names the old), or beside any with ``fork``.
+
+        ``keep_open`` left out: as the old one.
+        """
+        runner = self._running.get(session_id)
+        if runner is not None and runner.ending:
+            await runner.over()  # two programs must not write the same conversation at once
+        old = await self.get(session_id)
+        if not fork and not old.ended:
+            raise SessionRunning(f"session {session_id} is still open: send it a message instead of resuming it")
+        if not old.native_id:
+            raise BadRequest(f"session {session_id} cannot be resumed: it ended before its agent started")
+        wanted = replace(
+            old.wanted or Wanted(prompt=prompt),
+            prompt=prompt,
+            cwd=old.cwd,
+            agent=old.agent,
+            title=old.title,
+            worktree=False,
+            keep_open=old.keep_open if keep_open is None else keep_open,
+        )
+        return await self._begin(wanted, who=who, parent=old, fork=fork)
+
+    @to_the_end
+    async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> Message:
+        """A follow-up. It waits for its turn, or steers the running one; it wakes a session that sleeps."""
+        await self._running.accepting()
+        self._check_prompt(prompt)
+        await self.get(session_id)
+        runner = self._running.get(session_id)
+        if runner is None or runner.view.ended:
+            raise SessionEnded(f"session {session_id} has ended; resume it to continue")
+        if runner.view.queued >= self._settings.limits.queued:
+            raise TooMany(
+                f"session {session_id} has {runner.view.queued} waiting messages already; wait until some are answered"
+            )
+        message = Message(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
+        if not runner.awake and not runner.chronicle.asking.rearmed:
+            await self._running.seats.find(session_id)
+        try:
+            return await runner.post(message, steer=steer)
+        except SessionEnded:
+            self._running.seats.leave(session_id)
+            raise
+
+    async def interrupt(self, session_id: str) -> SessionView:
+        """End the running turn. What is queued behind it comes next; a session that does not stay open ends."""
+        await self.get(session_id)
+        if (runner := self._running.get(session_id)) is not None:
+            await runner.interrupt()
+        return await self.get(session_id)
+
+    @to_the_end
+    async def cancel(self, session_id: str) -> SessionView:
+        """End the session now, whatever it does. One that has ended stays as it is."""
+        await self.get(session_id)
+        if (runner := self._running.get(session_id)) is not None:
+            await runner.cancel()
+        return await self.get(session_id)
+
+    @to_the_end
+    async def change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> SessionView:
+        """Rename or archive."""
+        fields = {"title": title, "archived": archived}
+        return await self._rewrite(session_id, **{name: value for name, value in fields.items() if value is not None})
+
+    @to_the_end
+    async def delete(self, session_id: str) -> None:
+        """Remove an ended session and all its records."""
+        view = await self.get(session_id)
+        if not view.ended:
+            raise SessionRunning(f"session {session_id} is still running; cancel it first")
+        if (runner := self._running.get(session_id)) is not None:
+            await runner.over()  # its last event is stored, and it is being put away
+        await self._journal.forget(session_id)
+        await self.workspaces.forget(session_id)
+
+    @to_the_end
+    async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:
+        """Remove an ended session's worktree: its changes stay as a commit on its branch, or go with it."""
+        view = await self.get(session_id)
+        if not view.ended:
+            raise SessionRunning(f"session {session_id} is still running; cancel it first, or wait until it ends")
+        if (runner := self._running.get(session_id)) is not None:
+            await runner.over()
+        await self.workspaces.keep_diff(session_id)
+        branch = await branches.finish(view, self._home, keep=keep)
+        return await self._rewrite(session_id, branch=branch, worktree="kept" if keep else "removed")
+
+    # -- the inside
+
+    async def _begin(
+        self, wanted: Wanted, *, who: str, parent: SessionView | None = None, fork: bool = False
+    ) -> SessionView:
+        running = self._running
+        await running.accepting()
+        self._check_prompt(wanted.prompt)
+        agent = agent_named(wanted.agent or await self._agents.default())
+        how = self._opening.how(agent)
+        if not how.enabled:
+            raise BadRequest(f"{agent} is switched off in this server's configuration")
+        cwd = places.workspace(wanted, self._settings, agent)
+        session_id = self._new_id()
+        view = SessionView(
+            id=session_id,
+            agent=agent,
+            cwd=str(cwd),
+            prompt=wanted.prompt,
+            title=wanted.title or _title(wanted.prompt),
+            project_id=wanted.project_id,
+            model=wanted.model or how.model or "",
+            driver=wanted.driver or how.driver or "",
+            tier=wanted.tier or how.tier or self._settings.tier,
+            approval=wanted.approval or how.approval,
+            sandbox=wanted.sandbox or how.sandbox,
+            parent_id=None if parent is None else parent.id,
+            forked=fork,
+            keep_open=wanted.keep_open,
+            group=wanted.group,
+            created_at=self._now(),
+            updated_at=self._now(),
+            queued=1,
+            wanted=replace(wanted, prompt="", cwd=str(cwd)),
+        )
+        resume = None if parent is None else parent.native_id
+        self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
+        await running.seats.find(session_id)
+        try:
+            branch, base = await self.workspaces.standing(session_id, cwd)
+            view = replace(view, branch=branch, base=base)
+            if wanted.worktree:
+                view = await branches.branch_off(view, self._home)
+            await running.accepting()  # that may have taken long
+            session = self._opening.session(view, resume=resume, fork=fork)
+            message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
+            await self._write_first(view, message)
+        except BaseException:
+            running.seats.leave(session_id)
+            await branches.undo(view, self._home)
+            await self.workspaces.forget(session_id)
+            raise
+        running.counts[f"created {agent}"] += 1
+        _log.info("session started", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
+        running.serve(running.chronicle(view)).start(session, [message])
+        return view
+
+    async def _write_first(self, view: SessionView, message: Message) -> None:
+        try:
+            await self._journal.write(view, message)
+        except StoreError as fault:
+            self._running.broken(fault)
+            raise
+
+    async def _rewrite(self, session_id: str, **fields: object) -> SessionView:
+        async with self._journal.rewriting:
+            view = await self.get(session_id)
+            runner = self._running.get(session_id)
+            chronicle = self._running.chronicle(view) if runner is None else runner.chronicle
+            return await chronicle.change(**fields)
+
+    def _check_prompt(self, prompt: str) -> None:
+        if not prompt.strip():
+            raise BadRequest("the prompt is empty; write what the agent should do")
+        if len(prompt) > self._settings.limits.prompt:
+            raise BadRequest(
+                f"the prompt has {len(prompt)} characters; this server allows {self._settings.limits.prompt}"
+            )
+
+
+def _title(prompt: str) -> str:
+    line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    return line if len(line) <= 80 else line[:79] + "…"
