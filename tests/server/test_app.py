@@ -18,9 +18,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from stagedoor.errors import ConnectionLost, StagedoorError
+from stagedoor.server.access.tokens import token_path
 from stagedoor.server.address import is_loopback, public_url
 from stagedoor.server.running import ask, find, noted
-from stagedoor.server.tokens import token_path
 from stagedoor.service.settings import Settings
 from stagedoor.service.views import SessionView, Wanted
 

@@ -16,9 +16,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from stagedoor.errors import NotAllowed
-from stagedoor.server.devices import RIGHTS, Caller, Devices, demand
-from stagedoor.server.rest import OPERATIONS
-from stagedoor.server.tokens import new_token, server_token, token_path
+from stagedoor.server.access.devices import RIGHTS, Caller, Devices, demand
+from stagedoor.server.access.tokens import new_token, server_token, token_path
+from stagedoor.server.rest.door import OPERATIONS
 from stagedoor.service.views import Device, SessionView, Wanted
 
 BOUND = 60.0

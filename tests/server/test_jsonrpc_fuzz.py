@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stagedoor.server.auth import RIGHTS, Caller
+from stagedoor.server.access.auth import RIGHTS, Caller
 from stagedoor.server.jsonrpc.dispatch import reply_to
 from stagedoor.server.jsonrpc.methods import METHODS
 from stagedoor.server.jsonrpc.params import Run

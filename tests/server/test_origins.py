@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from stagedoor.server.origins import HEADERS, host_of, own_names, own_page
+from stagedoor.server.access.origins import HEADERS, host_of, own_names, own_page
 from stagedoor.service.settings import Settings
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stagedoor.server.problems import KINDS, REFUSALS, UNEXPECTED
-from stagedoor.server.rest import OPERATIONS
+from stagedoor.server.rest.door import OPERATIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as some
 
-from stagedoor.server.rest import OPERATIONS
+from stagedoor.server.rest.door import OPERATIONS
 from stagedoor.service.settings import AgentSettings, Settings
 
 with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stagedoor.server.idempotency import Once, Reply
+from stagedoor.server.rest.idempotency import Once, Reply
 from stagedoor.service.identity import first_id, fresh_id, ids_from
 from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.sqlite import SqliteStore

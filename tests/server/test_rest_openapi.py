@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
 from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, Refused, kind_of, problem, rpc_error
-from stagedoor.server.rest import OPERATIONS, routes
+from stagedoor.server.rest.door import OPERATIONS, routes
 from stagedoor.service.service import Service
 from stagedoor.service.settings import Settings
 

@@ -174,7 +174,7 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
 
 
 def test_secrets_of_tool_servers_are_not_shown(serve: Any) -> None:
-    from stagedoor.server.rest_sessions import shown
+    from stagedoor.server.rest.sessions import shown
     from stagedoor.service.views import SessionView, Wanted
     from stagedoor.unified.options import McpServer
 

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from stagedoor.dialects import DIALECTS
-from stagedoor.server.projecting import Telling
+from stagedoor.server.streams.dialect_cursor import Telling
 from stagedoor.service.store import Append, Trim
 from stagedoor.service.views import Record, SessionView, Wanted
 from stagedoor.unified import events as canonical

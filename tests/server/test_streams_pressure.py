@@ -19,10 +19,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from stagedoor.server.connections import WebSocketConnection, text_frame
-from stagedoor.server.following import PIECE, Ready, joined
-from stagedoor.server.projecting import Tellings
-from stagedoor.server.sse import SessionStream
-from stagedoor.server.websocket import HEARD, SessionSocket
+from stagedoor.server.streams.dialect_cursor import Tellings
+from stagedoor.server.streams.following import PIECE, Ready, joined
+from stagedoor.server.streams.sse import SessionStream
+from stagedoor.server.streams.websocket import HEARD, SessionSocket
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 from stagedoor.unified.events import Done, Event, Text, TextDelta, encode

@@ -101,7 +101,7 @@ async def _elsewhere(url: str, token: str, lines: Lines) -> int:
 def _token(file: Path | None, settings: Settings) -> str:
     from ..errors import NotAllowed
     from ..register import home
-    from ..server.tokens import read_token
+    from ..server.access.tokens import read_token
 
     if file is not None:
         return file.read_text(encoding="utf-8").strip()

@@ -16,15 +16,18 @@ from starlette.websockets import WebSocket, WebSocketState
 from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 
-from . import exporting, jsonrpc, page, pairing, polling, rest, sse, status, websocket
-from .auth import Authentication
+from . import jsonrpc, page, status
+from .access import pairing
+from .access.auth import Authentication
+from .access.devices import Devices
+from .access.origins import Origins, own_names
+from .access.tokens import private_folder, server_token
 from .codes import Codes
-from .devices import Devices
 from .limits import Sizes
 from .logs import RequestLog
-from .origins import Origins, own_names
 from .problems import kind_of, problem, problem_response
-from .tokens import private_folder, server_token
+from .rest import door as rest
+from .streams import exporting, polling, sse, websocket
 
 DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
     exporting.routes,

@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 
 from stagedoor.service.settings import Settings
 
+from .access.devices import Devices
 from .connections import WebSocketConnection
-from .devices import Devices
 from .limits import HEAD_BYTES, connection
 
 PATIENCE = 1.0

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .tokens import LOOKS_LIKE_ONE
+from .access.tokens import LOOKS_LIKE_ONE
 
 Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")

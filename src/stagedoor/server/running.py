@@ -18,8 +18,8 @@ from stagedoor.errors import ConnectionLost, NotAllowed, StagedoorError
 from stagedoor.service.settings import Settings
 from stagedoor.whole_file import replace_file
 
+from .access.tokens import read_token
 from .address import public_url
-from .tokens import read_token
 
 NAME = "server.json"
 SECONDS = 10.0

@@ -13,8 +13,8 @@ from starlette.routing import BaseRoute, Route
 from stagedoor import __version__
 from stagedoor.service.service import Service
 
-from .auth import caller_of, demand
-from .devices import Devices
+from .access.auth import caller_of, demand
+from .access.devices import Devices
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 Health = Literal["ok", "broken"]

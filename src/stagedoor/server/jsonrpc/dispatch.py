@@ -13,7 +13,7 @@ from stagedoor.errors import StagedoorError
 from stagedoor.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from stagedoor.wire.shapes import repaired
 
-from ..auth import demand
+from ..access.auth import demand
 from ..problems import InvalidField, Problem, Refused, rpc_error
 from ..reading import as_type, read_json
 from .methods import METHODS

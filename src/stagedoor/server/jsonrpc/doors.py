@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 
 from stagedoor.service.service import Service
 
-from ..auth import Caller, caller_of
+from ..access.auth import Caller, caller_of
 from ..connections import line_of
 from ..problems import Refused
 from ..reading import whole

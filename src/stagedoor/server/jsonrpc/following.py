@@ -13,7 +13,7 @@ from stagedoor.errors import SessionNotFound
 from stagedoor.service.service import Service
 from stagedoor.service.tracking import GitStatus
 
-from ..projecting import Tellings
+from ..streams.dialect_cursor import Tellings
 from .params import Dialect, Watched
 
 Tell: TypeAlias = Callable[[bytes], Awaitable[None]]

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from stagedoor.errors import BadRequest, StagedoorError, TooMany
 from stagedoor.service.service import Service
 
-from ..auth import Caller
-from ..following import STALLED
+from ..access.auth import Caller
 from ..problems import InvalidField
-from ..projecting import Tellings
+from ..streams.dialect_cursor import Tellings
+from ..streams.following import STALLED
 from .following import Tell, follow, notification, watch
 from .overview import Lookout, overview
 from .params import Dialect, Watched

@@ -10,7 +10,7 @@ from stagedoor.dialects.moments import iso_time
 from stagedoor.service.views import Activity, Question, SessionView, State
 from stagedoor.unified.options import Approval, Tier
 
-from ..rest_sessions import shown
+from ..rest.sessions import shown
 
 UnifiedStatus: TypeAlias = Literal["active", "completed", "error"]
 _STATUSES: dict[State, UnifiedStatus] = {

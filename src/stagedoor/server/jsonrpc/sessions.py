@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from stagedoor import catalog
 from stagedoor.service.store import Query
 
-from ..following import begin
+from ..streams.following import begin
 from .params import (
     Resume,
     SessionEvents,

@@ -16,7 +16,7 @@ from stagedoor.transports.websocket import WebSocket
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized
 
-from ..auth import LOCAL, Caller
+from ..access.auth import LOCAL, Caller
 from .dispatch import too_large
 from .peer import Peer, Shared
 

@@ -16,7 +16,7 @@ from stagedoor.service.tracking import Diff, GitStatus
 from stagedoor.service.views import By, SessionView
 
 from .operations import LARGEST, AgentName, Call, Count, Operation, Words
-from .rest_sessions import shown
+from .sessions import shown
 
 _LINE = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 PathText = Annotated[str, msgspec.Meta(max_length=4096)]

@@ -23,23 +23,12 @@ from stagedoor.errors import EventsRemoved
 from stagedoor.service.service import Service
 from stagedoor.service.views import State
 
-from .auth import caller_of, demand
-from .connections import line_of
-from .following import (
-    STALLED,
-    Begun,
-    Patience,
-    Place,
-    Ready,
-    Seconds,
-    begin,
-    first_of,
-    joined,
-    telling_from,
-)
-from .problems import InvalidField
-from .projecting import CANONICAL, Telling, Tellings, known_dialect
-from .reading import read_query
+from ..access.auth import caller_of, demand
+from ..connections import line_of
+from ..problems import InvalidField
+from ..reading import read_query
+from .dialect_cursor import CANONICAL, Telling, Tellings, known_dialect
+from .following import STALLED, Begun, Patience, Place, Ready, Seconds, begin, first_of, joined, telling_from
 
 HEARTBEAT = 15.0
 COMEBACK = 1000

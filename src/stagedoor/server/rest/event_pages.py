@@ -10,7 +10,7 @@ import msgspec
 from stagedoor.service.service import Events
 from stagedoor.service.views import SessionView, State
 
-from .projecting import CANONICAL, CHUNK, Telling, Tellings, known_dialect
+from ..streams.dialect_cursor import CANONICAL, CHUNK, Telling, Tellings, known_dialect
 
 KEPT = 64
 

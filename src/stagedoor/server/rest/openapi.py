@@ -15,9 +15,9 @@ import stagedoor
 from stagedoor import catalog
 from stagedoor.unified.events import Event
 
+from ..problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 from .idempotency import HEADER
 from .operations import AGENT_NAMES, Operation
-from .problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 
 STREAM = "text/event-stream"
 _REF = "#/components/schemas/{name}"

@@ -21,23 +21,12 @@ from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.service.views import Record
 
-from .auth import caller_of, demand
-from .connections import FRAMES, line_of, text_frame
-from .following import (
-    STALLED,
-    Begun,
-    Patience,
-    Place,
-    Ready,
-    Seconds,
-    begin,
-    joined,
-    numbered,
-    telling_from,
-)
-from .problems import kind_of, problem
-from .projecting import CANONICAL, Telling, Tellings, known_dialect
-from .reading import read_query
+from ..access.auth import caller_of, demand
+from ..connections import FRAMES, line_of, text_frame
+from ..problems import kind_of, problem
+from ..reading import read_query
+from .dialect_cursor import CANONICAL, Telling, Tellings, known_dialect
+from .following import STALLED, Begun, Patience, Place, Ready, Seconds, begin, joined, numbered, telling_from
 
 ENDED = 1000
 TALKS_TOO_MUCH = 1008

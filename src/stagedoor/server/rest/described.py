@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .exporting import Asked as ExportQuery
+from ..access.pairing import DeviceList, Me, Newcomer, Paired, Pairing, PairingWanted
+from ..streams.exporting import Asked as ExportQuery
+from ..streams.polling import Asked as PollQuery
+from ..streams.polling import Polled
+from ..streams.sse import Asked as StreamQuery
 from .operations import Operation
-from .pairing import DeviceList, Me, Newcomer, Paired, Pairing, PairingWanted
-from .polling import Asked as PollQuery
-from .polling import Polled
-from .sse import Asked as StreamQuery
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -21,11 +21,11 @@ from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 
-from .address import public_url
+from ..address import public_url
+from ..codes import SECONDS, Codes
+from ..reading import as_type, read_body, read_query
 from .auth import COOKIE, caller_of, demand
-from .codes import SECONDS, Codes
 from .devices import LOCAL, Devices
-from .reading import as_type, read_body, read_query
 
 _log = logging.getLogger("stagedoor.server")
 COOKIE_SECONDS = 400 * 24 * 3600

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stagedoor.errors import NotAllowed
 from stagedoor.service.settings import Settings
 
-from .problems import Refused, problem_response
+from ..problems import Refused, problem_response
 
 HERE = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")

@@ -16,8 +16,8 @@ from stagedoor.service.service import Service
 from stagedoor.service.views import SessionView
 from stagedoor.unified.events import Event, decode
 
-from .auth import caller_of, demand
-from .reading import read_query
+from ..access.auth import caller_of, demand
+from ..reading import read_query
 
 MOST = 200_000
 """Events in a Markdown document; it is made in memory."""

@@ -12,11 +12,11 @@ from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query
 from stagedoor.service.views import Message, SessionView, State, Wanted
 
+from ..problems import InvalidField
+from ..streams.dialect_cursor import CANONICAL, known_dialect
+from .create_bodies import BoardWish, Wish, carry_out, wish_of
+from .event_pages import EventPage
 from .operations import Call, Count, DialectName, Operation, Words
-from .pages import EventPage
-from .problems import InvalidField
-from .projecting import CANONICAL, known_dialect
-from .session_wishes import BoardWish, Wish, carry_out, wish_of
 
 _TAG = "sessions"
 _HIDDEN = "…"

@@ -16,8 +16,8 @@ from stagedoor.errors import BadRequest, LocalProtocolError
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionView, Wanted
 
-from .problems import InvalidField
-from .reading import as_type
+from ..problems import InvalidField
+from ..reading import as_type
 
 
 class BoardWish(Wanted, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

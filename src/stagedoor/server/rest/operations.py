@@ -15,8 +15,8 @@ from stagedoor.dialects import DIALECTS
 from stagedoor.service.service import Service
 from stagedoor.service.views import Scope as Right
 
-from .auth import Caller
-from .pages import Pages
+from ..access.auth import Caller
+from .event_pages import Pages
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 QueryType = TypeVar("QueryType")

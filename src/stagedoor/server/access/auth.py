@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor.errors import NotAllowed
 
+from ..problems import Refused, problem_response
 from .devices import LOCAL, RIGHTS, Caller, Devices, Visit, demand
-from .problems import Refused, problem_response
 
 __all__ = ["COOKIE", "LOCAL", "RIGHTS", "Authentication", "Caller", "caller_of", "demand"]
 

@@ -11,7 +11,7 @@ from stagedoor.service.views import Message, SessionView
 
 from .operations import Call, Operation
 from .rendering import MOST, plain, rendered
-from .rest_sessions import shown
+from .sessions import shown
 
 Text = Annotated[str, msgspec.Meta(max_length=MOST)]
 

@@ -18,7 +18,7 @@ from stagedoor.errors import BadRequest
 from stagedoor.service.service import Service
 from stagedoor.service.views import Record, SessionView, Verdict
 
-from .projecting import CANONICAL, Telling, Tellings
+from .dialect_cursor import CANONICAL, Telling, Tellings
 
 PIECE = 64 * 1024
 """What is handed to a socket at once, unless one event alone is larger."""

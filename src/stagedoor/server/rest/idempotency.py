@@ -19,7 +19,7 @@ from stagedoor.service.identity import ids_from
 from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.views import Done
 
-from .problems import InvalidField, Refused
+from ..problems import InvalidField, Refused
 
 HEADER = "idempotency-key"
 _BEGUN = 0

@@ -17,15 +17,19 @@ from starlette.types import Receive, Scope, Send
 from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 
-from . import described, rest_page, rest_permissions, rest_sessions, rest_surroundings
-from .auth import caller_of, demand
-from .docs_page import docs_routes
+from ..access.auth import caller_of, demand
+from ..docs_page import docs_routes
+from ..problems import MEDIA_TYPE, Refused, problem, problem_response
+from ..reading import as_type, read_body, read_query
+from . import described
+from . import page as rest_page
+from . import permissions as rest_permissions
+from . import server as rest_surroundings
+from . import sessions as rest_sessions
+from .event_pages import Pages
 from .idempotency import HEADER, Once, Reply, checked_key, fingerprint
 from .openapi import openapi_route
 from .operations import Call, Operation
-from .pages import Pages
-from .problems import MEDIA_TYPE, Refused, problem, problem_response
-from .reading import as_type, read_body, read_query
 
 _log = logging.getLogger("stagedoor.server")
 

@@ -18,11 +18,11 @@ from starlette.routing import BaseRoute, Route
 from stagedoor.service.service import Service
 from stagedoor.service.views import Verdict
 
-from .auth import caller_of, demand
-from .connections import line_of
+from ..access.auth import caller_of, demand
+from ..connections import line_of
+from ..reading import read_query
+from .dialect_cursor import CANONICAL, Telling, Tellings, known_dialect
 from .following import Begun, Place, begin, first_of
-from .projecting import CANONICAL, Telling, Tellings, known_dialect
-from .reading import read_query
 
 LIMIT = 512
 

@@ -1,0 +1,1 @@
+"""REST: one table of operations, answered and described."""

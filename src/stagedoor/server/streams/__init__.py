@@ -1,0 +1,1 @@
+"""Following a session: WebSocket, server-sent events, long polling; and a session as one document."""
