@@ -110,7 +110,7 @@ CODEX: list[tuple[bytes, codex.Decision]] = [
     (COMMAND, codex.AcceptWithExecpolicyAmendment(["ls"])),
     (COMMAND, codex.ApplyNetworkPolicyAmendment("example.com", "deny")),
     (COMMAND, codex.Decline("")),
-    (COMMAND, codex.Cancel()),
+    (COMMAND, codex.CancelTurn()),
     (PATCH, codex.Accept()),
     (PATCH, codex.Decline("")),
     (RIGHTS, codex.Accept()),
@@ -119,13 +119,13 @@ CODEX: list[tuple[bytes, codex.Decision]] = [
     (FORM, codex.Accept({"name": "x"})),
     (FORM, codex.AcceptForSession()),
     (FORM, codex.Decline("")),
-    (FORM, codex.Cancel()),
+    (FORM, codex.CancelTurn()),
     (WORDS, codex.Answers({"q1": ["Blue"]})),
     (WORDS, codex.Decline("")),
     (OLDER, codex.Accept()),
     (OLDER, codex.AcceptForSession()),
     (OLDER, codex.Decline("No.")),
-    (OLDER, codex.Cancel()),
+    (OLDER, codex.CancelTurn()),
 ]
 
 
@@ -137,9 +137,9 @@ def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
     ours.outgoing()
     ours.receive(asked)
     heard.receive(asked)
-    ours.send(codex.Answer(0, decision))
+    ours.send(codex.AnswerQuestion(0, decision))
     [said] = ours.outgoing()
-    assert heard.decode_command(said) == [codex.Answer(0, decision)]
+    assert heard.decode_command(said) == [codex.AnswerQuestion(0, decision)]
     assert not heard.open_questions
 
 
@@ -156,7 +156,7 @@ def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
 def test_codex_runs_nothing_on_such_an_answer(asked: bytes, answer: dict[str, Any], why: str) -> None:
     protocol = AppServerProtocol()
     protocol.receive(asked)
-    assert protocol.decode_command(line(id=0, **answer)) == [codex.Answer(0, codex.Decline(why))]
+    assert protocol.decode_command(line(id=0, **answer)) == [codex.AnswerQuestion(0, codex.Decline(why))]
 
 
 def test_codex_requests() -> None:
@@ -167,7 +167,7 @@ def test_codex_requests() -> None:
     protocol.receive(line(method="turn/started", params={"threadId": "T", "turn": {"id": "t"}}))
     assert protocol.decode_command(start) == [codex.Steer("T", "Hi.")]
     assert protocol.decode_command(line(id=2, method="turn/interrupt", params={"threadId": "T"})) == [
-        codex.Interrupt("T")
+        codex.InterruptTurn("T")
     ]
     assert protocol.decode_command(line(id=3, method="thread/start", params={"cwd": "/w"})) == [
         codex.StartThread({"cwd": "/w"})

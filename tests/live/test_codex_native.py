@@ -25,15 +25,21 @@ from stagedoor.agents.codex import (
     CodexConfig,
     CodexExecSession,
     CodexThread,
+    CodexUsage,
     Decision,
     Decline,
     Question,
     SandboxMode,
-    Usage,
 )
-from stagedoor.agents.codex.config import Driver
-from stagedoor.agents.codex.events import ItemCompleted, ItemStarted, TurnCompleted, TurnFailed
-from stagedoor.agents.codex.items import AgentMessage, CommandExecution
+from stagedoor.agents.codex.config import DriverName
+from stagedoor.agents.codex.events import (
+    AgentMessageItem,
+    CodexTurnCompleted,
+    CodexTurnFailed,
+    CommandExecutionItem,
+    ItemCompleted,
+    ItemStarted,
+)
 from stagedoor.agents.codex.locate import EXEC_FORK_SINCE
 from stagedoor.agents.codex.notifications import (
     AgentMessageDeltaNotification,
@@ -48,7 +54,7 @@ from stagedoor.agents.codex.questions import (
     PermissionsRequestApproval,
     ToolRequestUserInput,
 )
-from stagedoor.agents.codex.thread_items import (
+from stagedoor.agents.codex.threads import (
     AgentMessageThreadItem,
     CommandExecutionThreadItem,
     FileChangeThreadItem,
@@ -75,8 +81,8 @@ CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
 
 BOUND = 60.0
-DRIVERS: tuple[Driver, ...] = ("exec", "app-server")
-ONE_CALL = Usage(100, 50, 0, 20, 0)
+DRIVERS: tuple[DriverName, ...] = ("exec", "app-server")
+ONE_CALL = CodexUsage(100, 50, 0, 20, 0)
 Seen = TypeVar("Seen")
 
 
@@ -138,7 +144,7 @@ def running(marker: str) -> list[str]:
 
 def spoken(events: Sequence[Any]) -> list[str]:
     items = [event.item for event in events if isinstance(event, ItemCompleted | ItemCompletedNotification)]
-    return [item.text for item in items if isinstance(item, AgentMessage | AgentMessageThreadItem)]
+    return [item.text for item in items if isinstance(item, AgentMessageItem | AgentMessageThreadItem)]
 
 
 async def whole_turn(session: Any) -> list[Any]:
@@ -159,15 +165,15 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
         assert isinstance(session, CodexExecSession)
         first = await whole_turn(session)
         assert spoken(first) == ["One."]
-        assert [e.turn_usage for e in first if isinstance(e, TurnCompleted)] == [Usage(200, 100, 0, 40, 0)]
+        assert [e.turn_usage for e in first if isinstance(e, CodexTurnCompleted)] == [CodexUsage(200, 100, 0, 40, 0)]
         assert isinstance(first[-1], Exited)
         assert first[-1].code == 0
         assert (cwd / "made.txt").read_text() == "made\n"
 
         await session.send("second")
         second = await whole_turn(session)
-        assert [(e.usage, e.turn_usage) for e in second if isinstance(e, TurnCompleted)] == [
-            (Usage(300, 150, 0, 60, 0), ONE_CALL)
+        assert [(e.usage, e.turn_usage) for e in second if isinstance(e, CodexTurnCompleted)] == [
+            (CodexUsage(300, 150, 0, 60, 0), ONE_CALL)
         ]
         await session.close()
         with pytest.raises(SessionEnded):
@@ -177,13 +183,13 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
         assert again.session_id == session.session_id
         third = await whole_turn(again)
         assert spoken(third) == ["Three."]
-        assert [e.turn_usage for e in third if isinstance(e, TurnCompleted)] == [ONE_CALL]
+        assert [e.turn_usage for e in third if isinstance(e, CodexTurnCompleted)] == [ONE_CALL]
         await again.close()
 
         listed = stage.client.list_sessions()
         assert listed.skipped == []
         assert [(s.session_id, s.first_prompt, s.message_count, s.tokens) for s in listed.sessions] == [
-            (session.session_id, "--first prompt\n\nwith lines", 6, Usage(400, 200, 0, 80, 0)),
+            (session.session_id, "--first prompt\n\nwith lines", 6, CodexUsage(400, 200, 0, 80, 0)),
         ]
         stage.model.assert_consumed()
 
@@ -192,7 +198,7 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: Driver) -> None:
+def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: DriverName) -> None:
     async def scene(stage: Stage) -> None:
         if driver == "exec" and await stage.client.version() < EXEC_FORK_SINCE:
             pytest.skip("this codex exec cannot fork")
@@ -203,7 +209,9 @@ def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: Drive
         fork = await stage.client.resume_session(first.session_id, "second", config, fork=True)
         assert fork.session_id != first.session_id
         events = await whole_turn(fork)
-        assert [e.turn_usage for e in events if isinstance(e, TurnCompleted | TurnCompletedNotification)] == [ONE_CALL]
+        assert [
+            event.turn_usage for event in events if isinstance(event, CodexTurnCompleted | TurnCompletedNotification)
+        ] == [ONE_CALL]
         assert "One." in str(stage.model.requests[-1].body)
         await fork.close()
         assert {s.session_id for s in stage.client.list_sessions().sessions} == {first.session_id, fork.session_id}
@@ -218,7 +226,7 @@ def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sa
     async def scene(stage: Stage) -> None:
         session = await stage.client.create_session("wait", CodexConfig(sandbox=sandbox))
         assert isinstance(session, CodexExecSession)
-        await until(session.events, ItemStarted, lambda e: isinstance(e.item, CommandExecution))
+        await until(session.events, ItemStarted, lambda e: isinstance(e.item, CommandExecutionItem))
         with pytest.raises(LocalProtocolError):
             await session.send("not while a turn runs")
         await session.interrupt()
@@ -246,7 +254,7 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         assert isinstance(session, CodexThread)
         first = await whole_turn(session)
         assert spoken(first) == ["One."]
-        assert first[-1].turn_usage == Usage(300, 150, 0, 60, 0)
+        assert first[-1].turn_usage == CodexUsage(300, 150, 0, 60, 0)
         assert (cwd / "new.txt").read_text() == "new\n"
         assert not (cwd / "never.txt").exists()
         patch, command = asked
@@ -348,7 +356,7 @@ def test_app_server_keeps_threads_and_their_sub_agents_apart(tmp_path: Path, cwd
             of_parent, of_other = await asyncio.gather(whole_turn(parent), whole_turn(other))
             for session, events in ((parent, of_parent), (other, of_other)):
                 threads = {e.thread_id for e in events if isinstance(e, ItemCompletedNotification)}
-                family = set(server.protocol.conversations.family(session.session_id))
+                family = set(server.protocol.thread_states.family(session.session_id))
                 assert threads == family
                 assert len(family) == 2
                 assert "I am the child." in spoken(events)
@@ -430,11 +438,11 @@ def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
         for config in (exec_driver, app_server):
             with pytest.raises(SessionNotFound, match="list_sessions"):
                 await stage.client.resume_session(unknown, "hello", config)
-            with pytest.raises(SessionNotFound, match="no session named 'nobody'"):
+            with pytest.raises(SessionNotFound, match="session 'nobody' not found"):
                 await stage.client.resume_session("nobody", "hello", config)
             with pytest.raises(NotInstalled, match="npm install -g @openai/codex"):
                 await CodexClient(cwd, env={"PATH": "/nowhere"}).create_session("hello", config)
-            with pytest.raises(LaunchError, match="does not exist; create it"):
+            with pytest.raises(LaunchError, match="not found: create it"):
                 await CodexClient(cwd / "missing", CODEX, stage.environment.env).create_session("hello", config)
             empty = tmp_path / "empty-home"
             empty.mkdir(exist_ok=True)
@@ -458,7 +466,7 @@ def test_exec_reports_a_failed_turn(tmp_path: Path, cwd: Path) -> None:
         nowhere = {"model_providers.scripted.base_url": "http://127.0.0.1:9/v1"}
         session = await stage.client.create_session("hello", CodexConfig(config=nowhere))
         events = await whole_turn(session)
-        assert [type(event) for event in events][-2:] == [TurnFailed, Exited]
+        assert [type(event) for event in events][-2:] == [CodexTurnFailed, Exited]
         assert events[-1].code == 1
         await session.close()
 
@@ -520,7 +528,7 @@ def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_images_instructions_and_schema_reach_the_model(tmp_path: Path, cwd: Path, driver: Driver) -> None:
+def test_images_instructions_and_schema_reach_the_model(tmp_path: Path, cwd: Path, driver: DriverName) -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}
 
     async def scene(stage: Stage) -> None:

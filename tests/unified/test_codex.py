@@ -21,16 +21,17 @@ from stagedoor.agents.codex import (
     Question,
     SandboxMode,
 )
-from stagedoor.agents.codex.config import Driver
+from stagedoor.agents.codex.config import DriverName
 from stagedoor.agents.codex.notifications import (
     AgentMessageDeltaNotification,
     TurnCompletedNotification,
     TurnStartedNotification,
 )
 from stagedoor.agents.codex.questions import McpServerElicitationRequest
-from stagedoor.agents.codex.threads import Refused, Turn
-from stagedoor.drivers.codex import AppServerDictionary, ExecDictionary
-from stagedoor.drivers.codex.agent import _answer  # pyright: ignore[reportPrivateUsage]
+from stagedoor.agents.codex.threads import CallRefusal, CodexTurn
+from stagedoor.drivers.codex.app_server_dictionary import AppServerDictionary
+from stagedoor.drivers.codex.exec_dictionary import ExecDictionary
+from stagedoor.drivers.codex.opening import native_answer
 from stagedoor.drivers.codex.rights import SHELL_TOOLS, allowed_unasked, asks, config_of
 from stagedoor.drivers.codex.tools import plain_command
 from stagedoor.errors import NotSupported
@@ -303,14 +304,14 @@ def test_a_client_that_goes_on_in_a_fork_is_followed() -> None:
 
 def test_what_another_thread_is_refused_does_not_end_the_turn_that_runs() -> None:
     dictionary = AppServerDictionary()
-    turn = Turn(id="t1", root_turn_id="t1")
+    turn = CodexTurn(id="t1", root_turn_id="t1")
     dictionary.translate(TurnStartedNotification("main", turn))
-    refused = dictionary.translate(Refused(7, "turn/start", -32600, "thread not found: x", "x"))
+    refused = dictionary.translate(CallRefusal(7, "turn/start", -32600, "thread not found: x", "x"))
     assert refused == [
         Notice(level="warning", code="request_refused", message="turn/start: thread not found: x"),
     ]
     dictionary.translate(TurnCompletedNotification("main", turn))
-    assert [type(event) for event in dictionary.translate(Refused(8, "turn/start", -32600, "no", "x"))] == [
+    assert [type(event) for event in dictionary.translate(CallRefusal(8, "turn/start", -32600, "no", "x"))] == [
         Error,
         TurnCompleted,
     ]
@@ -318,8 +319,8 @@ def test_what_another_thread_is_refused_does_not_end_the_turn_that_runs() -> Non
 
 def test_a_sub_agent_whose_call_is_not_told_has_no_parent() -> None:
     dictionary = AppServerDictionary()
-    dictionary.translate(TurnStartedNotification("main", Turn(id="t1", root_turn_id="t1")))
-    dictionary.translate(TurnStartedNotification("below", Turn(id="t2", root_turn_id="t1")))
+    dictionary.translate(TurnStartedNotification("main", CodexTurn(id="t1", root_turn_id="t1")))
+    dictionary.translate(TurnStartedNotification("below", CodexTurn(id="t2", root_turn_id="t1")))
     assert dictionary.translate(AgentMessageDeltaNotification("below", "t2", "m", "hi")) == [
         TextDelta(text="hi", message_id="m")
     ]
@@ -542,7 +543,7 @@ def test_questions_in_our_words(number: str) -> None:
     ],
 )
 def test_answers_in_codex_words(number: str, decision: Allow, answer: Any) -> None:
-    given = _answer(asked(number)[0], decision)
+    given = native_answer(asked(number)[0], decision)
     assert isinstance(given, Decline) if answer is Decline else given == answer
 
 
@@ -559,7 +560,7 @@ def test_forms_of_mcp_servers(schema: Any, decision: Allow, answer: Any) -> None
     form = McpServerElicitationRequest(
         request_id=7, thread_id="t", server_name="forms", mode="form", message="Who?", requested_schema=schema
     )
-    given = _answer(form, decision)
+    given = native_answer(form, decision)
     assert isinstance(given, Decline) if answer is Decline else given == answer
     request = AppServerDictionary().request(form)
     assert request is not None
@@ -590,7 +591,7 @@ def test_a_refusal_is_told_with_its_reason() -> None:
 
 READ, WRITE, FULL = SandboxMode.READ_ONLY, SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS
 NEVER, ALL = ApprovalPolicy.NEVER, ApprovalPolicy.UNTRUSTED
-RIGHTS: list[tuple[dict[str, Any], Driver, SandboxMode, ApprovalPolicy | None, bool, tuple[str, ...]]] = [
+RIGHTS: list[tuple[dict[str, Any], DriverName, SandboxMode, ApprovalPolicy | None, bool, tuple[str, ...]]] = [
     ({"tier": "dry-run"}, "app-server", READ, NEVER, False, ()),
     ({"tier": "dry-run", "approval": "autoAll", "sandbox": "fullAccess"}, "app-server", READ, NEVER, False, ()),
     ({"tier": "autonomous", "sandbox": "readOnly"}, "app-server", READ, NEVER, False, ()),
@@ -612,7 +613,7 @@ RIGHTS: list[tuple[dict[str, Any], Driver, SandboxMode, ApprovalPolicy | None, b
 @pytest.mark.parametrize(("given", "driver", "sandbox", "policy", "network", "disabled"), RIGHTS)
 def test_rights(
     given: dict[str, Any],
-    driver: Driver,
+    driver: DriverName,
     sandbox: SandboxMode,
     policy: ApprovalPolicy | None,
     network: bool,

@@ -87,3 +87,17 @@ def repaired(message: bytes) -> bytes:
     value = json.loads(message.decode("utf-8", "replace"), strict=False)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def decode_or_reason(decoder: msgspec.json.Decoder[Shape], raw: bytes | msgspec.Raw) -> Shape | str:
+    """One member of a message, with the same forgiveness the whole message gets; a ``str`` says why there is none."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        return str(error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return decoder.decode(repaired(bytes(raw)))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        return str(error) or type(error).__name__

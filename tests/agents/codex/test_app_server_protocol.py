@@ -12,25 +12,26 @@ from stagedoor.agents.codex.commands import (
     Accept,
     AcceptForSession,
     AcceptWithExecpolicyAmendment,
-    Answer,
+    AnswerQuestion,
     Answers,
     ApplyNetworkPolicyAmendment,
-    Call,
-    Cancel,
+    CallMethod,
+    CancelTurn,
     CleanBackgroundTerminals,
     CurrentTime,
     Decision,
     Decline,
     ForkThread,
-    Interrupt,
-    Request,
+    InterruptTurn,
     ResumeThread,
+    ServerCall,
     StartThread,
     StartTurn,
     Steer,
     ToolOutput,
     UnsubscribeThread,
 )
+from stagedoor.agents.codex.events import CodexUsage
 from stagedoor.agents.codex.notifications import (
     AppEvent,
     ErrorNotification,
@@ -52,9 +53,16 @@ from stagedoor.agents.codex.questions import (
     ToolRequestUserInput,
     result,
 )
-from stagedoor.agents.codex.thread_items import FileUpdateChange, PatchChangeKind, UserMessageThreadItem
-from stagedoor.agents.codex.threads import Refused, Replied, ThreadResponse, TurnErrorDetails, TurnStartResponse
-from stagedoor.agents.codex.usage import Usage
+from stagedoor.agents.codex.threads import (
+    CallRefusal,
+    CallReply,
+    FileUpdateChange,
+    PatchChangeKind,
+    ThreadResponse,
+    TurnErrorDetails,
+    TurnStartResponse,
+    UserMessageThreadItem,
+)
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.wire.shapes import Unrecognized
 
@@ -67,7 +75,7 @@ def line(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode()
 
 
-def told(protocol: AppServerProtocol, *messages: dict[str, Any]) -> list[AppEvent]:
+def events_of(protocol: AppServerProtocol, *messages: dict[str, Any]) -> list[AppEvent]:
     return [event for message in messages for event in protocol.receive(line(message))]
 
 
@@ -77,7 +85,7 @@ def wants(protocol: AppServerProtocol) -> list[dict[str, Any]]:
 
 def ready() -> AppServerProtocol:
     protocol = AppServerProtocol(name="test", version="1")
-    told(protocol, GREETING)
+    events_of(protocol, GREETING)
     protocol.outgoing()
     return protocol
 
@@ -111,7 +119,7 @@ def test_the_handshake_comes_before_everything() -> None:
     }
     assert wants(protocol) == [{"id": 0, "method": "initialize", "params": greeting}]
     assert wants(protocol) == []
-    told(protocol, GREETING)
+    events_of(protocol, GREETING)
     assert wants(protocol) == [
         {"method": "initialized"},
         {"id": 1, "method": "thread/start", "params": {"cwd": "/repo"}},
@@ -119,7 +127,7 @@ def test_the_handshake_comes_before_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "method", "params"),
+    ("command", "method", "params"),
     [
         (StartThread({"model": "m"}), "thread/start", {"model": "m"}),
         (ResumeThread("t", {"cwd": "/"}), "thread/resume", {"threadId": "t", "cwd": "/"}),
@@ -136,12 +144,12 @@ def test_the_handshake_comes_before_everything() -> None:
         ),
         (CleanBackgroundTerminals("t"), "thread/backgroundTerminals/clean", {"threadId": "t"}),
         (UnsubscribeThread("t"), "thread/unsubscribe", {"threadId": "t"}),
-        (Call("model/list", {"limit": 1}), "model/list", {"limit": 1}),
+        (CallMethod("model/list", {"limit": 1}), "model/list", {"limit": 1}),
     ],
 )
-def test_requests(wish: Request, method: str, params: dict[str, Any]) -> None:
+def test_requests(command: ServerCall, method: str, params: dict[str, Any]) -> None:
     protocol = ready()
-    protocol.send(wish)
+    protocol.send(command)
     assert wants(protocol) == [{"id": 1, "method": method, "params": params}]
 
 
@@ -149,48 +157,48 @@ def test_steering_names_the_running_turn() -> None:
     protocol = ready()
     with pytest.raises(LocalProtocolError, match="no running turn"):
         protocol.send(Steer("t", "left"))
-    told(protocol, note("turn/started", threadId="t", turn={"id": "u"}))
+    events_of(protocol, note("turn/started", threadId="t", turn={"id": "u"}))
     protocol.send(Steer("t", "left"))
-    given = {"threadId": "t", "expectedTurnId": "u", "input": [{"type": "text", "text": "left"}]}
-    assert wants(protocol) == [{"id": 1, "method": "turn/steer", "params": given}]
+    params = {"threadId": "t", "expectedTurnId": "u", "input": [{"type": "text", "text": "left"}]}
+    assert wants(protocol) == [{"id": 1, "method": "turn/steer", "params": params}]
 
 
 def test_replies_are_typed_and_addressed() -> None:
     protocol = ready()
     protocol.call(StartTurn("t", "hi"))
-    protocol.call(Call("no/such"))
-    (started,) = told(protocol, {"id": 1, "result": {"turn": {"id": "u", "status": "inProgress"}}})
-    assert isinstance(started, Replied)
+    protocol.call(CallMethod("no/such"))
+    (started,) = events_of(protocol, {"id": 1, "result": {"turn": {"id": "u", "status": "inProgress"}}})
+    assert isinstance(started, CallReply)
     assert isinstance(started.result, TurnStartResponse)
     assert (started.method, started.thread_id, started.result.turn.id) == ("turn/start", "t", "u")
     refusal = {"id": 2, "error": {"code": -32600, "message": "Invalid request"}}
-    assert told(protocol, refusal) == [Refused(2, "no/such", -32600, "Invalid request")]
+    assert events_of(protocol, refusal) == [CallRefusal(2, "no/such", -32600, "Invalid request")]
 
 
 def test_an_interrupt_cleans_up_after_the_turn_and_its_sub_agents() -> None:
     protocol = ready()
     spawned = {"type": "collabAgentToolCall", "id": "i", "senderThreadId": "t", "receiverThreadIds": ["child"]}
-    told(
+    events_of(
         protocol,
         note("turn/started", threadId="t", turn={"id": "u"}),
         note("item/completed", threadId="t", turnId="u", item=spawned),
         note("turn/started", threadId="child", turn={"id": "v", "rootTurnId": "u"}),
     )
     assert protocol.busy("t")
-    protocol.send(Interrupt("t"))
+    protocol.send(InterruptTurn("t"))
     assert [(m["method"], m["params"]) for m in wants(protocol)] == [
         ("turn/interrupt", {"threadId": "t", "turnId": "u"}),
         ("turn/interrupt", {"threadId": "child", "turnId": "v"}),
     ]
-    told(protocol, {"id": 1, "result": {}}, note("turn/completed", threadId="t", turn={"id": "u"}))
+    events_of(protocol, {"id": 1, "result": {}}, note("turn/completed", threadId="t", turn={"id": "u"}))
     assert [(m["id"], m["method"], m["params"]) for m in wants(protocol)] == [
         (3, "thread/backgroundTerminals/clean", {"threadId": "t"})
     ]
-    told(protocol, {"id": 3, "result": {}}, {"id": 2, "error": {"code": -32600, "message": "gone"}})
+    events_of(protocol, {"id": 3, "result": {}}, {"id": 2, "error": {"code": -32600, "message": "gone"}})
     assert protocol.busy("t")
-    told(protocol, note("turn/completed", threadId="child", turn={"id": "v"}))
+    events_of(protocol, note("turn/completed", threadId="child", turn={"id": "v"}))
     assert [m["method"] for m in wants(protocol)] == ["thread/backgroundTerminals/clean"]
-    told(protocol, {"id": 4, "result": {}})
+    events_of(protocol, {"id": 4, "result": {}})
     assert not protocol.busy("t")
 
 
@@ -198,9 +206,11 @@ def test_an_interrupt_waits_for_the_turns_id() -> None:
     protocol = ready()
     protocol.call(StartTurn("t", "hi"))
     protocol.outgoing()
-    protocol.send(Interrupt("t"))
+    protocol.send(InterruptTurn("t"))
     assert wants(protocol) == []
-    told(protocol, {"id": 1, "result": {"turn": {"id": "u"}}}, note("turn/started", threadId="t", turn={"id": "u"}))
+    events_of(
+        protocol, {"id": 1, "result": {"turn": {"id": "u"}}}, note("turn/started", threadId="t", turn={"id": "u"})
+    )
     assert [(m["method"], m["params"]) for m in wants(protocol)] == [
         ("turn/interrupt", {"threadId": "t", "turnId": "u"})
     ]
@@ -208,17 +218,17 @@ def test_an_interrupt_waits_for_the_turns_id() -> None:
 
 def test_an_interrupt_with_no_turn_still_cleans_up() -> None:
     protocol = ready()
-    protocol.send(Interrupt("t"))
+    protocol.send(InterruptTurn("t"))
     assert [m["method"] for m in wants(protocol)] == ["thread/backgroundTerminals/clean"]
 
 
 def test_an_interrupt_that_came_too_late_still_cleans_up() -> None:
     protocol = ready()
-    told(protocol, note("turn/started", threadId="t", turn={"id": "u"}))
-    protocol.send(Interrupt("t"))
-    told(protocol, note("turn/completed", threadId="t", turn={"id": "u"}))
+    events_of(protocol, note("turn/started", threadId="t", turn={"id": "u"}))
+    protocol.send(InterruptTurn("t"))
+    events_of(protocol, note("turn/completed", threadId="t", turn={"id": "u"}))
     refused = {"id": 1, "error": {"code": -32600, "message": "no active turn"}}
-    told(protocol, refused)
+    events_of(protocol, refused)
     assert [m["method"] for m in wants(protocol)] == ["turn/interrupt", "thread/backgroundTerminals/clean"]
 
 
@@ -229,23 +239,23 @@ def question_line(request_id: int | str = 0) -> dict[str, Any]:
 
 def test_a_question_is_answered_once() -> None:
     protocol = ready()
-    (question,) = told(protocol, question_line("q"))
+    (question,) = events_of(protocol, question_line("q"))
     assert question == CommandExecutionRequestApproval(
         request_id="q", thread_id="t", turn_id="u", item_id="i", command="ls"
     )
-    protocol.send(Answer("q", Decline()))
+    protocol.send(AnswerQuestion("q", Decline()))
     assert wants(protocol) == [{"id": "q", "result": {"decision": "decline"}}]
     with pytest.raises(AlreadyAnswered):
-        protocol.send(Answer("q", Accept()))
+        protocol.send(AnswerQuestion("q", Accept()))
     assert wants(protocol) == []
 
 
 def test_a_misfit_leaves_the_question_open() -> None:
     protocol = ready()
-    told(protocol, question_line())
+    events_of(protocol, question_line())
     with pytest.raises(LocalProtocolError, match="Answers does not answer a CommandExecutionRequestApproval"):
-        protocol.send(Answer(0, Answers({})))
-    protocol.send(Answer(0, Cancel()))
+        protocol.send(AnswerQuestion(0, Answers({})))
+    protocol.send(AnswerQuestion(0, CancelTurn()))
     assert wants(protocol) == [{"id": 0, "result": {"decision": "cancel"}}]
 
 
@@ -258,10 +268,10 @@ def test_a_misfit_leaves_the_question_open() -> None:
 )
 def test_questions_close_with_their_turn(closing: dict[str, Any]) -> None:
     protocol = ready()
-    told(protocol, question_line(), closing)
+    events_of(protocol, question_line(), closing)
     assert protocol.open_questions == {}
     with pytest.raises(AlreadyAnswered):
-        protocol.send(Answer(0, Accept()))
+        protocol.send(AnswerQuestion(0, Accept()))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +283,7 @@ def test_questions_close_with_their_turn(closing: dict[str, Any]) -> None:
 )
 def test_what_nobody_can_answer_is_refused(request_: dict[str, Any], code: int) -> None:
     protocol = ready()
-    (event,) = told(protocol, request_)
+    (event,) = events_of(protocol, request_)
     assert isinstance(event, Unrecognized)
     (answer,) = wants(protocol)
     assert (answer["id"], answer["error"]["code"]) == (7, code)
@@ -311,10 +321,10 @@ def test_usage_is_per_turn_for_threads_resumed_threads_forks_and_sub_agents() ->
 def test_sub_agents_belong_to_their_parent() -> None:
     protocol, events = replay("107-app-subagent-v1.jsonl")
     parent, child = "01a1dde5-d511-78b3-8b70-53487d1265db", "01a1dde5-d743-7183-805b-37e0176350c0"
-    assert protocol.conversations.family(parent) == [parent, child]
-    assert protocol.conversations.root(child) == parent
-    spoken = [e for e in events if isinstance(e, ItemStartedNotification) and isinstance(e.item, UserMessageThreadItem)]
-    assert [(e.thread_id, e.item.text) for e in spoken if isinstance(e.item, UserMessageThreadItem)] == [
+    assert protocol.thread_states.family(parent) == [parent, child]
+    assert protocol.thread_states.root(child) == parent
+    texts = [e for e in events if isinstance(e, ItemStartedNotification) and isinstance(e.item, UserMessageThreadItem)]
+    assert [(e.thread_id, e.item.text) for e in texts if isinstance(e.item, UserMessageThreadItem)] == [
         (parent, "[[scenario:spawn]] hi"),
         (child, "[[scenario:text|I am the child.]] do it"),
     ]
@@ -336,11 +346,11 @@ def test_failures_keep_their_kind() -> None:
 def test_a_recording_needs_no_calls_of_our_own() -> None:
     protocol = AppServerProtocol()
     thread = {"id": 9, "result": {"thread": {"id": "t"}, "model": "m"}}
-    (reply,) = told(protocol, thread)
-    assert isinstance(reply, Replied)
+    (reply,) = events_of(protocol, thread)
+    assert isinstance(reply, CallReply)
     assert isinstance(reply.result, ThreadResponse)
     assert reply.method == ""
-    (resolved,) = told(protocol, note("serverRequest/resolved", threadId="t", requestId=3))
+    (resolved,) = events_of(protocol, note("serverRequest/resolved", threadId="t", requestId=3))
     assert resolved == ServerRequestResolvedNotification("t", 3)
 
 
@@ -358,7 +368,7 @@ TOOL = DynamicToolCall(request_id=0, thread_id="t")
         (COMMAND, Accept(), {"decision": "accept"}),
         (COMMAND, AcceptForSession(), {"decision": "acceptForSession"}),
         (COMMAND, Decline(), {"decision": "decline"}),
-        (COMMAND, Cancel(), {"decision": "cancel"}),
+        (COMMAND, CancelTurn(), {"decision": "cancel"}),
         (
             COMMAND,
             AcceptWithExecpolicyAmendment(("git", "status")),
@@ -384,17 +394,17 @@ TOOL = DynamicToolCall(request_id=0, thread_id="t")
         (FORM, Accept({"name": "x"}), {"action": "accept", "content": {"name": "x"}}),
         (FORM, AcceptForSession(), {"action": "accept", "content": {}, "_meta": {"persist": "session"}}),
         (FORM, Decline(), {"action": "decline"}),
-        (FORM, Cancel(), {"action": "cancel"}),
+        (FORM, CancelTurn(), {"action": "cancel"}),
         (INPUT, Answers({"q": ["Blue"]}), {"answers": {"q": {"answers": ["Blue"]}}}),
         (INPUT, Decline(), {"answers": {}}),
         (TOOL, ToolOutput("5"), {"contentItems": [{"type": "inputText", "text": "5"}], "success": True}),
         (TOOL, Decline("no"), {"contentItems": [{"type": "inputText", "text": "no"}], "success": False}),
-        (TOOL, Cancel(), {"contentItems": [], "success": False}),
+        (TOOL, CancelTurn(), {"contentItems": [], "success": False}),
         (CurrentTimeRead(request_id=0, thread_id="t"), CurrentTime(5), {"currentTimeAt": 5}),
         (ExecCommandApproval(request_id=0), Accept(), {"decision": "approved"}),
         (ExecCommandApproval(request_id=0), Decline("no"), {"decision": {"denied": {"rejection": "no"}}}),
         (ApplyPatchApproval(request_id=0), AcceptForSession(), {"decision": "approved_for_session"}),
-        (ApplyPatchApproval(request_id=0), Cancel(), {"decision": "abort"}),
+        (ApplyPatchApproval(request_id=0), CancelTurn(), {"decision": "abort"}),
     ],
 )
 def test_answers(question: Question, decision: Decision, expected: dict[str, Any]) -> None:
@@ -422,4 +432,4 @@ def test_no_line_raises() -> None:
     for raw in (b"", b"null", b"[]", b'{"id":1}', b'{"method":5}', b'{"method":"turn/started","params":[]}', b"\xff"):
         for event in protocol.receive(raw):
             assert isinstance(event, Unrecognized)
-    assert Usage(1, 0, 0, 2).total_tokens == 3
+    assert CodexUsage(1, 0, 0, 2).total_tokens == 3

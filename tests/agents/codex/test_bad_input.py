@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.agents.codex.commands import Decline, Interrupt
+from stagedoor.agents.codex.commands import Decline, InterruptTurn
 from stagedoor.agents.codex.protocol import AppServerProtocol, ExecProtocol
 from stagedoor.agents.codex.questions import result
 
@@ -63,7 +63,7 @@ def test_app_server(lines: list[bytes], noise: bytes) -> None:
     for question in list(protocol.open_questions.values()):
         if "CurrentTime" not in type(question).__name__:
             assert result(question, Decline())
-        protocol.send(Interrupt(question.thread_id))
+        protocol.send(InterruptTurn(question.thread_id))
         protocol.busy(question.thread_id)
     protocol.outgoing()
     protocol.receive_eof()

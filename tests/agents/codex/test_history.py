@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stagedoor.agents.codex.history import History, StoredSession, list_sessions, names, total_usage
-from stagedoor.agents.codex.usage import Usage
+from stagedoor.agents.codex.events import CodexUsage
+from stagedoor.agents.codex.history import CodexHistory, CodexStoredSession, list_sessions, names, total_usage
 
 FIRST = "01a1de27-921f-75e3-9f54-4236643c9af4"
 SECOND = "01a1de27-94c0-7a72-8de4-d8c9ffc09a69"
@@ -77,7 +77,7 @@ def test_sessions_of_a_folder(tmp_path: Path) -> None:
     path = whole(home, cwd)
     write(home, SECOND, meta(SECOND, "/elsewhere"), message("UserMessage", 2, "other"))
     write(home, THIRD, meta(THIRD, str(cwd), source={"subagent": "review"}), message("UserMessage", 2, "judge"))
-    expected = StoredSession(
+    expected = CodexStoredSession(
         session_id=FIRST,
         cwd=str(cwd),
         title="First prompt",
@@ -87,14 +87,14 @@ def test_sessions_of_a_folder(tmp_path: Path) -> None:
         git_branch="main",
         started_ms=1794728400250,
         updated_ms=1794728407500,
-        tokens=Usage(250, 0, 0, 1),
+        tokens=CodexUsage(250, 0, 0, 1),
         path=str(path),
         source="exec",
         cli_version="0.166.0",
         repository_url="https://example.com/a.git",
     )
-    assert list_sessions(str(cwd), home=home) == History([expected], [])
-    assert list_sessions(str(cwd), env={"CODEX_HOME": str(home)}) == History([expected], [])
+    assert list_sessions(str(cwd), home=home) == CodexHistory([expected], [])
+    assert list_sessions(str(cwd), env={"CODEX_HOME": str(home)}) == CodexHistory([expected], [])
     assert [session.session_id for session in list_sessions(home=home).sessions] == [FIRST, SECOND]
 
 
@@ -113,15 +113,15 @@ def test_broken_files_are_skipped_and_reported(tmp_path: Path) -> None:
     odd = write(tmp_path, "odd", record("session_meta", 0, cwd="/"))
     packed = empty.with_name("rollout-packed.jsonl.zst")
     packed.write_bytes(b"\x28\xb5\x2f\xfd")
-    found = list_sessions(str(tmp_path), home=tmp_path)
-    assert [session.session_id for session in found.sessions] == [FIRST]
+    history = list_sessions(str(tmp_path), home=tmp_path)
+    assert [session.session_id for session in history.sessions] == [FIRST]
     beginning = "the file does not begin with a session_meta line"
-    assert dict(found.skipped) == {
+    assert dict(history.skipped) == {
         str(empty): beginning,
         str(broken): beginning,
         str(headless): beginning,
         str(odd): "session_meta: Object missing required field `id`",
-        str(packed): "the recording is compressed (.zst); resume it in Codex to unpack it",
+        str(packed): "the recording is compressed (.zst): resume it in Codex to unpack it",
     }
 
 
@@ -130,7 +130,7 @@ def test_a_cut_off_or_garbled_line_spoils_nothing(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'\x00\xff not json\n{"timestamp":"2026-11-15T07:40:09')
     (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
-    assert (session.message_count, session.updated_ms, session.tokens) == (4, 1794728407500, Usage(250, 0, 0, 1))
+    assert (session.message_count, session.updated_ms, session.tokens) == (4, 1794728407500, CodexUsage(250, 0, 0, 1))
 
 
 def test_older_recordings(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_older_recordings(tmp_path: Path) -> None:
         record("event_msg", 3, type="token_count", info={"total_token_usage": {"input_tokens": 7}}),
     )
     (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
-    assert (session.first_prompt, session.message_count, session.tokens) == ("Old prompt", 2, Usage(7))
+    assert (session.first_prompt, session.message_count, session.tokens) == ("Old prompt", 2, CodexUsage(7))
 
 
 def test_names_are_titles(tmp_path: Path) -> None:
@@ -163,23 +163,23 @@ def test_a_long_prompt_makes_a_short_title(tmp_path: Path) -> None:
 
 def test_archived_sessions_are_apart(tmp_path: Path) -> None:
     write(tmp_path, FIRST, meta(FIRST, str(tmp_path)), folder="archived_sessions")
-    assert list_sessions(str(tmp_path), home=tmp_path) == History([], [])
+    assert list_sessions(str(tmp_path), home=tmp_path) == CodexHistory([], [])
     assert len(list_sessions(str(tmp_path), home=tmp_path, archived=True).sessions) == 1
 
 
 def test_nothing_stored(tmp_path: Path) -> None:
-    assert list_sessions(str(tmp_path), home=tmp_path / "missing") == History([], [])
+    assert list_sessions(str(tmp_path), home=tmp_path / "missing") == CodexHistory([], [])
 
 
 def test_the_total_of_a_thread(tmp_path: Path) -> None:
     path = whole(tmp_path, tmp_path)
-    assert total_usage(FIRST, home=tmp_path) == Usage(250, 0, 0, 1)
+    assert total_usage(FIRST, home=tmp_path) == CodexUsage(250, 0, 0, 1)
     assert total_usage(SECOND, home=tmp_path) is None
     with path.open("a") as file:
         file.write(record("event_msg", 8, type="item_completed", item={"type": "CommandExecution", "o": "z" * 200_000}))
-    assert total_usage(FIRST, home=tmp_path) == Usage(250, 0, 0, 1)
+    assert total_usage(FIRST, home=tmp_path) == CodexUsage(250, 0, 0, 1)
     write(tmp_path, SECOND, meta(SECOND, str(tmp_path)))
-    assert total_usage(SECOND, home=tmp_path) == Usage()
+    assert total_usage(SECOND, home=tmp_path) == CodexUsage()
 
 
 def test_messages_are_counted_across_the_blocks_of_a_large_file(tmp_path: Path) -> None:

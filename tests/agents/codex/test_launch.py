@@ -11,15 +11,22 @@ from stagedoor.agents.codex.commands import Accept, Decision
 from stagedoor.agents.codex.config import (
     ApprovalPolicy,
     CodexConfig,
-    Driver,
+    DriverName,
     GranularApproval,
     SandboxMode,
     chosen_driver,
 )
-from stagedoor.agents.codex.launch import approval_policy, launch, thread_params, toml, turn_params
+from stagedoor.agents.codex.launch import approval_policy, failure, launch, thread_params, toml, turn_params
 from stagedoor.agents.codex.questions import Question
-from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
+from stagedoor.errors import (
+    AgentRefused,
+    LaunchError,
+    LocalProtocolError,
+    NotSupported,
+    SessionNotFound,
+    StagedoorError,
+)
+from stagedoor.transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 
 QUIET = ["-c", "analytics.enabled=false"]
 FEATURES = ["-c", "features.plugins=false", "-c", "features.unbounded_connection_retries=false"]
@@ -170,7 +177,7 @@ def test_the_app_server_is_never_sent_sigint() -> None:
     )
 
 
-APP: Driver = "app-server"
+APP: DriverName = "app-server"
 PROJECTS = {"projects": {"/repo": {"trust_level": "untrusted"}}}
 
 
@@ -288,32 +295,36 @@ def test_approval_policies(config: CodexConfig, expected: object) -> None:
         (CodexConfig(driver=APP), APP),
     ],
 )
-def test_the_driver_follows_from_what_is_wanted(config: CodexConfig, driver: Driver) -> None:
+def test_the_driver_follows_from_what_is_wanted(config: CodexConfig, driver: DriverName) -> None:
     assert chosen_driver(config) == driver
 
 
 @pytest.mark.parametrize(
     ("config", "error", "sentence"),
     [
-        (CodexConfig(driver="exec", can_use_tool=yes), NotSupported, "use driver='app-server' for approvals"),
+        (
+            CodexConfig(driver="exec", can_use_tool=yes),
+            NotSupported,
+            "cannot ask for approval: use driver='app-server'",
+        ),
         (
             CodexConfig(driver="exec", approval_policy=ApprovalPolicy.UNTRUSTED),
             NotSupported,
-            "use driver='app-server' for approvals",
+            "cannot ask for approval: use driver='app-server'",
         ),
         (CodexConfig(driver="exec", plan_mode=True), NotSupported, "no plan mode"),
-        (CodexConfig(driver=APP, worktree=True), NotSupported, "no worktree; use driver='exec'"),
+        (CodexConfig(driver=APP, worktree=True), NotSupported, "no worktree: use driver='exec'"),
         (CodexConfig(driver=APP, profile="p"), NotSupported, "no profile"),
         (CodexConfig(driver=APP, ignore_rules=True), NotSupported, "no ignore_rules"),
         (
             CodexConfig(dangerously_bypass_approvals_and_sandbox=True, can_use_tool=yes),
             LocalProtocolError,
-            "asks nothing",
+            "asks no questions",
         ),
         (
             CodexConfig(network_access=True, sandbox=SandboxMode.READ_ONLY),
             LocalProtocolError,
-            "choose that sandbox",
+            "needs sandbox=SandboxMode.WORKSPACE_WRITE",
         ),
         (CodexConfig(mcp_servers={"a.b": {}}), LocalProtocolError, "'a.b'"),
         (CodexConfig(config={"k": object()}), LocalProtocolError, "cannot hold"),
@@ -331,7 +342,7 @@ def test_exec_needs_a_prompt(prompt: str | None) -> None:
 
 
 def test_resume_and_fork_exclude_each_other() -> None:
-    with pytest.raises(LocalProtocolError, match="not both"):
+    with pytest.raises(LocalProtocolError, match="cannot be used together"):
         argv(CodexConfig(), resume="a", fork="b")
 
 
@@ -349,3 +360,34 @@ def test_resume_and_fork_exclude_each_other() -> None:
 )
 def test_toml(value: object, text: str) -> None:
     assert toml(value) == text
+
+
+@pytest.mark.parametrize(
+    ("exited", "kind", "sentence"),
+    [
+        (
+            Exited(1, "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n"),
+            SessionNotFound,
+            "session 'x' not found in Codex: list_sessions() shows those of this folder",
+        ),
+        (Exited(1, "Error: already has an active writer\n"), AgentRefused, "in use by another Codex process"),
+        (
+            Exited(1, "Not inside a trusted directory and --skip-git-repo-check was not specified.\n"),
+            LaunchError,
+            "git init",
+        ),
+        (
+            Exited(
+                2, "error: unexpected argument '--x' found\n\nUsage: codex\n\nFor more information, try '--help'.\n"
+            ),
+            LaunchError,
+            "unexpected argument '--x' found",
+        ),
+        (Exited(1, "WARNING: proceeding\nError: bad config\n"), LaunchError, "Error: bad config"),
+        (Exited(-9, ""), LaunchError, "no error message"),
+    ],
+)
+def test_failures_to_start_say_why(exited: Exited, kind: type[StagedoorError], sentence: str) -> None:
+    error = failure(exited, "x")
+    assert type(error) is kind
+    assert sentence in str(error)

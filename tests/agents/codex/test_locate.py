@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.codex.complaints import failure
 from stagedoor.agents.codex.config import CodexConfig
 from stagedoor.agents.codex.locate import find_codex, native_executable, require_sign_in, trust_roots
-from stagedoor.errors import AgentRefused, LaunchError, NotInstalled, NotSignedIn, SessionNotFound, StagedoorError
-from stagedoor.transports.launch import Exited
+from stagedoor.errors import NotInstalled, NotSignedIn
 
 
 def program(path: Path, content: bytes) -> Path:
@@ -101,34 +99,3 @@ def test_nobody_is_signed_in(tmp_path: Path, config: CodexConfig, files: dict[st
         (tmp_path / name).write_text(content)
     with pytest.raises(NotSignedIn, match="codex login"):
         require_sign_in(config, {"CODEX_HOME": str(tmp_path)})
-
-
-@pytest.mark.parametrize(
-    ("exited", "kind", "sentence"),
-    [
-        (
-            Exited(1, "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)\n"),
-            SessionNotFound,
-            "Codex has no session 'x'; list_sessions() names those of this folder",
-        ),
-        (Exited(1, "Error: already has an active writer\n"), AgentRefused, "in use by another Codex process"),
-        (
-            Exited(1, "Not inside a trusted directory and --skip-git-repo-check was not specified.\n"),
-            LaunchError,
-            "git init",
-        ),
-        (
-            Exited(
-                2, "error: unexpected argument '--x' found\n\nUsage: codex\n\nFor more information, try '--help'.\n"
-            ),
-            LaunchError,
-            "unexpected argument '--x' found",
-        ),
-        (Exited(1, "WARNING: proceeding\nError: bad config\n"), LaunchError, "Error: bad config"),
-        (Exited(-9, ""), LaunchError, "it said nothing"),
-    ],
-)
-def test_failures_to_start_say_why(exited: Exited, kind: type[StagedoorError], sentence: str) -> None:
-    error = failure(exited, "x")
-    assert type(error) is kind
-    assert sentence in str(error)

@@ -1,11 +1,13 @@
-"""One running ``codex app-server``: calls with answers, any number of threads."""
+"""One running ``codex app-server``: calls and their replies, any number of threads."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import msgspec
 
 from ... import __version__
 from ...errors import AgentRefused, NotSignedIn, ProcessExited, RemoteProtocolError, SessionNotFound
@@ -13,31 +15,131 @@ from ...transports.conversation import Conversation
 from ...transports.executables import VERSION, require_version
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
-from .answering import Answering, Deliver
-from .commands import Answer, Call, Command, Decision, ForkThread, Request, ResumeThread, StartThread
-from .complaints import complaint, failure, unknown_session
+from ...transports.relay import Relay
+from ...wire.shapes import Unrecognized
+from .answers import CodexAnswerer, Deliver
+from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
 from .config import CodexConfig, on_app_server
-from .launch import launch, thread_params
+from .launch import complaint, failure, launch, thread_params, unknown_session
 from .locate import INSTALL, MINIMUM_VERSION, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
-from .protocol import AppServerProtocol
+from .protocol import AppServerProtocol, ThreadStates
 from .questions import Question, RequestId
-from .switchboard import Switchboard
-from .thread_session import CodexThread
+from .sessions import UNREAD_BOUND, CodexThread, weak_notice
 from .threads import (
+    CallRefusal,
+    CallReply,
+    CodexInitializeResponse,
+    CodexModel,
     GetAccountResponse,
-    InitializeResponse,
-    Model,
     ModelListResponse,
-    Refused,
-    Replied,
     Thread,
     ThreadListResponse,
     ThreadResponse,
 )
 
-UNREAD_BOUND = 1.0
-"""Seconds that readers have to take what is left once everything has ended."""
+Pair: TypeAlias = tuple[bytes, AppEvent]
+
+
+class _ThreadParams(msgspec.Struct, frozen=True, rename="camel"):
+    thread_id: str | None = None
+
+
+class _ThreadEnvelope(msgspec.Struct, frozen=True):
+    params: _ThreadParams = _ThreadParams()
+
+
+_ENVELOPE = msgspec.json.Decoder(_ThreadEnvelope)
+
+
+class Switchboard:
+    """Keeps the threads of one app-server apart: each thread's readers get its own events and those of its sub-agents.
+
+    Takes all pairs of the pipe. What names no thread goes to every thread; what belongs to no open thread is stored.
+    """
+
+    def __init__(self, thread_states: ThreadStates) -> None:
+        self._thread_states = thread_states
+        self._relays: dict[str, Relay[Pair]] = {}
+        self._closed: set[str] = set()
+        self._unclaimed: dict[str, list[Pair]] = {}
+        self._early: list[Pair] = []  # about no thread, received before any was open
+        self._ended: Pair | None = None
+        self.expecting = 0
+        """How many threads are about to be opened: an unknown one may be one of them."""
+
+    async def open(self, thread_id: str) -> Relay[Pair]:
+        """A relay for this thread, with its events so far."""
+        relay: Relay[Pair] = Relay()
+        self._closed.discard(thread_id)
+        self._relays[thread_id] = relay
+        early, self._early = self._early, []
+        await relay.publish([*early, *self._claimed(thread_id)])
+        if self._ended is not None:
+            await relay.publish([self._ended])
+            relay.close()
+        return relay
+
+    def close(self, thread_id: str) -> None:
+        if (relay := self._relays.pop(thread_id, None)) is not None:
+            relay.close()
+            self._closed.add(thread_id)
+
+    def close_all(self) -> None:
+        """Nothing waits for slow readers any more: what still comes is added, and readers end behind it."""
+        for relay in self._relays.values():
+            relay.close()
+
+    def home(self, thread_id: str) -> str:
+        """Which open thread gets the events of ``thread_id``: its family's head, else the only one it can belong to."""
+        root = self._thread_states.root(thread_id)
+        if root not in self._relays and root not in self._closed and len(self._relays) == 1 and not self.expecting:
+            return next(iter(self._relays))  # a sub-agent that has not been introduced
+        return root
+
+    async def publish(self, items: Iterable[Pair]) -> None:
+        sorted_out: dict[str, list[Pair]] = {}
+        for pair in items:
+            thread_id = thread_of(pair)
+            if thread_id is not None:
+                sorted_out.setdefault(self.home(thread_id), []).append(pair)
+                continue
+            for each in self._relays:
+                sorted_out.setdefault(each, []).append(pair)
+            if isinstance(pair[1], Exited):
+                self._ended = pair
+            elif not self._relays:
+                self._early.append(pair)
+        for thread_id, pairs in sorted_out.items():
+            if (relay := self._relays.get(thread_id)) is not None:
+                await relay.publish([*self._claimed(thread_id), *pairs])
+            elif thread_id not in self._closed:
+                self._unclaimed.setdefault(thread_id, []).extend(pairs)
+        if self._ended is not None:
+            self.close_all()
+
+    def _claimed(self, thread_id: str) -> list[Pair]:
+        """What was stored for the thread and for those that turned out to be its sub-agents."""
+        members = [key for key in self._unclaimed if self.home(key) == thread_id]
+        return [pair for key in members for pair in self._unclaimed.pop(key)]
+
+
+def thread_of(pair: Pair) -> str | None:
+    """The thread an event is about, where it is about one."""
+    raw, event = pair
+    if isinstance(event, CallReply) and isinstance(event.result, ThreadResponse):
+        return event.result.thread.id
+    if isinstance(event, Unrecognized):
+        try:
+            return _ENVELOPE.decode(raw).params.thread_id
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+    return cast("str | None", getattr(event, "thread_id", None)) or None
+
+
+OPENING_STORED = ("thread/resume", "thread/fork")
+NO_SUCH_THREAD = ("no rollout found", "invalid thread id", "not found")
+"""How Codex words it that a stored thread does not exist."""
 ALL_SOURCES = ("cli", "vscode", "exec", "appServer")
 """Without naming them, the server lists no sessions of ``codex exec``."""
 
@@ -58,14 +160,14 @@ class CodexAppServer:
         self.environ = environ
         self.config = config
         self.version: tuple[int, int, int] = (0, 0, 0)
-        self._calls: dict[int, asyncio.Future[Replied]] = {}
+        self._calls: dict[int, asyncio.Future[CallReply]] = {}
         self._threads: weakref.WeakValueDictionary[str, CodexThread] = weakref.WeakValueDictionary()
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exited: Exited | None = None
-        self._nobody = Answering(None, None, waits=False, deliver=deliver_to(self))
-        self.switchboard = Switchboard(protocol.conversations)
+        self._nobody = CodexAnswerer(None, None, waits=False, deliver=deliver_to(self))
+        self.switchboard = Switchboard(protocol.thread_states)
         self._conversation: Conversation[AppEvent] = Conversation(
-            process, protocol, self.switchboard, notice=_weakly(self), quiet=config.stall_after
+            process, protocol, self.switchboard, notice=weak_notice(self), quiet=config.stall_after
         )
         weakref.finalize(self, self._conversation.abandon).atexit = False
 
@@ -79,22 +181,22 @@ class CodexAppServer:
         native: bool = True,
         env: Mapping[str, str] | None = None,
     ) -> CodexAppServer:
-        """Start the program and shake hands."""
+        """Start the program and do the handshake."""
         config = on_app_server(config)
         plan = launch(config, cwd=cwd, executable=executable, native=native)
         protocol = AppServerProtocol(version=__version__)
         process = await ChildProcess.start(plan, base_env=env)
         server = cls(process, protocol, config, cwd, environment(config, env))
-        greeting: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
-        server._calls[0] = greeting
+        handshake: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
+        server._calls[0] = handshake
         try:
             await server.flush()
-            reply = await greeting
-            if not isinstance(reply.result, InitializeResponse):
-                raise RemoteProtocolError("the Codex app-server answered initialize with something else; update Codex")
-            found = VERSION.search(reply.result.user_agent)
-            if found is not None:
-                server.version = int(found[1]), int(found[2]), int(found[3])
+            reply = await handshake
+            if not isinstance(reply.result, CodexInitializeResponse):
+                raise RemoteProtocolError("unexpected reply of the Codex app-server to initialize: update Codex")
+            version = VERSION.search(reply.result.user_agent)
+            if version is not None:
+                server.version = int(version[1]), int(version[2]), int(version[3])
                 require_version("Codex", server.version, MINIMUM_VERSION, INSTALL)
         except ProcessExited as error:
             await server.cancel()
@@ -112,12 +214,12 @@ class CodexAppServer:
     def exited(self) -> Exited | None:
         return self._exited
 
-    async def call(self, wish: Request) -> Replied:
-        """One request and its answer. Raises ``AgentRefused``, or ``ProcessExited`` when the server is gone."""
+    async def call(self, request: ServerCall) -> CallReply:
+        """One request and its reply. Raises ``AgentRefused``, or ``ProcessExited`` when the server has exited."""
         if self._exited is not None:
-            raise self._gone(self._exited)
-        number = self.protocol.call(wish)
-        answer: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
+            raise self._exit_error(self._exited)
+        number = self.protocol.call(request)
+        answer: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
         try:
             await self.flush()
@@ -134,7 +236,7 @@ class CodexAppServer:
 
     async def answer(self, request_id: RequestId, decision: Decision) -> None:
         """Answer an open question. Raises ``AlreadyAnswered`` when it is closed."""
-        await self.send(Answer(request_id, decision))
+        await self.send(AnswerQuestion(request_id, decision))
 
     async def start_thread(
         self,
@@ -147,8 +249,8 @@ class CodexAppServer:
     ) -> CodexThread:
         """A new thread, and its first turn. ``owned`` threads end the server with themselves."""
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        wish = StartThread(self._params(chosen, folder))
-        return await self._open(wish, chosen, prompt, images, owned=owned)
+        call = StartThread(self._params(chosen, folder))
+        return await self._open(call, chosen, prompt, images, owned=owned)
 
     async def resume_thread(
         self,
@@ -161,8 +263,8 @@ class CodexAppServer:
         owned: bool = False,
     ) -> CodexThread:
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        wish = ResumeThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)})
-        return await self._open(wish, chosen, prompt, images, owned=owned)
+        call = ResumeThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)})
+        return await self._open(call, chosen, prompt, images, owned=owned)
 
     async def fork_thread(
         self,
@@ -176,30 +278,30 @@ class CodexAppServer:
         owned: bool = False,
     ) -> CodexThread:
         chosen, folder = on_app_server(config or self.config), cwd or self.cwd
-        wish = ForkThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)}, last_turn_id)
-        return await self._open(wish, chosen, prompt, images, owned=owned)
+        call = ForkThread(thread_id, {"excludeTurns": True, **self._params(chosen, folder)}, last_turn_id)
+        return await self._open(call, chosen, prompt, images, owned=owned)
 
     async def list_threads(self, *, cwd: str | None = None, limit: int = 100) -> list[Thread]:
         """The stored threads, the newest first, as the server itself lists them."""
         params: dict[str, Any] = {"limit": limit, "sourceKinds": list(ALL_SOURCES)}
-        reply = await self.call(Call("thread/list", params if cwd is None else params | {"cwd": cwd}))
+        reply = await self.call(CallMethod("thread/list", params if cwd is None else params | {"cwd": cwd}))
         return reply.result.data if isinstance(reply.result, ThreadListResponse) else []
 
-    async def models(self) -> list[Model]:
-        reply = await self.call(Call("model/list"))
+    async def models(self) -> list[CodexModel]:
+        reply = await self.call(CallMethod("model/list"))
         return reply.result.data if isinstance(reply.result, ModelListResponse) else []
 
     async def account(self) -> GetAccountResponse:
-        reply = await self.call(Call("account/read"))
+        reply = await self.call(CallMethod("account/read"))
         if not isinstance(reply.result, GetAccountResponse):
-            raise RemoteProtocolError("the Codex app-server answered account/read with something else; update Codex")
+            raise RemoteProtocolError("unexpected reply of the Codex app-server to account/read: update Codex")
         return reply.result
 
     async def require_sign_in(self) -> None:
-        """Raise ``NotSignedIn`` when the provider wants an account and there is none."""
-        found = await self.account()
-        if found.requires_openai_auth and found.account is None:
-            raise NotSignedIn("nobody is signed in to Codex: run `codex login`, or configure a model_provider")
+        """Raise ``NotSignedIn`` when the provider needs an account and none is signed in."""
+        response = await self.account()
+        if response.requires_openai_auth and response.account is None:
+            raise NotSignedIn("not signed in to Codex: run `codex login`, or configure a model_provider")
 
     async def changed(self) -> None:
         """Wait for the next event of any thread, or for the server's end."""
@@ -228,19 +330,19 @@ class CodexAppServer:
     def notice(self, event: AppEvent) -> None:
         """The pump's business: sees each event before any reader."""
         match event:
-            case Replied(request_id) | Refused(request_id):
+            case CallReply(request_id) | CallRefusal(request_id):
                 self._settle(request_id, event)
             case ServerRequestResolvedNotification(thread_id, request_id):
                 if (thread := self._thread(thread_id)) is not None:
-                    thread.answering.close(request_id)
+                    thread.answerer.close(request_id)
             case TurnCompletedNotification(thread_id):
                 if (thread := self._thread(thread_id)) is not None:
-                    thread.answering.close_all_but(set(self.protocol.open_questions))
+                    thread.answerer.close_all_but(set(self.protocol.open_questions))
             case Exited():
                 self._end(event)
             case _ if isinstance(event, Question) and event.request_id in self.protocol.open_questions:
-                asked = self._thread(event.thread_id)
-                (asked.answering if asked is not None else self._nobody).ask(event)
+                thread = self._thread(event.thread_id)
+                (thread.answerer if thread is not None else self._nobody).ask(event)
             case _:
                 pass
         self._changed.set_result(None)
@@ -251,24 +353,21 @@ class CodexAppServer:
 
     async def _open(
         self,
-        wish: StartThread | ResumeThread | ForkThread,
+        call: StartThread | ResumeThread | ForkThread,
         config: CodexConfig,
         prompt: str | None,
         images: Sequence[str],
         *,
         owned: bool,
     ) -> CodexThread:
-        known = "" if isinstance(wish, StartThread) else wish.thread_id
         self.switchboard.expecting += 1
         try:
-            reply = await self.call(wish)
+            reply = await self.call(call)
             if not isinstance(reply.result, ThreadResponse):
-                raise RemoteProtocolError(f"the Codex app-server answered {reply.method} with no thread; update Codex")
-            if isinstance(wish, ResumeThread) and reply.result.thread.id != known:
-                raise unknown_session(known)
+                raise RemoteProtocolError(f"unexpected reply of the Codex app-server to {reply.method}: update Codex")
+            if isinstance(call, ResumeThread) and reply.result.thread.id != call.thread_id:
+                raise unknown_session(call.thread_id)
             relay = await self.switchboard.open(reply.result.thread.id)
-        except AgentRefused as error:
-            raise _unknown_session(error, known) from None
         finally:
             self.switchboard.expecting -= 1
         thread = CodexThread(self, reply.result, relay, config, owned=owned, deliver=deliver_to(self))
@@ -280,35 +379,35 @@ class CodexAppServer:
     def _thread(self, thread_id: str) -> CodexThread | None:
         return self._threads.get(self.switchboard.home(thread_id))
 
-    def _settle(self, request_id: int | str | None, event: Replied | Refused) -> None:
+    def _settle(self, request_id: int | str | None, event: CallReply | CallRefusal) -> None:
         waiting = self._calls.get(request_id) if isinstance(request_id, int) else None
         if waiting is None or waiting.done():
             return
-        if isinstance(event, Replied):
+        if isinstance(event, CallReply):
             waiting.set_result(event)
         else:
-            waiting.set_exception(AgentRefused(f"Codex refused {event.method}: {event.message}", code=event.code))
+            waiting.set_exception(_refusal(event))
 
     def _end(self, exited: Exited) -> None:
         self._exited = exited
         for waiting in self._calls.values():
             if not waiting.done():
-                waiting.set_exception(self._gone(exited))
+                waiting.set_exception(self._exit_error(exited))
         for thread in self._threads.values():
-            thread.answering.close_all_but(set())
+            thread.answerer.close_all_but(set())
 
-    def _gone(self, exited: Exited) -> ProcessExited:
-        last = complaint(exited.stderr) or "it said nothing"
+    def _exit_error(self, exited: Exited) -> ProcessExited:
+        reason = complaint(exited.stderr) or "no error message"
         return ProcessExited(
-            f"the Codex app-server has ended with code {exited.code}: {last}", code=exited.code, stderr=exited.stderr
+            f"the Codex app-server exited with code {exited.code}: {reason}", code=exited.code, stderr=exited.stderr
         )
 
 
-def _unknown_session(error: AgentRefused, thread_id: str) -> AgentRefused | SessionNotFound:
-    words = str(error).lower()
-    if thread_id and ("no rollout found" in words or "invalid thread id" in words or "not found" in words):
-        return unknown_session(thread_id)
-    return error
+def _refusal(event: CallRefusal) -> AgentRefused | SessionNotFound:
+    reason = event.message.lower()
+    if event.method in OPENING_STORED and any(words in reason for words in NO_SUCH_THREAD):
+        return unknown_session(event.thread_id)
+    return AgentRefused(f"Codex refused {event.method}: {event.message}", code=event.code)
 
 
 def deliver_to(server: CodexAppServer) -> Deliver:
@@ -320,14 +419,3 @@ def deliver_to(server: CodexAppServer) -> Deliver:
             await alive.answer(request_id, decision)
 
     return deliver
-
-
-def _weakly(server: CodexAppServer) -> Callable[[AppEvent], None]:
-    """The pump must not keep the server alive: one that nobody holds is collected, and its process with it."""
-    reference = weakref.ref(server)
-
-    def notice(event: AppEvent) -> None:
-        if (alive := reference()) is not None:
-            alive.notice(event)
-
-    return notice

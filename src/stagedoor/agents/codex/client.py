@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from ...errors import LaunchError, NotSupported, SessionNotFound
 from . import history
 from .app_server import CodexAppServer
 from .config import CodexConfig, chosen_driver, on_app_server
-from .exec_session import CodexExecSession
+from .events import ExecEvent
 from .launch import check
 from .locate import EXEC_FORK_SINCE, check_version, codex_home, environment, find_codex, require_sign_in
-from .thread_session import CodexThread
+from .notifications import AppEvent
+from .sessions import CodexExecSession, CodexThread
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DEFAULT = CodexConfig()
 
 CodexSession = CodexExecSession | CodexThread
+Event: TypeAlias = ExecEvent | AppEvent
+"""Everything a Codex session of either driver can yield."""
 
 
 class CodexClient:
@@ -48,7 +52,7 @@ class CodexClient:
         if chosen_driver(config) == "exec":
             session = await self._exec_session(config)
             if fork and await self.version() < EXEC_FORK_SINCE:
-                raise NotSupported("this codex exec cannot fork; update Codex, or use driver='app-server'")
+                raise NotSupported("this version of codex exec cannot fork: update Codex, or use driver='app-server'")
             source = thread_id if fork else None
             await session.start(prompt, resume=None if fork else thread_id, fork=source, images=config.images)
             return session
@@ -69,7 +73,7 @@ class CodexClient:
             raise
         return server
 
-    def list_sessions(self, *, everywhere: bool = False) -> history.History:
+    def list_sessions(self, *, everywhere: bool = False) -> history.CodexHistory:
         """The stored sessions of this folder, the newest first."""
         home = codex_home(environment(DEFAULT, self._env))
         return history.list_sessions(None if everywhere else self.cwd, home=home)
@@ -89,10 +93,10 @@ class CodexClient:
     def _check(self, config: CodexConfig) -> None:
         check(config)
         if not Path(self.cwd).is_dir():
-            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+            raise LaunchError(f"working directory {self.cwd!r} not found: create it, or pass another cwd")
         missing = [path for path in config.images if not Path(self.cwd, path).is_file()]
         if missing:
-            raise LaunchError(f"there is no image {missing[0]!r}; Codex would show the model a sentence instead")
+            raise LaunchError(f"image {missing[0]!r} not found")
 
     def _thread_id(self, session_id: str, config: CodexConfig) -> str:
         """Codex starts a new thread for a name it does not know, so names are looked up here."""
@@ -102,13 +106,13 @@ class CodexClient:
         named = [thread_id for thread_id, name in history.names(home).items() if name == session_id]
         if not named:
             raise SessionNotFound(
-                f"Codex has no session named {session_id!r}; list_sessions() names those of this folder"
+                f"session {session_id!r} not found in Codex: list_sessions() shows those of this folder"
             )
         return named[-1]
 
 
 async def _owning(server: CodexAppServer, opening: Coroutine[None, None, CodexThread]) -> CodexThread:
-    """The server lives for this one thread; when the thread does not come to be, neither shall it."""
+    """The server lives for this one thread; when the thread cannot be opened, the server is stopped."""
     try:
         return await opening
     except BaseException:

@@ -7,28 +7,28 @@ from typing import Any, Literal
 import msgspec
 
 from ...wire.jsonrpc import Request, Response
+from ...wire.shapes import decode_or_reason
 from .commands import (
     Accept,
     AcceptForSession,
     AcceptWithExecpolicyAmendment,
-    Answer,
+    AnswerQuestion,
     Answers,
     ApplyNetworkPolicyAmendment,
-    Call,
-    Cancel,
+    CallMethod,
+    CancelTurn,
     Command,
     CurrentTime,
     Decision,
     Decline,
     ForkThread,
-    Interrupt,
+    InterruptTurn,
     ResumeThread,
     StartThread,
     StartTurn,
     Steer,
     ToolOutput,
 )
-from .lenient import decoded
 from .questions import (
     CurrentTimeRead,
     DynamicToolCall,
@@ -39,51 +39,51 @@ from .questions import (
 )
 
 UNREADABLE = "the answer could not be read, so the call did not run"
-"""Codex calls the item failed then, and its turn goes on."""
+"""Codex calls the item failed then, and its turn continues."""
 
 
-class _Text(msgspec.Struct):
+class _InputText(msgspec.Struct):
     type: str = ""
     text: str = ""
 
 
 class _Input(msgspec.Struct):
-    input: list[_Text] = []
+    input: list[_InputText] = []
 
 
-class _Prefix(msgspec.Struct):
+class _CommandPrefix(msgspec.Struct):
     execpolicy_amendment: list[str]
 
 
-class _Host(msgspec.Struct):
+class _NetworkRule(msgspec.Struct):
     host: str
     action: Literal["allow", "deny"]
 
 
-class _Network(msgspec.Struct):
-    network_policy_amendment: _Host
+class _NetworkAmendment(msgspec.Struct):
+    network_policy_amendment: _NetworkRule
 
 
-class _Denied(msgspec.Struct):
+class _ReviewDenial(msgspec.Struct):
     rejection: str = ""
 
 
-class _Amended(msgspec.Struct, rename="camel"):
-    accept_with_execpolicy_amendment: _Prefix | None = None
-    apply_network_policy_amendment: _Network | None = None
-    denied: _Denied | None = None
+class _Amendment(msgspec.Struct, rename="camel"):
+    accept_with_execpolicy_amendment: _CommandPrefix | None = None
+    apply_network_policy_amendment: _NetworkAmendment | None = None
+    denied: _ReviewDenial | None = None
 
 
-class _Decided(msgspec.Struct):
-    decision: str | _Amended
+class _DecisionResult(msgspec.Struct):
+    decision: str | _Amendment
 
 
-class _Granted(msgspec.Struct):
+class _PermissionsResult(msgspec.Struct):
     permissions: dict[str, Any]
     scope: str = "turn"
 
 
-class _Elicited(msgspec.Struct):
+class _ElicitationResult(msgspec.Struct):
     action: str
     content: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
@@ -93,41 +93,41 @@ class _Words(msgspec.Struct):
     answers: list[str] = []
 
 
-class _Answered(msgspec.Struct):
+class _UserInputResult(msgspec.Struct):
     answers: dict[str, _Words]
 
 
-class _Outcome(msgspec.Struct):
+class _ToolCallResult(msgspec.Struct):
     success: bool
 
 
-class _Time(msgspec.Struct, rename="camel"):
+class _CurrentTimeResult(msgspec.Struct, rename="camel"):
     current_time_at: int
 
 
 _PARAMS = msgspec.json.Decoder(dict[str, Any])
 _INPUT = msgspec.json.Decoder(_Input)
-_DECIDED = msgspec.json.Decoder(_Decided)
-_GRANTED = msgspec.json.Decoder(_Granted)
-_ELICITED = msgspec.json.Decoder(_Elicited)
-_ANSWERED = msgspec.json.Decoder(_Answered)
-_OUTCOME = msgspec.json.Decoder(_Outcome)
-_TIME = msgspec.json.Decoder(_Time)
+_DECISION = msgspec.json.Decoder(_DecisionResult)
+_PERMISSIONS = msgspec.json.Decoder(_PermissionsResult)
+_ELICITATION = msgspec.json.Decoder(_ElicitationResult)
+_USER_INPUT = msgspec.json.Decoder(_UserInputResult)
+_TOOL_CALL = msgspec.json.Decoder(_ToolCallResult)
+_CURRENT_TIME = msgspec.json.Decoder(_CurrentTimeResult)
 _WORDS: dict[str, Decision] = {
     "accept": Accept(),
     "acceptForSession": AcceptForSession(),
     "decline": Decline(""),
-    "cancel": Cancel(),
+    "cancel": CancelTurn(),
     "approved": Accept(),
     "approved_for_session": AcceptForSession(),
     "denied": Decline(""),
-    "abort": Cancel(),
+    "abort": CancelTurn(),
 }
 
 
-def request_in(request: Request, *, running: bool) -> Command:
+def decode_request(request: Request, *, running: bool) -> Command:
     """``running``: a turn of the thread runs, which a prompt then steers."""
-    value = decoded(_PARAMS, request.params)
+    value = decode_or_reason(_PARAMS, request.params)
     params: dict[str, Any] = {} if isinstance(value, str) else value
     thread_id = str(params.get("threadId") or "")
     match request.method:
@@ -138,72 +138,72 @@ def request_in(request: Request, *, running: bool) -> Command:
         case "thread/fork":
             return ForkThread(thread_id, params)
         case "turn/start" | "turn/steer" as method:
-            said = decoded(_INPUT, request.params)
-            texts = [] if isinstance(said, str) else [part.text for part in said.input if part.type == "text"]
+            turn = decode_or_reason(_INPUT, request.params)
+            texts = [] if isinstance(turn, str) else [part.text for part in turn.input if part.type == "text"]
             begins = method == "turn/start" and not running
             return (StartTurn if begins else Steer)(thread_id, "\n".join(texts))
         case "turn/interrupt":
-            return Interrupt(thread_id)
+            return InterruptTurn(thread_id)
         case method:
-            return Call(method, params)
+            return CallMethod(method, params)
 
 
-def answer_in(question: Question, response: Response) -> Answer:
+def decode_answer(question: Question, response: Response) -> AnswerQuestion:
     """The inverse of ``questions.result``. What it cannot have written is a refusal, as it is for Codex."""
     decision = None if response.result is None else _decision(question, response.result)
     fault = response.fault.message if response.fault is not None else ""
-    return Answer(question.request_id, decision or Decline(fault or UNREADABLE))
+    return AnswerQuestion(question.request_id, decision or Decline(fault or UNREADABLE))
 
 
 def _decision(question: Question, result: msgspec.Raw) -> Decision | None:
     match question:
         case PermissionsRequestApproval():
-            granted = decoded(_GRANTED, result)
-            return None if isinstance(granted, str) else _granted(granted)
+            permissions = decode_or_reason(_PERMISSIONS, result)
+            return None if isinstance(permissions, str) else _from_permissions(permissions)
         case McpServerElicitationRequest():
-            elicited = decoded(_ELICITED, result)
-            return None if isinstance(elicited, str) else _elicited(elicited)
+            elicitation = decode_or_reason(_ELICITATION, result)
+            return None if isinstance(elicitation, str) else _from_elicitation(elicitation)
         case ToolRequestUserInput():
-            answered = decoded(_ANSWERED, result)
-            return None if isinstance(answered, str) else _answered(answered)
+            user_input = decode_or_reason(_USER_INPUT, result)
+            return None if isinstance(user_input, str) else _from_user_input(user_input)
         case DynamicToolCall():
-            outcome = decoded(_OUTCOME, result)
-            return None if isinstance(outcome, str) else ToolOutput("", outcome.success)
+            output = decode_or_reason(_TOOL_CALL, result)
+            return None if isinstance(output, str) else ToolOutput("", output.success)
         case CurrentTimeRead():
-            time = decoded(_TIME, result)
+            time = decode_or_reason(_CURRENT_TIME, result)
             return None if isinstance(time, str) else CurrentTime(time.current_time_at)
         case _:
-            decided = decoded(_DECIDED, result)
-            return None if isinstance(decided, str) else _decided(decided.decision)
+            approval = decode_or_reason(_DECISION, result)
+            return None if isinstance(approval, str) else _from_decision(approval.decision)
 
 
-def _decided(decision: str | _Amended) -> Decision | None:
+def _from_decision(decision: str | _Amendment) -> Decision | None:
     match decision:
         case str():
             return _WORDS.get(decision)
-        case _Amended(accept_with_execpolicy_amendment=_Prefix(words)):
+        case _Amendment(accept_with_execpolicy_amendment=_CommandPrefix(words)):
             return AcceptWithExecpolicyAmendment(words)
-        case _Amended(apply_network_policy_amendment=_Network(_Host(host, action))):
+        case _Amendment(apply_network_policy_amendment=_NetworkAmendment(_NetworkRule(host, action))):
             return ApplyNetworkPolicyAmendment(host, action)
-        case _Amended(denied=_Denied(message)):
+        case _Amendment(denied=_ReviewDenial(message)):
             return Decline(message)
         case _:
             return None
 
 
-def _granted(given: _Granted) -> Decision:
-    if not given.permissions:
+def _from_permissions(result: _PermissionsResult) -> Decision:
+    if not result.permissions:
         return Decline("")
-    return AcceptForSession() if given.scope == "session" else Accept()
+    return AcceptForSession() if result.scope == "session" else Accept()
 
 
-def _elicited(given: _Elicited) -> Decision | None:
-    if given.action != "accept":
-        return _WORDS.get(given.action)
-    persists = given.meta is not None and given.meta.get("persist") == "session"
-    return AcceptForSession() if persists else Accept(given.content or None)
+def _from_elicitation(result: _ElicitationResult) -> Decision | None:
+    if result.action != "accept":
+        return _WORDS.get(result.action)
+    persists = result.meta is not None and result.meta.get("persist") == "session"
+    return AcceptForSession() if persists else Accept(result.content or None)
 
 
-def _answered(given: _Answered) -> Decision:
-    words = {key: one.answers for key, one in given.answers.items() if one.answers}
-    return Answers(words) if words else Decline("")
+def _from_user_input(result: _UserInputResult) -> Decision:
+    answers = {key: words.answers for key, words in result.answers.items() if words.answers}
+    return Answers(answers) if answers else Decline("")

@@ -1,4 +1,4 @@
-"""What a caller can want of a Codex app-server. (``codex exec`` takes nothing after its prompt.)"""
+"""What a caller can send to a Codex app-server. (``codex exec`` takes nothing after its prompt.)"""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class ApplyNetworkPolicyAmendment(msgspec.Struct, frozen=True):
 
 
 class Decline(msgspec.Struct, frozen=True):
-    """No; the turn goes on. Codex tells the model ``rejected by user``, not the message (except to client tools)."""
+    """No; the turn continues. Codex tells the model ``rejected by user``, not the message (except to client tools)."""
 
     message: str = DECLINED
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class CancelTurn(msgspec.Struct, frozen=True):
     """No, and end the turn."""
 
 
@@ -73,14 +73,14 @@ Decision: TypeAlias = (
     | AcceptWithExecpolicyAmendment
     | ApplyNetworkPolicyAmendment
     | Decline
-    | Cancel
+    | CancelTurn
     | Answers
     | ToolOutput
     | CurrentTime
 )
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerQuestion(msgspec.Struct, frozen=True):
     """Close the open question ``request_id``."""
 
     request_id: int | str
@@ -114,14 +114,14 @@ class StartTurn(msgspec.Struct, frozen=True):
 
 
 class Steer(msgspec.Struct, frozen=True):
-    """Say something into the running turn; it is delivered after the running tool call."""
+    """Add text to the running turn; it is delivered after the running tool call."""
 
     thread_id: str
     text: str
     images: Sequence[str] = ()
 
 
-class Interrupt(msgspec.Struct, frozen=True):
+class InterruptTurn(msgspec.Struct, frozen=True):
     """End the running turn of the thread and of its sub-agents, and the commands that Codex would leave running."""
 
     thread_id: str
@@ -132,22 +132,29 @@ class CleanBackgroundTerminals(msgspec.Struct, frozen=True):
 
 
 class UnsubscribeThread(msgspec.Struct, frozen=True):
-    """Let go of a thread; its recording stays."""
+    """Stop following a thread; its recording stays."""
 
     thread_id: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallMethod(msgspec.Struct, frozen=True):
     """Any other method of the server, by its own name."""
 
     method: str
     params: Mapping[str, Any] = {}
 
 
-Request: TypeAlias = (
-    StartThread | ResumeThread | ForkThread | StartTurn | Steer | CleanBackgroundTerminals | UnsubscribeThread | Call
+ServerCall: TypeAlias = (
+    StartThread
+    | ResumeThread
+    | ForkThread
+    | StartTurn
+    | Steer
+    | CleanBackgroundTerminals
+    | UnsubscribeThread
+    | CallMethod
 )
-Command: TypeAlias = Request | Interrupt | Answer
+Command: TypeAlias = ServerCall | InterruptTurn | AnswerQuestion
 
 
 def user_input(text: str, images: Sequence[str]) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ import msgspec
 from .commands import Decision
 from .questions import Question
 
-Driver: TypeAlias = Literal["exec", "app-server"]
+DriverName: TypeAlias = Literal["exec", "app-server"]
 CanUseTool: TypeAlias = Callable[[Question], Decision | Awaitable[Decision]]
 """Answers a question. It may take its time: neither the stream nor another question waits for it."""
 
@@ -57,7 +57,7 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     project's own ``.codex`` folder take part.
     """
 
-    driver: Driver | None = None
+    driver: DriverName | None = None
     model: str | None = None
     model_provider: str | None = None
     reasoning_effort: str | None = None
@@ -113,7 +113,7 @@ def on_app_server(config: CodexConfig) -> CodexConfig:
     return msgspec.structs.replace(config, driver="app-server")
 
 
-def chosen_driver(config: CodexConfig) -> Driver:
+def chosen_driver(config: CodexConfig) -> DriverName:
     if config.driver is not None:
         return config.driver
     asks = config.approval_policy not in (None, ApprovalPolicy.NEVER)

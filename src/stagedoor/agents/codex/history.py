@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from .lenient import decoded
-from .usage import Usage
+from ...wire.shapes import decode_or_reason
+from .events import CodexUsage
+from .locate import codex_home
 
 HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
 HEAD_BOUND = 6 * 2**20
@@ -26,7 +27,7 @@ _USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
 _MESSAGES = (*_USER, b'"item":{"type":"AgentMessage"', b'"payload":{"type":"agent_message"')
 
 
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+class CodexStoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """``tokens`` is the total of the whole thread; Codex stores no cost."""
 
     session_id: str
@@ -38,7 +39,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     git_branch: str | None
     started_ms: int
     updated_ms: int
-    tokens: Usage | None
+    tokens: CodexUsage | None
     path: str
     source: str = ""
     cli_version: str = ""
@@ -46,44 +47,44 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class History(msgspec.Struct, frozen=True):
+class CodexHistory(msgspec.Struct, frozen=True):
     """``sessions``, the newest first, and the files that could not be read, each with the reason."""
 
-    sessions: list[StoredSession]
+    sessions: list[CodexStoredSession]
     skipped: list[tuple[str, str]]
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _RolloutLine(msgspec.Struct, frozen=True):
     type: str = ""
     timestamp: str = ""
     payload: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Git(msgspec.Struct, frozen=True):
+class _RolloutGit(msgspec.Struct, frozen=True):
     branch: str | None = None
     repository_url: str | None = None
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _SessionMeta(msgspec.Struct, frozen=True):
     id: str
     cwd: str = ""
     timestamp: str = ""
     source: Any = None
     cli_version: str = ""
-    git: _Git | None = None
+    git: _RolloutGit | None = None
 
 
-class _Text(msgspec.Struct, frozen=True):
+class _RolloutText(msgspec.Struct, frozen=True):
     text: str = ""
 
 
 class _StoredItem(msgspec.Struct, frozen=True):
     type: str = ""
-    content: list[_Text] = []
+    content: list[_RolloutText] = []
 
 
 class _TokenInfo(msgspec.Struct, frozen=True):
-    total_token_usage: Usage | None = None
+    total_token_usage: CodexUsage | None = None
 
 
 class _Payload(msgspec.Struct, frozen=True):
@@ -94,18 +95,18 @@ class _Payload(msgspec.Struct, frozen=True):
     message: str | None = None
     item: _StoredItem | None = None
     info: _TokenInfo | None = None
-    thread_token_usage: Usage | None = None
+    thread_token_usage: CodexUsage | None = None
 
 
-class _Name(msgspec.Struct, frozen=True):
+class _ThreadName(msgspec.Struct, frozen=True):
     id: str = ""
     thread_name: str | None = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
-_META = msgspec.json.Decoder(_Meta)
+_LINE = msgspec.json.Decoder(_RolloutLine)
+_META = msgspec.json.Decoder(_SessionMeta)
 _PAYLOAD = msgspec.json.Decoder(_Payload)
-_NAME = msgspec.json.Decoder(_Name)
+_THREAD_NAME = msgspec.json.Decoder(_ThreadName)
 
 
 def list_sessions(
@@ -114,22 +115,22 @@ def list_sessions(
     home: Path | str | None = None,
     env: Mapping[str, str] | None = None,
     archived: bool = False,
-) -> History:
+) -> CodexHistory:
     """The sessions that ran in ``cwd`` (everywhere without it). ``home`` is Codex's own, ``~/.codex`` by default."""
-    folder = _home(home, env)
-    wanted = None if cwd is None else os.path.realpath(cwd)
-    named = names(folder)
-    sessions: list[StoredSession] = []
+    codex = Path(home) if home is not None else codex_home(os.environ if env is None else env)
+    folder = None if cwd is None else os.path.realpath(cwd)
+    named = names(codex)
+    sessions: list[CodexStoredSession] = []
     skipped: list[tuple[str, str]] = []
-    for path in _rollouts(folder / ("archived_sessions" if archived else "sessions")):
+    for path in _rollouts(codex / ("archived_sessions" if archived else "sessions")):
         try:
-            found = _read(path, wanted, named)
+            session = _read(path, folder, named)
         except (OSError, ValueError) as error:
             skipped.append((str(path), str(error) or type(error).__name__))
         else:
-            sessions += [found] if found else []
+            sessions += [session] if session else []
     sessions.sort(key=lambda session: session.updated_ms, reverse=True)
-    return History(sessions, skipped)
+    return CodexHistory(sessions, skipped)
 
 
 def names(home: Path) -> dict[str, str]:
@@ -138,50 +139,43 @@ def names(home: Path) -> dict[str, str]:
         lines = (home / "session_index.jsonl").read_bytes().splitlines()
     except OSError:
         return {}
-    entries = [entry for line in lines if not isinstance(entry := decoded(_NAME, line), str)]
+    entries = [entry for line in lines if not isinstance(entry := decode_or_reason(_THREAD_NAME, line), str)]
     return {entry.id: entry.thread_name for entry in entries if entry.thread_name}
 
 
-def total_usage(thread_id: str, *, home: Path) -> Usage | None:
+def total_usage(thread_id: str, *, home: Path) -> CodexUsage | None:
     """What the thread has used so far; ``None`` when there is no recording of it."""
     for path in _rollouts(home / "sessions"):
         if path.name.endswith(f"-{thread_id}.jsonl"):
             try:
                 with path.open("rb") as file:
-                    return _last_total(file.fileno(), path.stat().st_size) or Usage()
+                    return _last_total(file.fileno(), path.stat().st_size) or CodexUsage()
             except OSError:
                 return None
     return None
 
 
-def _home(home: Path | str | None, env: Mapping[str, str] | None) -> Path:
-    if home is not None:
-        return Path(home)
-    environ = os.environ if env is None else env
-    return Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".codex")
-
-
 def _rollouts(folder: Path) -> list[Path]:
-    found = [path for pattern in ("rollout-*.jsonl", "rollout-*.jsonl.*") for path in folder.rglob(pattern)]
-    return sorted(found, reverse=True)
+    paths = (path for pattern in ("rollout-*.jsonl", "rollout-*.jsonl.*") for path in folder.rglob(pattern))
+    return sorted(paths, reverse=True)
 
 
-def _read(path: Path, wanted: str | None, named: Mapping[str, str]) -> StoredSession | None:
+def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStoredSession | None:
     if path.suffix != ".jsonl":
-        raise ValueError(f"the recording is compressed ({path.suffix}); resume it in Codex to unpack it")
+        raise ValueError(f"the recording is compressed ({path.suffix}): resume it in Codex to unpack it")
     with path.open("rb") as file:
         fd, status = file.fileno(), path.stat()
         head = _head(fd)
         meta = _meta(head[0] if head else b"")
-        if isinstance(meta.source, dict) or (wanted is not None and os.path.realpath(meta.cwd) != wanted):
+        if isinstance(meta.source, dict) or (folder is not None and os.path.realpath(meta.cwd) != folder):
             return None
         prompt, model = _opening(head[1:])
         lines = _tail(fd, status.st_size, TAIL)
         for line in lines:
             model = _payload(line).model or model
         updated = next((when for line in reversed(lines) if (when := _milliseconds(_line(line).timestamp))), 0)
-        git = meta.git or _Git()
-        return StoredSession(
+        git = meta.git or _RolloutGit()
+        return CodexStoredSession(
             session_id=meta.id,
             cwd=meta.cwd,
             title=named.get(meta.id) or _shortened(prompt),
@@ -199,11 +193,11 @@ def _read(path: Path, wanted: str | None, named: Mapping[str, str]) -> StoredSes
         )
 
 
-def _meta(line: bytes) -> _Meta:
+def _meta(line: bytes) -> _SessionMeta:
     first = _line(line)
     if first.type != "session_meta":
         raise ValueError("the file does not begin with a session_meta line")
-    meta = decoded(_META, first.payload)
+    meta = decode_or_reason(_META, first.payload)
     if isinstance(meta, str):
         raise ValueError(f"session_meta: {meta}")
     return meta
@@ -241,15 +235,15 @@ def _tail(fd: int, size: int, length: int) -> list[bytes]:
     return [line for line in (lines[1:] if start else lines) if line.strip()]
 
 
-def _last_total(fd: int, size: int) -> Usage | None:
+def _last_total(fd: int, size: int) -> CodexUsage | None:
     length = TAIL
     while True:
         for line in reversed(_tail(fd, size, length)):
             if b"token_usage" in line:
                 payload = _payload(line)
-                found = payload.thread_token_usage or (payload.info.total_token_usage if payload.info else None)
-                if found is not None:
-                    return found
+                total = payload.thread_token_usage or (payload.info.total_token_usage if payload.info else None)
+                if total is not None:
+                    return total
         if length >= size:
             return None
         length *= 16
@@ -258,24 +252,24 @@ def _last_total(fd: int, size: int) -> Usage | None:
 def _messages(fd: int) -> int:
     """How many messages the whole file holds, counted without decoding it."""
     overlap = max(map(len, _MESSAGES)) - 1
-    count, at, kept = 0, 0, b""
+    count, at, carry = 0, 0, b""
     while chunk := os.pread(fd, STEP, at):
-        window = kept + chunk
+        window = carry + chunk
         count += sum(window.count(mark) for mark in _MESSAGES)
-        # A mark that lies wholly in what is kept was counted already: keep less than any whole one.
-        kept = window[-overlap:]
-        count -= sum(kept.count(mark) for mark in _MESSAGES)
+        # A mark that lies wholly in what is carried over was counted already: carry less than any whole one.
+        carry = window[-overlap:]
+        count -= sum(carry.count(mark) for mark in _MESSAGES)
         at += len(chunk)
-    return count + sum(kept.count(mark) for mark in _MESSAGES)
+    return count + sum(carry.count(mark) for mark in _MESSAGES)
 
 
-def _line(raw: bytes) -> _Line:
-    line = decoded(_LINE, raw)
-    return _Line() if isinstance(line, str) else line
+def _line(raw: bytes) -> _RolloutLine:
+    line = decode_or_reason(_LINE, raw)
+    return _RolloutLine() if isinstance(line, str) else line
 
 
 def _payload(raw: bytes) -> _Payload:
-    payload = decoded(_PAYLOAD, _line(raw).payload)
+    payload = decode_or_reason(_PAYLOAD, _line(raw).payload)
     return _Payload() if isinstance(payload, str) else payload
 
 

@@ -1,4 +1,4 @@
-"""From a config to what Codex is started with. Pure."""
+"""From a config to what Codex is started with, and why it did not start. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import Any, cast
 
 import msgspec
 
-from ...errors import LocalProtocolError, NotSupported
-from ...transports.launch import SCRATCH, EndInput, Launch, Signal
+from ...errors import (
+    AgentRefused,
+    LaunchError,
+    LocalProtocolError,
+    NotSupported,
+    SessionNotFound,
+    StagedoorError,
+)
+from ...transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 from .config import ApprovalPolicy, CodexConfig, GranularApproval, SandboxMode, chosen_driver
 
 FEATURES_OFF = ("plugins", "unbounded_connection_retries")
@@ -39,7 +46,7 @@ def launch(
     if chosen_driver(config) == "app-server":
         return _app_server(config, cwd, executable, native=native)
     if prompt is None or not prompt.strip():
-        raise LocalProtocolError("codex exec needs a prompt that is not empty")
+        raise LocalProtocolError("the prompt is empty")
     return Launch(
         argv=(executable, *exec_arguments(config, cwd, resume, fork, images, trust_roots or (cwd,))),
         cwd=cwd,
@@ -61,12 +68,14 @@ def exec_arguments(
 ) -> list[str]:
     """Everything after the program's name. The prompt is not among it: ``-`` makes Codex read its standard input."""
     if resume is not None and fork is not None:
-        raise LocalProtocolError("a session is either resumed or forked, not both")
-    shown = [part for path in images for part in ("-i", path)]
-    again = ["resume", *shown, resume] if resume is not None else ["fork", *shown, fork] if fork is not None else []
+        raise LocalProtocolError("resume and fork cannot be used together")
+    pictures = [part for path in images for part in ("-i", path)]
+    again = (
+        ["resume", *pictures, resume] if resume is not None else ["fork", *pictures, fork] if fork is not None else []
+    )
     arguments = [
         "exec",
-        *(shown if not again else []),  # greedy in this position: only another flag behind it ends the list
+        *(pictures if not again else []),  # greedy in this position: only another flag behind it ends the list
         "--json",
         *(["--skip-git-repo-check"] if not config.require_git_repo else []),
         "-C",
@@ -79,14 +88,14 @@ def exec_arguments(
     for path in config.add_dirs:
         arguments += ["--add-dir", path]
     arguments += ["--output-schema", f"{SCRATCH}/{SCHEMA_FILE}"] if config.output_schema is not None else []
-    for flag, wanted in (
+    for flag, enabled in (
         ("--ephemeral", config.ephemeral),
         ("--worktree", config.worktree),
         ("--ignore-user-config", config.ignore_user_config),
         ("--ignore-rules", config.ignore_rules),
         ("--strict-config", config.strict_config),
     ):
-        arguments += [flag] if wanted else []
+        arguments += [flag] if enabled else []
     return [*arguments, *config.extra_args, *again, "-"]
 
 
@@ -147,7 +156,7 @@ def turn_params(config: CodexConfig, *, model: str) -> dict[str, Any]:
 
 
 def approval_policy(config: CodexConfig) -> str | dict[str, Any]:
-    """What the app-server is told. With a callback and no policy it asks about everything."""
+    """What the app-server gets. With a callback and no policy it asks about everything."""
     if config.dangerously_bypass_approvals_and_sandbox:
         return "never"
     match config.approval_policy:
@@ -164,27 +173,28 @@ def approval_policy(config: CodexConfig) -> str | dict[str, Any]:
 
 
 def check(config: CodexConfig) -> None:
-    """Refuse what cannot work, with a sentence that says what would."""
+    """Refuse what cannot work, with an error that says what would."""
     if config.dangerously_bypass_approvals_and_sandbox and (
         config.can_use_tool is not None or config.approval_policy not in (None, ApprovalPolicy.NEVER)
     ):
         raise LocalProtocolError(
-            "dangerously_bypass_approvals_and_sandbox asks nothing: drop it, or drop can_use_tool and approval_policy"
+            "dangerously_bypass_approvals_and_sandbox asks no questions: "
+            "remove it, or remove can_use_tool and approval_policy"
         )
     if config.network_access and config.sandbox is not SandboxMode.WORKSPACE_WRITE:
-        raise LocalProtocolError("network_access widens the workspace-write sandbox; choose that sandbox with it")
+        raise LocalProtocolError("network_access needs sandbox=SandboxMode.WORKSPACE_WRITE")
     for name in config.mcp_servers:
         if not name or not all(letter.isalnum() or letter in "-_" for letter in name):
-            raise LocalProtocolError(f"an MCP server's name has only letters, digits, - and _, unlike {name!r}")
+            raise LocalProtocolError(f"MCP server name {name!r} is not valid: use only letters, digits, - and _")
     if chosen_driver(config) == "exec":
         if config.can_use_tool is not None or config.approval_policy not in (None, ApprovalPolicy.NEVER):
-            raise NotSupported("codex exec never asks; use driver='app-server' for approvals")
+            raise NotSupported("codex exec cannot ask for approval: use driver='app-server'")
         if config.plan_mode:
-            raise NotSupported("codex exec has no plan mode; use driver='app-server'")
+            raise NotSupported("codex exec has no plan mode: use driver='app-server'")
         return
     for option in ("worktree", "profile", "ignore_user_config", "ignore_rules", "require_git_repo"):
         if getattr(config, option):
-            raise NotSupported(f"the Codex app-server has no {option}; use driver='exec' for it")
+            raise NotSupported(f"the Codex app-server has no {option}: use driver='exec'")
 
 
 def _sandbox(config: CodexConfig) -> list[str]:
@@ -197,8 +207,8 @@ def _sandbox(config: CodexConfig) -> list[str]:
 
 
 def _features(config: CodexConfig) -> dict[str, Any]:
-    wanted = dict.fromkeys((*FEATURES_OFF, *config.disable), False) | dict.fromkeys(config.enable, True)
-    return {f"features.{name}": on for name, on in wanted.items()}
+    enabled = dict.fromkeys((*FEATURES_OFF, *config.disable), False) | dict.fromkeys(config.enable, True)
+    return {f"features.{name}": on for name, on in enabled.items()}
 
 
 def _settings(config: CodexConfig, trust_roots: Sequence[str]) -> dict[str, Any]:
@@ -257,4 +267,32 @@ def toml(value: Any) -> str:
         case list() | tuple():
             return "[" + ", ".join(toml(item) for item in cast("list[Any]", value)) + "]"
         case _:
-            raise LocalProtocolError(f"Codex's configuration cannot hold {value!r}; use text, numbers, lists or tables")
+            raise LocalProtocolError(f"Codex's configuration cannot hold {value!r}: use text, numbers, lists or tables")
+
+
+# ---------------------------------------------------------------------------------------------------- failures to start
+
+
+def unknown_session(session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"session {session_id!r} not found in Codex: list_sessions() shows those of this folder")
+
+
+def failure(exited: Exited, session_id: str | None = None) -> StagedoorError:
+    """Why Codex exited before it named a thread or answered the handshake."""
+    words = complaint(exited.stderr)
+    if "no rollout found" in exited.stderr:
+        return unknown_session(session_id or "")
+    if "active writer" in exited.stderr:
+        return AgentRefused(f"session {session_id!r} is in use by another Codex process: end that process first")
+    if "Not inside a trusted directory" in exited.stderr:
+        return LaunchError("the folder is not a git repository: leave require_git_repo off, or run `git init` there")
+    if exited.code == 2:
+        return LaunchError(f"unknown option for Codex ({words}): correct extra_args, or update Codex")
+    return LaunchError(f"Codex exited with code {exited.code} at start: {words or 'no error message'}")
+
+
+def complaint(stderr: str) -> str:
+    """The line of standard error that matters: the one that begins with error, else the last."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("WARNING: ")]
+    errors = [line for line in lines if line.lower().startswith("error")]
+    return (errors or lines or [""])[-1]

@@ -29,21 +29,21 @@ _checked: dict[tuple[str, int], tuple[int, int, int]] = {}
 
 def find_codex(executable: str | None, env: Mapping[str, str] | None) -> tuple[str, bool]:
     """The program to start, and whether it is the native one rather than npm's launcher around it."""
-    found = find_executable("codex", executable=executable, env=env, install=INSTALL)
-    native = native_executable(found)
-    return (native, True) if native else (found, not _is_script(found))
+    program = find_executable("codex", executable=executable, env=env, install=INSTALL)
+    native = native_executable(program)
+    return (native, True) if native else (program, not _is_script(program))
 
 
 def native_executable(launcher: str) -> str | None:
     """The native program that npm installed beside ``launcher``.
 
-    Signals reach it directly; killing the launcher alone would let it go on.
+    Signals reach it directly; killing the launcher alone would leave it running.
     """
-    wanted = _TRIPLES.get((platform.system(), platform.machine()))
+    names = _TRIPLES.get((platform.system(), platform.machine()))
     package = Path(launcher).resolve().parent.parent
-    if wanted is None or not _is_script(launcher):
+    if names is None or not _is_script(launcher):
         return None
-    suffix, triple = wanted
+    suffix, triple = names
     name = f"codex-{suffix}"
     for vendor in (package.parent / name, package / "node_modules" / "@openai" / name, package):
         candidate = vendor / "vendor" / triple / "bin" / "codex"
@@ -104,7 +104,7 @@ def require_sign_in(config: CodexConfig, env: Mapping[str, str] | None) -> None:
     ):
         return
     raise NotSignedIn(
-        f"nobody is signed in to Codex (there is no auth.json in {home}): run `codex login`, or set CODEX_API_KEY, "
+        f"not signed in to Codex (no auth.json in {home}): run `codex login`, or set CODEX_API_KEY, "
         "or configure a model_provider"
     )
 

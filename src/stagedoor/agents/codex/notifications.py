@@ -10,13 +10,21 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...transports.launch import Exited, Stalled
-from ...wire.shapes import Unrecognized
-from . import thread_items
-from .lenient import decoded
+from ...wire.shapes import Unrecognized, decode_or_reason
+from .events import CodexUsage
 from .questions import Question
-from .thread_items import FileUpdateChange, ThreadItem
-from .threads import Refused, Replied, Thread, ThreadStatus, Turn, TurnErrorDetails
-from .usage import ThreadTokenUsage, Usage
+from .threads import (
+    CallRefusal,
+    CallReply,
+    CodexTurn,
+    FileUpdateChange,
+    Thread,
+    ThreadItem,
+    ThreadStatus,
+    ThreadTokenUsage,
+    TurnErrorDetails,
+    decode_item,
+)
 
 
 class ThreadStartedNotification(msgspec.Struct, frozen=True):
@@ -57,7 +65,7 @@ class ThreadTokenUsageUpdatedNotification(msgspec.Struct, frozen=True, rename="c
     thread_id: str
     turn_id: str = ""
     token_usage: ThreadTokenUsage = ThreadTokenUsage()
-    turn_usage: Usage | None = None
+    turn_usage: CodexUsage | None = None
 
 
 class ThreadChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,15 +77,15 @@ class ThreadChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
 
 class TurnStartedNotification(msgspec.Struct, frozen=True, rename="camel"):
     thread_id: str
-    turn: Turn = Turn()
+    turn: CodexTurn = CodexTurn()
 
 
 class TurnCompletedNotification(msgspec.Struct, frozen=True, rename="camel"):
     """The end of a turn, whatever its status. ``turn_usage`` is worked out by the protocol from the thread's totals."""
 
     thread_id: str
-    turn: Turn = Turn()
-    turn_usage: Usage | None = None
+    turn: CodexTurn = CodexTurn()
+    turn_usage: CodexUsage | None = None
 
 
 class TurnDiffUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
@@ -324,7 +332,7 @@ Notification: TypeAlias = (
     | AccountUpdatedNotification
     | RemoteControlStatusChangedNotification
 )
-AppEvent: TypeAlias = Notification | Question | Replied | Refused | Unrecognized | Exited | Stalled
+AppEvent: TypeAlias = Notification | Question | CallReply | CallRefusal | Unrecognized | Exited | Stalled
 """Everything a thread of the app-server can yield."""
 
 NOTIFICATIONS: dict[str, type[Any]] = {
@@ -384,11 +392,11 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
     decoder = _DECODERS.get(method)
     if decoder is None:
         return Unrecognized(message, f"unknown notification {method!r}")
-    value = decoded(decoder, params)
+    value = decode_or_reason(decoder, params)
     if isinstance(value, str):
         return Unrecognized(message, f"{method}: {value}")
     if isinstance(value, ItemParams):
-        item = thread_items.decode(bytes(value.item))
+        item = decode_item(bytes(value.item))
         shape = ItemStartedNotification if method == "item/started" else ItemCompletedNotification
         return shape(value.thread_id, value.turn_id, item)
     if isinstance(value, ThreadChangedNotification):

@@ -9,42 +9,61 @@ import msgspec
 
 from ...errors import AlreadyAnswered, LocalProtocolError
 from ...wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Peer, Request, Response, parse
-from ...wire.shapes import Unrecognized
-from . import events, notifications, questions, threads
-from .command_decoder import answer_in, request_in
+from ...wire.shapes import Unrecognized, decode_or_reason
+from . import events, notifications, questions
+from .command_decoder import decode_answer, decode_request
 from .commands import (
-    Answer,
-    Call,
+    AnswerQuestion,
+    CallMethod,
     CleanBackgroundTerminals,
     Command,
     ForkThread,
-    Interrupt,
+    InterruptTurn,
     ResumeThread,
+    ServerCall,
     StartThread,
     StartTurn,
     Steer,
     UnsubscribeThread,
     user_input,
 )
-from .commands import Request as Wish
-from .conversations import Conversations
-from .events import ExecEvent, ThreadStarted, TurnCompleted, TurnFailed
-from .lenient import decoded
-from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
-from .older import OlderItems
-from .questions import Question, RequestId
-from .threads import Refused, Replied
-from .usage import Usage
+from .events import CodexTurnCompleted, CodexTurnFailed, CodexUsage, ExecEvent, OlderItems, ThreadStarted
+from .notifications import (
+    AppEvent,
+    FileChangePatchUpdatedNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+    ServerRequestResolvedNotification,
+    ThreadStartedNotification,
+    ThreadTokenUsageUpdatedNotification,
+    TurnCompletedNotification,
+    TurnStartedNotification,
+)
+from .questions import FileChangeRequestApproval, McpServerElicitationRequest, Question, RequestId
+from .threads import (
+    CallRefusal,
+    CallReply,
+    CodexInitializeResponse,
+    CodexTurn,
+    CollabAgentToolCallThreadItem,
+    FileChangeThreadItem,
+    McpToolCallThreadItem,
+    SubAgentActivityThreadItem,
+    Thread,
+    ThreadResponse,
+    TurnStartResponse,
+    decode_result,
+)
 
-NOTHING = Usage()
+NOTHING = CodexUsage()
 START, CLEAN = "turn/start", "thread/backgroundTerminals/clean"
 
 
-class _About(msgspec.Struct, frozen=True, rename="camel"):
+class _CallParams(msgspec.Struct, frozen=True, rename="camel"):
     thread_id: str | None = None
 
 
-_ABOUT = msgspec.json.Decoder(_About)
+_CALL_PARAMS = msgspec.json.Decoder(_CallParams)
 
 
 class ExecProtocol:
@@ -53,12 +72,12 @@ class ExecProtocol:
     ``before`` is the thread's total before this turn: zero for a new thread, ``None`` when it is not known.
     """
 
-    def __init__(self, *, before: Usage | None = NOTHING) -> None:
+    def __init__(self, *, before: CodexUsage | None = NOTHING) -> None:
         self._before = before
         self.thread_id: str | None = None
         self._older = OlderItems()
         self.ended = False
-        """Whether the stream said how the turn ended; without that, whatever the exit code, it did not end well."""
+        """Whether the stream reported the turn's end; without that, whatever the exit code, it did not end well."""
 
     def receive(self, message: bytes) -> list[ExecEvent]:
         event = events.decode(self._older.whole(message))
@@ -69,12 +88,12 @@ class ExecProtocol:
                 if self.thread_id not in (None, thread_id):
                     self._before = NOTHING  # a recording may hold another thread, too
                 self.thread_id = thread_id
-            case TurnCompleted(usage):
+            case CodexTurnCompleted(usage):
                 self.ended = True
                 before, self._before = self._before, usage or self._before  # a recording may hold the next turn, too
                 if usage is not None and before is not None:
-                    return [TurnCompleted(usage, usage.since(before))]
-            case TurnFailed():
+                    return [CodexTurnCompleted(usage, usage.since(before))]
+            case CodexTurnFailed():
                 self.ended = True
             case _:
                 pass
@@ -84,10 +103,193 @@ class ExecProtocol:
         return []
 
     def send(self, command: Never) -> None:
-        raise LocalProtocolError("codex exec takes no input while it runs; use the app-server driver for that")
+        raise LocalProtocolError("codex exec takes no input while it runs: use driver='app-server'")
 
     def outgoing(self) -> list[bytes]:
         return []
+
+
+# ----------------------------------------------------------------------------------------------------- codex app-server
+
+
+class _ThreadState:
+    """The state of one thread: its turn, token totals, and items under way."""
+
+    def __init__(self) -> None:
+        self.turn = ""
+        self.total: CodexUsage | None = None
+        self.before: CodexUsage | None = None
+        self.interrupting = False
+        self.interrupt_sent = False
+        self.files: dict[str, FileChangeThreadItem] = {}
+        self.calls: dict[str, McpToolCallThreadItem] = {}
+
+    def start(self, turn: CodexTurn) -> None:
+        if turn.id and turn.id != self.turn:
+            self.turn, self.before = turn.id, self.total
+
+    def count(self, event: ThreadTokenUsageUpdatedNotification) -> None:
+        total = event.token_usage.total.usage()
+        if self.turn == event.turn_id and self.before is None:
+            # A fork inherits its parent's total silently: it is the total less what this first call used.
+            self.before = total.since(event.token_usage.last.usage())
+        self.total = total
+
+    def used(self) -> CodexUsage | None:
+        return None if self.total is None or self.before is None else self.total.since(self.before)
+
+    def finish(self) -> CodexUsage | None:
+        used = self.used()
+        self.turn, self.before = "", None
+        self.files.clear()
+        self.calls.clear()
+        return used
+
+
+class ThreadStates:
+    """What the app-server's notifications add up to: running turns, sub-agents, token totals, items under way.
+
+    Fed with every notification and reply; never sends anything itself.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, _ThreadState] = {}
+        self._parents: dict[str, str] = {}
+
+    def turn(self, thread_id: str) -> str:
+        """The id of the running turn, or an empty string."""
+        return self._state(thread_id).turn
+
+    def root(self, thread_id: str) -> str:
+        """The thread at the top of the family; itself when it is no known sub-agent."""
+        visited = {thread_id}
+        while (parent := self._parents.get(thread_id)) is not None and parent not in visited:
+            visited.add(parent)
+            thread_id = parent
+        return thread_id
+
+    def family(self, thread_id: str) -> list[str]:
+        """The thread and its sub-agents, theirs included."""
+        return [thread_id, *(child for child in self._parents if child != thread_id and self._under(child, thread_id))]
+
+    def learn(self, event: notifications.Notification) -> notifications.Notification:
+        """Take an event in; what counts tokens comes back with the turn's usage, everything else as it is."""
+        match event:
+            case ThreadStartedNotification(thread):
+                self._meet(thread)
+            case TurnStartedNotification(thread_id, turn):
+                self._adopt_by_turn(thread_id, turn)
+                self._state(thread_id).start(turn)
+            case ThreadTokenUsageUpdatedNotification(thread_id):
+                state = self._state(thread_id)
+                state.count(event)
+                if state.turn and state.turn == event.turn_id:
+                    return msgspec.structs.replace(event, turn_usage=state.used())
+            case TurnCompletedNotification(thread_id):
+                return msgspec.structs.replace(event, turn_usage=self._state(thread_id).finish())
+            case ItemStartedNotification() | ItemCompletedNotification():
+                self._learn_item(event)
+            case FileChangePatchUpdatedNotification(thread_id, item_id=item_id, changes=changes):
+                self._state(thread_id).files[item_id] = FileChangeThreadItem(item_id, changes)
+            case _:
+                pass
+        return event
+
+    def learn_reply(self, reply: CallReply) -> None:
+        match reply.result:
+            case ThreadResponse(thread):
+                self._meet(thread)
+            case TurnStartResponse(turn) if reply.thread_id:
+                self._state(reply.thread_id).start(turn)
+            case _:
+                pass
+
+    def complete(self, question: Question) -> Question:
+        """Add to a question what only earlier items contain."""
+        state = self._state(question.thread_id)
+        match question:
+            case FileChangeRequestApproval(item_id=item_id) if item_id in state.files:
+                return msgspec.structs.replace(question, changes=state.files[item_id].changes)
+            case McpServerElicitationRequest() if question.is_tool_approval:
+                waiting = [call for call in state.calls.values() if call.server == question.server_name]
+                exact = [call for call in waiting if call.arguments == question.tool_params] or waiting
+                return msgspec.structs.replace(question, call=exact[-1]) if exact else question
+            case _:
+                return question
+
+    def interrupt(self, thread_id: str) -> None:
+        """An interrupt was requested; it counts as sent when the turn already has its id."""
+        state = self._state(thread_id)
+        state.interrupting, state.interrupt_sent = True, bool(state.turn)
+
+    def interrupting(self, thread_id: str) -> bool:
+        return self._state(thread_id).interrupting
+
+    def interrupted(self, thread_id: str) -> None:
+        state = self._state(thread_id)
+        state.interrupting = state.interrupt_sent = False
+
+    def to_interrupt(self) -> list[tuple[str, str]]:
+        """Turns that got their id after the interrupt was requested. Each is named once."""
+        due = [
+            (thread_id, state)
+            for thread_id, state in self._states.items()
+            if state.interrupting and not state.interrupt_sent and state.turn
+        ]
+        for _, state in due:
+            state.interrupt_sent = True
+        return [(thread_id, state.turn) for thread_id, state in due]
+
+    def interrupted_without_turn(self) -> list[str]:
+        """Threads whose interrupt came too late. Clears them."""
+        late = [key for key, state in self._states.items() if state.interrupt_sent and not state.turn]
+        for thread_id in late:
+            self.interrupted(thread_id)
+        return late
+
+    def _state(self, thread_id: str) -> _ThreadState:
+        return self._states.setdefault(thread_id, _ThreadState())
+
+    def _under(self, child: str, ancestor: str) -> bool:
+        visited: set[str] = set()
+        while (parent := self._parents.get(child)) is not None and child not in visited:
+            if parent == ancestor:
+                return True
+            visited.add(child)
+            child = parent
+        return False
+
+    def _meet(self, thread: Thread) -> None:
+        state = self._state(thread.id)
+        if state.total is None and not thread.preview and not thread.forked_from_id:
+            state.total = CodexUsage()  # brand new and empty
+        if thread.parent_thread_id:
+            self._parents.setdefault(thread.id, thread.parent_thread_id)
+
+    def _adopt_by_turn(self, thread_id: str, turn: CodexTurn) -> None:
+        if not turn.root_turn_id or turn.root_turn_id == turn.id or thread_id in self._parents:
+            return
+        for other, state in self._states.items():
+            if other != thread_id and state.turn == turn.root_turn_id:
+                self._parents[thread_id] = other
+                return
+
+    def _learn_item(self, event: ItemStartedNotification | ItemCompletedNotification) -> None:
+        state, item = self._state(event.thread_id), event.item
+        done = isinstance(event, ItemCompletedNotification)
+        match item:
+            case FileChangeThreadItem(item_id):
+                state.files.pop(item_id, None) if done else state.files.update({item_id: item})
+            case McpToolCallThreadItem(item_id):
+                state.calls.pop(item_id, None) if done else state.calls.update({item_id: item})
+            case CollabAgentToolCallThreadItem(sender_thread_id=sender, receiver_thread_ids=receivers):
+                for receiver in receivers:
+                    if receiver not in (sender, event.thread_id):
+                        self._parents.setdefault(receiver, sender or event.thread_id)
+            case SubAgentActivityThreadItem(agent_thread_id=child) if child and child != event.thread_id:
+                self._parents.setdefault(child, event.thread_id)
+            case _:
+                pass
 
 
 class AppServerProtocol:
@@ -99,7 +301,7 @@ class AppServerProtocol:
 
     def __init__(self, *, name: str = "stagedoor", version: str = "0") -> None:
         self._peer = Peer(version=False)
-        self._about: dict[RequestId | None, tuple[str, str]] = {}  # open calls: their method and thread
+        self._open_calls: dict[RequestId | None, tuple[str, str]] = {}  # open calls: their method and thread
         self._call(
             "initialize",
             {
@@ -109,34 +311,34 @@ class AppServerProtocol:
         )
         self._sendable = self._peer.outgoing()
         self._ready = False
-        self._overheard: dict[RequestId | None, tuple[str, str]] = {}
+        self._recorded_calls: dict[RequestId | None, tuple[str, str]] = {}
         self.open_questions: dict[RequestId, Question] = {}
-        self.conversations = Conversations()
+        self.thread_states = ThreadStates()
 
     def send(self, command: Command) -> None:
         match command:
-            case Answer(request_id, decision):
+            case AnswerQuestion(request_id, decision):
                 question = self.open_questions.get(request_id)
                 if question is None:
-                    raise AlreadyAnswered(f"question {request_id} is no longer open; nothing was sent")
+                    raise AlreadyAnswered(f"question {request_id} is no longer open: nothing was sent")
                 answer = questions.result(question, decision)
                 del self.open_questions[request_id]
                 self._peer.answer(request_id, answer)
-            case Interrupt(thread_id):
+            case InterruptTurn(thread_id):
                 self._interrupt(thread_id)
             case _:
                 self.call(command)
 
-    def call(self, wish: Wish) -> int:
+    def call(self, command: ServerCall) -> int:
         """Queue a request; its answer will be a ``Replied`` or ``Refused`` with the id returned here."""
-        method, params = _request(wish, self.conversations)
+        method, params = _method_and_params(command, self.thread_states)
         return self._call(method, params)
 
     def busy(self, thread_id: str) -> bool:
         """Whether a turn of the thread or of a sub-agent of its runs, starts, or is still being cleaned up after."""
-        family = self.conversations.family(thread_id)
-        waiting = {thread for method, thread in self._about.values() if method in (START, CLEAN)}
-        return any(member in waiting or self.conversations.turn(member) for member in family)
+        family = self.thread_states.family(thread_id)
+        waiting = {thread for method, thread in self._open_calls.values() if method in (START, CLEAN)}
+        return any(member in waiting or self.thread_states.turn(member) for member in family)
 
     def outgoing(self) -> list[bytes]:
         if self._ready:
@@ -150,105 +352,105 @@ class AppServerProtocol:
                 event = notifications.decode(message, method, params)
                 return [event if isinstance(event, Unrecognized) else self._notified(event)]
             case Request(request_id, method, params):
-                return [self._asked(message, request_id, method, params)]
+                return [self._question(message, request_id, method, params)]
             case Response() as response:
-                return [self._answered(response)]
+                return [self._reply(response)]
             case surprise:
                 return [surprise]
 
     def receive_eof(self) -> list[AppEvent]:
         self.open_questions.clear()
-        self._about.clear()
+        self._open_calls.clear()
         self._peer.abandoned()
         return []
 
     def decode_command(self, message: bytes) -> list[Command]:
-        """What a client once said, as a two-way recording holds it: it tells what the answers to it mean."""
+        """The commands in what a client wrote, from a two-way recording; they say what the replies to them mean."""
         match parse(message):
             case Request(request_id, method, params) as request:
-                about = decoded(_ABOUT, params)
+                about = decode_or_reason(_CALL_PARAMS, params)
                 thread_id = "" if isinstance(about, str) else about.thread_id or ""
-                self._overheard[request_id] = (method, thread_id)
-                return [request_in(request, running=bool(self.conversations.turn(thread_id)))]
+                self._recorded_calls[request_id] = (method, thread_id)
+                return [decode_request(request, running=bool(self.thread_states.turn(thread_id)))]
             case Response(request_id) as response:
                 question = None if request_id is None else self.open_questions.pop(request_id, None)
-                return [] if question is None else [answer_in(question, response)]
+                return [] if question is None else [decode_answer(question, response)]
             case _:
                 return []
 
     def _notified(self, event: notifications.Notification) -> notifications.Notification:
-        known = self.conversations.learn(event)
-        match known:
+        event = self.thread_states.learn(event)
+        match event:
             case ServerRequestResolvedNotification(_, request_id):
                 self.open_questions.pop(request_id, None)
             case TurnCompletedNotification(thread_id):
                 self._close_questions(thread_id)
-                if self.conversations.interrupting(thread_id):
+                if self.thread_states.interrupting(thread_id):
                     # An interrupted command keeps running as a background terminal until it is cleaned away.
-                    self.conversations.interrupted(thread_id)
+                    self.thread_states.interrupted(thread_id)
                     self.call(CleanBackgroundTerminals(thread_id))
             case _:
                 self._interrupt_late_starters()
-        return known
+        return event
 
-    def _asked(self, message: bytes, request_id: Any, method: str, params: msgspec.Raw) -> Question | Unrecognized:
+    def _question(self, message: bytes, request_id: Any, method: str, params: msgspec.Raw) -> Question | Unrecognized:
         question = questions.decode(message, request_id, method, params)
         if isinstance(question, Unrecognized):
             # Nobody can answer what we do not understand, and the server would wait for ever.
             code = INVALID_PARAMS if method in questions.QUESTIONS else METHOD_NOT_FOUND
             self._peer.refuse(request_id, code, f"the client cannot answer {method}")
             return question
-        question = self.conversations.complete(question)
+        question = self.thread_states.complete(question)
         self.open_questions[request_id] = question
         return question
 
-    def _answered(self, response: Response) -> Replied | Refused:
-        own = self._about.pop(response.id, ("", ""))
-        method, thread_id = self._overheard.pop(response.id, own)
+    def _reply(self, response: Response) -> CallReply | CallRefusal:
+        own = self._open_calls.pop(response.id, ("", ""))
+        method, thread_id = self._recorded_calls.pop(response.id, own)
         self._peer.settle(response)
         if response.fault is not None:
             fault = response.fault
             if method == "turn/interrupt":
                 self._give_up_interrupts()
-            return Refused(response.id, method, fault.code, fault.message, thread_id)
+            return CallRefusal(response.id, method, fault.code, fault.message, thread_id)
         assert response.result is not None  # a response has the one or the other
-        reply = Replied(response.id, method, threads.result(method, response.result), thread_id)
-        if isinstance(reply.result, threads.InitializeResponse) and not self._ready:
-            self._begin()
-        self.conversations.learn_reply(reply)
+        reply = CallReply(response.id, method, decode_result(method, response.result), thread_id)
+        if isinstance(reply.result, CodexInitializeResponse) and not self._ready:
+            self._finish_handshake()
+        self.thread_states.learn_reply(reply)
         self._interrupt_late_starters()
         return reply
 
     def _call(self, method: str, params: Mapping[str, Any]) -> int:
         number = self._peer.call(method, params)
-        self._about[number] = (method, str(params.get("threadId") or ""))
+        self._open_calls[number] = (method, str(params.get("threadId") or ""))
         return number
 
-    def _begin(self) -> None:
+    def _finish_handshake(self) -> None:
         queued = self._peer.outgoing()
         self._peer.notify("initialized")
         self._sendable += [*self._peer.outgoing(), *queued]
         self._ready = True
 
     def _interrupt(self, thread_id: str) -> None:
-        for member in self.conversations.family(thread_id):
-            turn = self.conversations.turn(member)
+        for member in self.thread_states.family(thread_id):
+            turn = self.thread_states.turn(member)
             if turn:
-                self.conversations.interrupt(member)
+                self.thread_states.interrupt(member)
                 self._call("turn/interrupt", {"threadId": member, "turnId": turn})
-            elif (START, member) in self._about.values():
-                self.conversations.interrupt(member)
+            elif (START, member) in self._open_calls.values():
+                self.thread_states.interrupt(member)
             elif member == thread_id:
                 self.call(CleanBackgroundTerminals(member))
 
     def _interrupt_late_starters(self) -> None:
-        """Turns that had no id yet when the interrupt was asked for."""
-        for member, turn in self.conversations.to_interrupt():
+        """Turns that had no id yet when the interrupt was requested."""
+        for member, turn in self.thread_states.to_interrupt():
             self._call("turn/interrupt", {"threadId": member, "turnId": turn})
 
     def _give_up_interrupts(self) -> None:
         """The turn was over already: only what it left behind remains to be cleaned."""
-        for member in self.conversations.interrupted_without_turn():
+        for member in self.thread_states.interrupted_without_turn():
             self.call(CleanBackgroundTerminals(member))
 
     def _close_questions(self, thread_id: str) -> None:
@@ -257,8 +459,8 @@ class AppServerProtocol:
                 del self.open_questions[request_id]
 
 
-def _request(wish: Wish, conversations: Conversations) -> tuple[str, Mapping[str, Any]]:
-    match wish:
+def _method_and_params(command: ServerCall, thread_states: ThreadStates) -> tuple[str, Mapping[str, Any]]:
+    match command:
         case StartThread(params):
             return "thread/start", params
         case ResumeThread(thread_id, params):
@@ -269,14 +471,13 @@ def _request(wish: Wish, conversations: Conversations) -> tuple[str, Mapping[str
         case StartTurn(thread_id, text, images, params):
             return START, {"threadId": thread_id, "input": user_input(text, images), **params}
         case Steer(thread_id, text, images):
-            turn = conversations.turn(thread_id)
+            turn = thread_states.turn(thread_id)
             if not turn:
-                raise LocalProtocolError("there is no running turn to steer; send a prompt instead")
-            given = {"threadId": thread_id, "expectedTurnId": turn, "input": user_input(text, images)}
-            return "turn/steer", given
+                raise LocalProtocolError("no running turn to steer: send a prompt instead")
+            return "turn/steer", {"threadId": thread_id, "expectedTurnId": turn, "input": user_input(text, images)}
         case CleanBackgroundTerminals(thread_id):
             return CLEAN, {"threadId": thread_id}
         case UnsubscribeThread(thread_id):
             return "thread/unsubscribe", {"threadId": thread_id}
-        case Call(method, params):
+        case CallMethod(method, params):
             return method, params

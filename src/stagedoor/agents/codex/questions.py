@@ -11,21 +11,20 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ...errors import LocalProtocolError
-from ...wire.shapes import Unrecognized
+from ...wire.shapes import Unrecognized, decode_or_reason
 from .commands import (
     Accept,
     AcceptForSession,
     AcceptWithExecpolicyAmendment,
     Answers,
     ApplyNetworkPolicyAmendment,
-    Cancel,
+    CancelTurn,
     CurrentTime,
     Decision,
     Decline,
     ToolOutput,
 )
-from .lenient import decoded
-from .thread_items import FileUpdateChange, McpToolCallThreadItem
+from .threads import FileUpdateChange, McpToolCallThreadItem
 
 RequestId: TypeAlias = int | str
 
@@ -212,7 +211,7 @@ def decode(message: bytes, request_id: RequestId, method: str, params: msgspec.R
     shape = QUESTIONS.get(method)
     if shape is None:
         return Unrecognized(message, f"unknown request {method!r}")
-    value = decoded(_PARAMS, params)
+    value = decode_or_reason(_PARAMS, params)
     if isinstance(value, str):
         return Unrecognized(message, f"{method}: {value}")
     try:
@@ -223,11 +222,11 @@ def decode(message: bytes, request_id: RequestId, method: str, params: msgspec.R
 
 
 def result(question: Question, decision: Decision) -> dict[str, Any]:
-    """The answer as the server expects it. Raises ``LocalProtocolError`` for a decision this question does not know."""
+    """The answer as the server expects it. Raises ``LocalProtocolError`` for a decision that does not fit."""
     answer = _result(question, decision)
     if answer is None:
         raise LocalProtocolError(
-            f"{type(decision).__name__} does not answer a {type(question).__name__}; use Accept, Decline or Cancel"
+            f"{type(decision).__name__} does not answer a {type(question).__name__}; use Accept, Decline or CancelTurn"
         )
     return answer
 
@@ -256,7 +255,7 @@ _WORDS: dict[type, str] = {
     Accept: "accept",
     AcceptForSession: "acceptForSession",
     Decline: "decline",
-    Cancel: "cancel",
+    CancelTurn: "cancel",
 }
 
 
@@ -279,7 +278,7 @@ def _of_review(decision: Decision) -> dict[str, Any] | None:
             return {"decision": "approved_for_session"}
         case Decline(message):
             return {"decision": {"denied": {"rejection": message}}}
-        case Cancel():
+        case CancelTurn():
             return {"decision": "abort"}
         case _:
             return None
@@ -291,7 +290,7 @@ def _of_permissions(question: PermissionsRequestApproval, decision: Decision) ->
             return {"permissions": question.permissions, "scope": "turn"}
         case AcceptForSession():
             return {"permissions": question.permissions, "scope": "session"}
-        case Decline() | Cancel():
+        case Decline() | CancelTurn():
             return {"permissions": {}, "scope": "turn"}
         case _:
             return None
@@ -305,7 +304,7 @@ def _of_elicitation(decision: Decision) -> dict[str, Any] | None:
             return {"action": "accept", "content": {}, "_meta": {"persist": "session"}}
         case Decline():
             return {"action": "decline"}
-        case Cancel():
+        case CancelTurn():
             return {"action": "cancel"}
         case _:
             return None
@@ -315,7 +314,7 @@ def _of_user_input(decision: Decision) -> dict[str, Any] | None:
     match decision:
         case Answers(answers):
             return {"answers": {key: {"answers": list(words)} for key, words in answers.items()}}
-        case Decline() | Cancel():
+        case Decline() | CancelTurn():
             return {"answers": {}}
         case _:
             return None
@@ -327,7 +326,7 @@ def _of_tool_call(decision: Decision) -> dict[str, Any] | None:
             return {"contentItems": [{"type": "inputText", "text": text}], "success": success}
         case Decline(message):
             return {"contentItems": [{"type": "inputText", "text": message}], "success": False}
-        case Cancel():
+        case CancelTurn():
             return {"contentItems": [], "success": False}
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Threads, turns and what the app-server answers our calls with."""
+"""The app-server's threads, their turns and items, and its replies to our calls (camelCase on the wire)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,301 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ...wire.shapes import Unrecognized
-from . import thread_items
-from .lenient import decoded
-from .thread_items import ThreadItem
+from ...wire.shapes import Shapes, Unrecognized, decode_or_reason
+from .events import CodexUsage
+
+# ---------------------------------------------------------------------------------------------------------------- items
+
+
+class UserMessageThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    content: list[msgspec.Raw] = []
+    client_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        parts = [part for raw in self.content if isinstance(part := USER_INPUT.decode(bytes(raw)), TextUserInput)]
+        return "\n".join(part.text for part in parts)
+
+
+class TextUserInput(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+class ImageUserInput(msgspec.Struct, frozen=True):
+    url: str = ""
+
+
+class LocalImageUserInput(msgspec.Struct, frozen=True):
+    path: str = ""
+
+
+UserInput: TypeAlias = TextUserInput | ImageUserInput | LocalImageUserInput
+
+USER_INPUT: Shapes[UserInput] = Shapes(
+    {"text": TextUserInput, "image": ImageUserInput, "localImage": LocalImageUserInput}
+)
+
+
+class HookPromptThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    fragments: list[Any] = []
+
+
+class AgentMessageThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """``phase``: commentary, or none for the answer. ``text`` is empty in ``item/started``."""
+
+    id: str = ""
+    text: str = ""
+    phase: str | None = None
+    questions: list[Any] | None = None
+
+
+class PlanThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan proposed in plan mode (steps of a running turn come as ``turn/plan/updated``)."""
+
+    id: str = ""
+    text: str = ""
+
+
+class ReasoningThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    summary: list[str] = []
+    content: list[str] = []
+
+    @property
+    def words(self) -> str:
+        return "\n".join(self.summary or self.content)
+
+
+class CommandExecutionThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """``status``: inProgress, completed, failed, declined. Trust ``aggregated_output``, not the deltas."""
+
+    id: str = ""
+    command: str = ""
+    cwd: str = ""
+    status: str = ""
+    source: str = ""
+    process_id: str | None = None
+    command_actions: list[Any] = []
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+class PatchChangeKind(msgspec.Struct, frozen=True):
+    """``type``: add, delete, update. ``move_path`` (snake_case on the wire too) is set for a rename."""
+
+    type: str = ""
+    move_path: str | None = None
+
+
+class FileUpdateChange(msgspec.Struct, frozen=True):
+    """``diff`` is the whole content for an added or deleted file, unified hunks for an updated one."""
+
+    path: str = ""
+    kind: PatchChangeKind = PatchChangeKind()
+    diff: str = ""
+
+
+class FileChangeThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    changes: list[FileUpdateChange] = []
+    status: str = ""
+
+
+class McpToolCallError(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class McpToolCallResult(msgspec.Struct, frozen=True, rename="camel"):
+    content: list[Any] = []
+    structured_content: Any = None
+
+
+class McpToolCallThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    server: str = ""
+    tool: str = ""
+    status: str = ""
+    arguments: Any = None
+    result: McpToolCallResult | None = None
+    error: McpToolCallError | None = None
+    read_only_hint: bool | None = None
+    duration_ms: float | None = None
+
+
+class DynamicToolCallThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """A call of a tool that the client itself offered."""
+
+    id: str = ""
+    tool: str = ""
+    namespace: str | None = None
+    arguments: Any = None
+    status: str = ""
+    content_items: list[Any] | None = None
+    success: bool | None = None
+    duration_ms: float | None = None
+
+
+class FunctionCallOutputThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    name: str = ""
+    namespace: str | None = None
+    output: Any = None
+
+
+class CollabAgentState(msgspec.Struct, frozen=True):
+    """``status``: pendingInit, running, completed, errored, shutdown, notFound."""
+
+    status: str = ""
+    message: str | None = None
+
+
+class CollabAgentToolCallThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """``tool``: spawnAgent, sendInput, wait, closeAgent. The receivers are threads on the same pipe."""
+
+    id: str = ""
+    tool: str = ""
+    status: str = ""
+    sender_thread_id: str = ""
+    receiver_thread_ids: list[str] = []
+    prompt: str | None = None
+    model: str | None = None
+    agents_states: dict[str, CollabAgentState] = {}
+
+
+class SubAgentActivityThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    """A sub-agent of the second kind. ``kind``: started, interacted, interrupted, completed."""
+
+    id: str = ""
+    kind: str = ""
+    agent_path: str = ""
+    agent_thread_id: str = ""
+    model: str | None = None
+
+
+class WebSearchThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    query: str = ""
+    action: Any = None
+    results: list[Any] | None = None
+
+
+class ImageViewThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    path: str = ""
+
+
+class ImageGenerationThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    status: str = ""
+    result: str = ""
+    saved_path: str | None = None
+
+
+class SleepThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    duration_ms: float = 0
+
+
+class EnteredReviewModeThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    review: str = ""
+
+
+class ExitedReviewModeThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+    review: str = ""
+
+
+class ContextCompactionThreadItem(msgspec.Struct, frozen=True, rename="camel"):
+    id: str = ""
+
+
+ThreadItem: TypeAlias = (
+    UserMessageThreadItem
+    | HookPromptThreadItem
+    | AgentMessageThreadItem
+    | PlanThreadItem
+    | ReasoningThreadItem
+    | CommandExecutionThreadItem
+    | FileChangeThreadItem
+    | McpToolCallThreadItem
+    | DynamicToolCallThreadItem
+    | FunctionCallOutputThreadItem
+    | CollabAgentToolCallThreadItem
+    | SubAgentActivityThreadItem
+    | WebSearchThreadItem
+    | ImageViewThreadItem
+    | ImageGenerationThreadItem
+    | SleepThreadItem
+    | EnteredReviewModeThreadItem
+    | ExitedReviewModeThreadItem
+    | ContextCompactionThreadItem
+)
+
+ITEM_SHAPES: Shapes[ThreadItem] = Shapes(
+    {
+        "userMessage": UserMessageThreadItem,
+        "hookPrompt": HookPromptThreadItem,
+        "agentMessage": AgentMessageThreadItem,
+        "plan": PlanThreadItem,
+        "reasoning": ReasoningThreadItem,
+        "commandExecution": CommandExecutionThreadItem,
+        "fileChange": FileChangeThreadItem,
+        "mcpToolCall": McpToolCallThreadItem,
+        "dynamicToolCall": DynamicToolCallThreadItem,
+        "functionCallOutput": FunctionCallOutputThreadItem,
+        "collabAgentToolCall": CollabAgentToolCallThreadItem,
+        "subAgentActivity": SubAgentActivityThreadItem,
+        "webSearch": WebSearchThreadItem,
+        "imageView": ImageViewThreadItem,
+        "imageGeneration": ImageGenerationThreadItem,
+        "sleep": SleepThreadItem,
+        "enteredReviewMode": EnteredReviewModeThreadItem,
+        "exitedReviewMode": ExitedReviewModeThreadItem,
+        "contextCompaction": ContextCompactionThreadItem,
+    }
+)
+
+
+def decode_item(raw: bytes) -> ThreadItem | Unrecognized:
+    return ITEM_SHAPES.decode(raw)
+
+
+# --------------------------------------------------------------------------------------------------------- token counts
+
+
+class TokenUsageBreakdown(msgspec.Struct, frozen=True, rename="camel"):
+    """The app-server's spelling of the same counts."""
+
+    total_tokens: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+    def usage(self) -> CodexUsage:
+        return CodexUsage(
+            self.input_tokens,
+            self.cached_input_tokens,
+            self.cache_write_input_tokens,
+            self.output_tokens,
+            self.reasoning_output_tokens,
+        )
+
+
+class ThreadTokenUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """``total`` is the thread so far, ``last`` the newest model call."""
+
+    total: TokenUsageBreakdown = TokenUsageBreakdown()
+    last: TokenUsageBreakdown = TokenUsageBreakdown()
+    model_context_window: int | None = None
+
+
+# ---------------------------------------------------------------------------------------------------- threads and turns
 
 
 class TurnErrorDetails(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,11 +326,11 @@ class TurnErrorDetails(msgspec.Struct, frozen=True, rename="camel"):
         return None
 
     def _detailed(self) -> dict[str, Any]:
-        found: Any = self.codex_error_info
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        details: Any = self.codex_error_info
+        return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
 
 
-class Turn(msgspec.Struct, frozen=True, rename="camel"):
+class CodexTurn(msgspec.Struct, frozen=True, rename="camel"):
     """``status``: inProgress, completed, interrupted, failed. ``items`` is empty or a summary, never the whole turn."""
 
     id: str = ""
@@ -52,7 +343,7 @@ class Turn(msgspec.Struct, frozen=True, rename="camel"):
     root_turn_id: str | None = None
 
     def thread_items(self) -> list[ThreadItem | Unrecognized]:
-        return [thread_items.decode(bytes(raw)) for raw in self.items]
+        return [decode_item(bytes(raw)) for raw in self.items]
 
 
 class ThreadStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,10 +381,10 @@ class Thread(msgspec.Struct, frozen=True, rename="camel"):
     parent_thread_id: str | None = None
     agent_nickname: str | None = None
     agent_role: str | None = None
-    turns: list[Turn] = []
+    turns: list[CodexTurn] = []
 
 
-class InitializeResponse(msgspec.Struct, frozen=True, rename="camel"):
+class CodexInitializeResponse(msgspec.Struct, frozen=True, rename="camel"):
     user_agent: str
     codex_home: str = ""
     platform_family: str = ""
@@ -113,7 +404,7 @@ class ThreadResponse(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TurnStartResponse(msgspec.Struct, frozen=True):
-    turn: Turn
+    turn: CodexTurn
 
 
 class TurnSteerResponse(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,7 +421,7 @@ class ReasoningEffortOption(msgspec.Struct, frozen=True, rename="camel"):
     description: str = ""
 
 
-class Model(msgspec.Struct, frozen=True, rename="camel"):
+class CodexModel(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     display_name: str = ""
     description: str = ""
@@ -142,11 +433,11 @@ class Model(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ModelListResponse(msgspec.Struct, frozen=True, rename="camel"):
-    data: list[Model]
+    data: list[CodexModel]
     next_cursor: str | None = None
 
 
-class Account(msgspec.Struct, frozen=True, rename="camel"):
+class CodexAccount(msgspec.Struct, frozen=True, rename="camel"):
     """``type``: apiKey, chatgpt, amazonBedrock, gcp."""
 
     type: str = ""
@@ -158,7 +449,7 @@ class GetAccountResponse(msgspec.Struct, frozen=True, rename="camel"):
     """Nobody is signed in when ``account`` is none although ``requires_openai_auth``."""
 
     requires_openai_auth: bool
-    account: Account | None = None
+    account: CodexAccount | None = None
 
 
 class BackgroundTerminal(msgspec.Struct, frozen=True, rename="camel"):
@@ -174,7 +465,7 @@ class BackgroundTerminalsResponse(msgspec.Struct, frozen=True, rename="camel"):
 
 
 Result: TypeAlias = (
-    InitializeResponse
+    CodexInitializeResponse
     | ThreadResponse
     | TurnStartResponse
     | TurnSteerResponse
@@ -186,7 +477,7 @@ Result: TypeAlias = (
 )
 
 RESULTS: dict[str, type[Any]] = {
-    "initialize": InitializeResponse,
+    "initialize": CodexInitializeResponse,
     "thread/start": ThreadResponse,
     "thread/resume": ThreadResponse,
     "thread/fork": ThreadResponse,
@@ -201,7 +492,7 @@ RESULTS: dict[str, type[Any]] = {
 """What each call is answered with; the answers of other calls are kept raw."""
 
 
-class Replied(msgspec.Struct, frozen=True):
+class CallReply(msgspec.Struct, frozen=True):
     """An answer to a call of ours. ``method`` is empty when we did not make that call (a replayed recording).
 
     ``thread_id`` is the thread the call was about, empty when it was about none.
@@ -213,7 +504,7 @@ class Replied(msgspec.Struct, frozen=True):
     thread_id: str = ""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class CallRefusal(msgspec.Struct, frozen=True):
     """A call of ours was answered with an error. Codex uses code -32600 for nearly everything."""
 
     request_id: int | str | None
@@ -227,11 +518,11 @@ _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in RESULTS.it
 _BY_SHAPE = ("initialize", "thread/start", "turn/start")
 
 
-def result(method: str, raw: msgspec.Raw) -> Result:
+def decode_result(method: str, raw: msgspec.Raw) -> Result:
     """The typed result of ``method``; raw when it has no type or not the expected shape."""
     for candidate in (method,) if method else _BY_SHAPE:
         if decoder := _DECODERS.get(candidate):
-            value = decoded(decoder, raw)
+            value = decode_or_reason(decoder, raw)
             if not isinstance(value, str):
                 return cast("Result", value)
     return raw

@@ -1,6 +1,1 @@
-"""Codex CLI's two dialects, translated: ``codex exec --json`` and ``codex app-server``. Pure."""
-
-from .app_server import AppServerDictionary
-from .exec_stream import ExecDictionary
-
-__all__ = ["AppServerDictionary", "ExecDictionary"]
+"""Codex CLI in unified words. ``agent`` holds the one value that the catalog reads."""

@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args
+from collections.abc import Mapping
+from typing import get_args
 
 from msgspec.structs import replace
 
-from ...agents.codex import (
-    Accept,
-    AcceptForSession,
-    Answers,
-    AppServerProtocol,
-    Cancel,
-    CodexClient,
-    CodexConfig,
-    CodexSession,
-    CodexThread,
-    Decision,
-    Decline,
-    ExecProtocol,
-    Question,
-    list_sessions,
-)
+from ...agents.codex.client import CodexClient
+from ...agents.codex.config import CodexConfig
 from ...agents.codex.locate import INSTALL, codex_home, find_codex, require_sign_in
-from ...agents.codex.questions import McpServerElicitationRequest, ToolRequestUserInput
+from ...agents.codex.protocol import AppServerProtocol, ExecProtocol
+from ...agents.codex.questions import Question
 from ...errors import NotSignedIn
 from ...unified.capabilities import Capabilities
-from ...unified.decisions import Allow, Ask
-from ...unified.options import Options
-from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup, StoredSession
+from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
-from . import AppServerDictionary, ExecDictionary
+from .app_server_dictionary import AppServerDictionary
+from .exec_dictionary import ExecDictionary
+from .opening import choose_driver, open_app_server, open_exec
 from .recording import AppServerRecordingReader
-from .rights import allowed_unasked, asks, config_of, environ_of, has_rules, stance_of
 from .scripted import scripted_settings
-from .stored import read_stored
-from .tools import record
+from .stored import list_stored, read_stored
 
-NAME = "codex"
 NOTES = {
     "cost": "the CLI tells tokens, not money",
     "max_budget": "the CLI tells tokens, not money",
@@ -103,143 +85,6 @@ EXEC = replace(
         "diffs": "taken from the workspace before and after: the CLI names only the files",
     },
 )
-STOPPED = "Codex cannot run a call with changed input, so it was not run at all"
-UNANSWERED = "the question was not answered: put the answers into updated_input"
-
-
-def client_of(options: Options) -> CodexClient:
-    return CodexClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
-
-
-# ------------------------------------------------------------------------------------------------- opening a session
-
-
-async def open_exec(prompt: str, options: Options, ask: Ask, dictionary: ExecDictionary) -> CodexSession:
-    dictionary.prompted = True
-    dictionary.resumed = options.resume is not None and not options.fork
-    dictionary.wants_structure = options.output_schema is not None
-    return await _opened(prompt, options, config_of(options, "exec"))
-
-
-async def open_app_server(prompt: str, options: Options, ask: Ask, dictionary: AppServerDictionary) -> CodexSession:
-    dictionary.prompted = True
-    dictionary.wants_structure = options.output_schema is not None
-    config = config_of(options, "app-server")
-    if not asks(options):
-        return await _opened(prompt, options, config)
-    asking = _Asking(options, ask, dictionary)
-    session = await _opened(prompt, options, replace(config, can_use_tool=asking.decide))
-    if isinstance(session, CodexThread):
-        asking.thread.set_result(weakref.ref(session))
-    return session
-
-
-async def _opened(prompt: str, options: Options, config: CodexConfig) -> CodexSession:
-    client = client_of(options)
-    if options.resume is None:
-        return await client.create_session(prompt, config)
-    return await client.resume_session(options.resume, prompt, config, fork=options.fork)
-
-
-class _Asking:
-    """Answers Codex's questions with our caller's decisions."""
-
-    def __init__(self, options: Options, ask: Ask, dictionary: AppServerDictionary) -> None:
-        self._options = options
-        self._ask = ask
-        self._dictionary = dictionary
-        self._interrupting: set[asyncio.Task[None]] = set()
-        # Weak, because the running connection holds this: a session nobody else holds is to end.
-        self.thread: asyncio.Future[weakref.ref[CodexThread]] = asyncio.get_running_loop().create_future()
-
-    async def decide(self, question: Question) -> Decision:
-        request = self._dictionary.request(question)
-        if request is None:
-            return Decline("the client offers no such tool")
-        if allowed_unasked(request, self._options):
-            return Accept()
-        decision = await self._ask(request)
-        if isinstance(decision, Allow):
-            answer = _answer(question, decision)
-            if not isinstance(answer, Decline):
-                return answer
-            self._dictionary.refuse(question, answer.message)
-            return answer
-        self._dictionary.refuse(question, decision.message or "denied")
-        if not decision.interrupt:
-            return Decline(decision.message or "denied")
-        task = asyncio.get_running_loop().create_task(self._interrupt())
-        self._interrupting.add(task)
-        task.add_done_callback(self._interrupting.discard)
-        return Cancel()
-
-    async def _interrupt(self) -> None:
-        """Whatever the answer ends, the turn is to end, with all that still runs."""
-        thread = (await self.thread)()
-        if thread is not None:
-            await thread.interrupt()
-
-
-def _answer(question: Question, decision: Allow) -> Decision:
-    given = decision.updated_input
-    match question:
-        case ToolRequestUserInput():
-            answers = _answers(question, given or {})
-            return Answers(answers) if answers else Decline(UNANSWERED)
-        case McpServerElicitationRequest() if not question.is_tool_approval:
-            content = (given or {}).get("content", given)
-            if isinstance(content, dict):
-                return Accept(cast("dict[str, Any]", content))
-            return Decline(UNANSWERED) if record(question.requested_schema).get("required") else Accept()
-        case _ if given is not None:
-            return Decline(STOPPED)
-        case _:
-            return Accept() if decision.remember == "once" else AcceptForSession()
-
-
-def _answers(question: ToolRequestUserInput, given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """``{"answers": {question id or its words: a word or a list of words}}``."""
-    told: object = given.get("answers", given)
-    if not isinstance(told, dict):
-        return {}
-    by_name = cast("dict[str, object]", told)
-    found: dict[str, list[str]] = {}
-    for one in question.questions:
-        answer = by_name.get(one.id, by_name.get(one.question))
-        if isinstance(answer, str):
-            found[one.id] = [answer]
-        elif isinstance(answer, list):
-            found[one.id] = [str(word) for word in cast("list[object]", answer)]
-    return found
-
-
-def choose(options: Options) -> str:
-    """The app-server streams and asks; only ``exec`` can be told to ignore rules that would break a dry run."""
-    ignoring = stance_of(options) == "read" and options.can_use_tool is None and has_rules(environ_of(options))
-    return "exec" if ignoring else "app-server"
-
-
-# ------------------------------------------------------------------------------------------------- what is there
-
-
-def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
-    return [
-        StoredSession(
-            agent=NAME,
-            session_id=one.session_id,
-            cwd=one.cwd,
-            title=one.title,
-            first_prompt=one.first_prompt,
-            messages=one.message_count,
-            model=one.model or "",
-            branch=one.git_branch or "",
-            started_ms=one.started_ms,
-            updated_ms=one.updated_ms,
-            tokens=None if one.tokens is None else one.tokens.total_tokens,
-            path=one.path,
-        )
-        for one in list_sessions(cwd, env=env).sessions
-    ]
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
@@ -256,11 +101,11 @@ def sign_in(env: Mapping[str, str] | None) -> SignIn:
         return False, str(error), "codex login"
     if environ.get("CODEX_API_KEY") or (codex_home(environ) / "auth.json").exists():
         return True, "", ""
-    return None, "", ""  # a provider of the user's own: it will say so itself
+    return None, "", ""  # a provider of the user's own: only a model call can tell
 
 
 AGENT = Agent(
-    name=NAME,
+    name="codex",
     title="Codex CLI",
     install=INSTALL,
     drivers={
@@ -275,7 +120,7 @@ AGENT = Agent(
         ),
         "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec),
     },
-    choose_driver=choose,
+    choose_driver=choose_driver,
     list_stored=list_stored,
     read_stored=read_stored,
     inspect=inspect,

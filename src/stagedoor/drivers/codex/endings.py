@@ -1,4 +1,4 @@
-"""Tokens, retries and failures, as Codex words them."""
+"""Token counts, retries and failures of both drivers, as Codex words them. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
-from ...agents.codex.complaints import complaint
+from ...agents.codex.events import CodexUsage
+from ...agents.codex.launch import complaint
 from ...agents.codex.threads import TurnErrorDetails
-from ...agents.codex.usage import Usage as NativeUsage
 from ...transports.launch import Exited
-from ...unified.events import Error, ErrorKind, Retry, Usage
+from ...unified.events import Error, ErrorKind, Retry, Unrecognized, Usage
 from ...unified.faults import kind_of
+from ...wire import shapes
+
+REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
 
 _RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?\s*\Z", re.DOTALL)
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
@@ -33,7 +36,7 @@ _KINDS: dict[str, ErrorKind] = {
 """The app-server's own words for what went wrong, where they are plainer than the sentence beside them."""
 
 
-def usage_of(native: NativeUsage) -> Usage:
+def usage_of(native: CodexUsage) -> Usage:
     """Codex counts the cached tokens in the input and the reasoning in the output."""
     return Usage(
         input_tokens=native.input_tokens,
@@ -46,10 +49,10 @@ def usage_of(native: NativeUsage) -> Usage:
 
 def retry_of(message: str, details: str | None = None, *, earlier: int = 0) -> Retry | None:
     """``Reconnecting... 2/5 (reason)``; ``None`` when the words say something else. ``earlier``: retries before it."""
-    found = _RECONNECTING.match(message)
-    if found is None:
+    match = _RECONNECTING.match(message)
+    if match is None:
         return None
-    attempt, most, reason = found.groups()
+    attempt, most, reason = match.groups()
     return Retry(
         attempt=int(attempt) if attempt else earlier + 1,
         max_attempts=int(most) if most else None,
@@ -58,10 +61,10 @@ def retry_of(message: str, details: str | None = None, *, earlier: int = 0) -> R
 
 
 def kind_of_message(message: str, status: int | None = None) -> ErrorKind:
-    said = _STATUS.search(message)
-    status = status or (int(said[1]) if said else None)
-    known: ErrorKind | None = next((kind for words, kind in _WORDS.items() if words in message), None)
-    return known if known is not None and status in (None, 500) else kind_of(message, status)
+    match = _STATUS.search(message)
+    status = status or (int(match[1]) if match else None)
+    kind: ErrorKind | None = next((kind for words, kind in _WORDS.items() if words in message), None)
+    return kind if kind is not None and status in (None, 500) else kind_of(message, status)
 
 
 def error_of(details: TurnErrorDetails, *, fatal: bool = True) -> Error:
@@ -75,9 +78,9 @@ def failed(message: str) -> Error:
     return Error(kind=kind_of_message(sentence), message=sentence or "the turn failed", fatal=True)
 
 
-def broken_off(exited: Exited, heard: str = "") -> Error:
+def broken_off(exited: Exited, last_error: str = "") -> Error:
     """The program ended in the middle of a turn."""
-    words = heard or complaint(exited.stderr)
+    words = last_error or complaint(exited.stderr)
     kind = kind_of_message(words) if words else "unknown"
     ended = f"Codex ended with code {exited.code} before the turn was over"
     return Error(
@@ -96,9 +99,13 @@ def structured(text: str) -> Any:
 
 
 def _sentence(message: str) -> str:
-    """Codex passes the body of a refusal on as it came; what it says is inside."""
+    """Codex passes the body of an API error on as it came; the message is inside."""
     match structured(message) if message.startswith("{") else None:
         case {"error": {"message": str(inner)}} if inner:
             return inner
         case _:
             return message
+
+
+def unrecognized(native: shapes.Unrecognized) -> Unrecognized:
+    return Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)

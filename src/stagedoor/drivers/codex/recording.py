@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from ...agents.codex import commands
-from ...agents.codex.commands import Answer, Command, ForkThread, Interrupt, ResumeThread, StartThread, StartTurn, Steer
+from ...agents.codex.commands import (
+    AnswerQuestion,
+    Command,
+    ForkThread,
+    InterruptTurn,
+    ResumeThread,
+    StartThread,
+    StartTurn,
+    Steer,
+)
 from ...agents.codex.notifications import ServerRequestResolvedNotification
 from ...agents.codex.questions import Question, RequestId
-from ...agents.codex.threads import Refused, Replied, TurnStartResponse, TurnSteerResponse
+from ...agents.codex.threads import CallRefusal, CallReply, TurnStartResponse, TurnSteerResponse
 from ...unified.decisions import Allow, Decision, Deny
 from ...unified.recording import (
     PromptSent,
@@ -20,7 +29,7 @@ from ...unified.recording import (
     TextSteered,
     TurnInterrupted,
 )
-from .app_server import AppServerDictionary
+from .app_server_dictionary import AppServerDictionary
 
 STEERED = (TurnSteerResponse, TurnStartResponse)
 
@@ -28,18 +37,18 @@ STEERED = (TurnSteerResponse, TurnStartResponse)
 class AppServerRecordingReader:
     def __init__(self, dictionary: AppServerDictionary) -> None:
         self._dictionary = dictionary
-        self._asked: dict[RequestId, Question] = {}
-        self._steering: list[str] = []  # said into the running turn; whether it was taken there, the answer tells
+        self._questions: dict[RequestId, Question] = {}
+        self._steering: list[str] = []  # sent into the running turn; the reply shows whether Codex took it
 
     def from_agent(self, native: Any) -> Iterable[RecordedAction]:
         if isinstance(native, get_args(Question)):
-            self._asked[native.request_id] = native
-        elif isinstance(native, Replied) and isinstance(native.result, STEERED) and self._steering:
+            self._questions[native.request_id] = native
+        elif isinstance(native, CallReply) and isinstance(native.result, STEERED) and self._steering:
             return [TextSteered(self._steering.pop(0))]
-        elif isinstance(native, Refused) and native.method in ("turn/steer", "turn/start") and self._steering:
+        elif isinstance(native, CallRefusal) and native.method in ("turn/steer", "turn/start") and self._steering:
             self._steering.pop(0)
         elif isinstance(native, ServerRequestResolvedNotification):
-            question = self._asked.pop(native.request_id, None)
+            question = self._questions.pop(native.request_id, None)
             return [QuestionWithdrawn(_id(question))] if question is not None else ()
         return ()
 
@@ -52,10 +61,10 @@ class AppServerRecordingReader:
             case Steer(text=text):
                 self._steering.append(text)
                 return ()
-            case Interrupt():
+            case InterruptTurn():
                 return [TurnInterrupted()]
-            case Answer(request_id, decision):
-                question = self._asked.get(request_id)
+            case AnswerQuestion(request_id, decision):
+                question = self._questions.get(request_id)
                 return () if question is None else [self._answered(question, decision_of(decision))]
             case _:
                 return ()
@@ -82,7 +91,7 @@ def decision_of(decision: commands.Decision) -> Decision:
             return Allow(updated_input={"answers": {key: list(words) for key, words in answers.items()}})
         case commands.Decline(message):
             return Deny(message)
-        case commands.Cancel():
+        case commands.CancelTurn():
             return Deny(interrupt=True)
         case commands.ApplyNetworkPolicyAmendment():
             return Deny()

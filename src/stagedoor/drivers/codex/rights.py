@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ...agents.codex import ApprovalPolicy, CodexConfig, SandboxMode
-from ...agents.codex.config import Driver
+from ...agents.codex.config import ApprovalPolicy, CodexConfig, DriverName, SandboxMode
 from ...agents.codex.locate import codex_home
 from ...errors import NotSupported
 from ...unified.events import PermissionRequest
@@ -66,7 +65,7 @@ def has_rules(environ: Mapping[str, str]) -> bool:
     return any(place.is_dir() and any(place.iterdir()) for place in places)
 
 
-def config_of(options: Options, driver: Driver) -> CodexConfig:
+def config_of(options: Options, driver: DriverName) -> CodexConfig:
     """Everything but the callback."""
     stance = stance_of(options)
     sandbox, network = _sandbox(options, stance, driver)
@@ -90,13 +89,13 @@ def config_of(options: Options, driver: Driver) -> CodexConfig:
     )
 
 
-def _policy(options: Options, driver: Driver) -> ApprovalPolicy | None:
+def _policy(options: Options, driver: DriverName) -> ApprovalPolicy | None:
     if driver == "exec":
         return None
     return ApprovalPolicy.UNTRUSTED if asks(options) else ApprovalPolicy.NEVER
 
 
-def _sandbox(options: Options, stance: Stance, driver: Driver) -> tuple[SandboxMode, bool]:
+def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[SandboxMode, bool]:
     """The sandbox, and whether the network is open in it."""
     if stance == "read" or (driver == "exec" and stance == "ask"):
         return SandboxMode.READ_ONLY, False
@@ -108,7 +107,7 @@ def _sandbox(options: Options, stance: Stance, driver: Driver) -> tuple[SandboxM
     return SandboxMode.WORKSPACE_WRITE, driver == "app-server"
 
 
-def _without_shell(options: Options, stance: Stance, driver: Driver) -> tuple[str, ...]:
+def _without_shell(options: Options, stance: Stance, driver: DriverName) -> tuple[str, ...]:
     if driver == "exec":
         return SHELL_TOOLS if stance == "edits" else ()
     return SHELL_TOOLS if stance == "read" and has_rules(environ_of(options)) else ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stagedoor.agents.codex.config import CodexConfig, SandboxMode
-from stagedoor.agents.codex.leftovers import COVERED, Leftovers
+from stagedoor.agents.codex.sessions import COVERED, Leftovers
 
 
 def test_only_what_was_not_there_and_is_empty_goes(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
-"""``codex exec --json``: a process for each turn."""
+"""``codex exec --json`` in unified events: a process for each turn. Pure."""
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
-from ...agents.codex import events as native_events
-from ...agents.codex import items
-from ...agents.codex.events import ExecEvent
-from ...agents.codex.items import Item
+from ...agents.codex import events
+from ...agents.codex.events import ExecEvent, Item
 from ...transports.launch import Exited, Stalled
 from ...unified.events import (
     Error,
@@ -23,18 +21,35 @@ from ...unified.events import (
     ToolUse,
     TurnCompleted,
     TurnStarted,
-    Unrecognized,
     Usage,
     report_of,
     stalled,
 )
 from ...unified.faults import no_answer
 from ...wire import shapes
-from .endings import broken_off, failed, retry_of, structured, usage_of
-from .patches import told_changes, told_use
-from .tools import agent_use, mcp_use, mcp_words, other_use, record, search_use, shell_use, status_of, words_of
+from .endings import REPEATED, broken_off, failed, retry_of, structured, unrecognized, usage_of
+from .tools import (
+    agent_use,
+    exec_changes,
+    exec_patch_use,
+    mcp_text,
+    mcp_use,
+    other_use,
+    record,
+    search_use,
+    shell_use,
+    status_of,
+    text_of,
+)
 
-REPEATED = "the answer broke off and is asked for again: what was said of it so far is not the answer"
+ExecCallItem: TypeAlias = (
+    events.CommandExecutionItem
+    | events.ToolCallItem
+    | events.FileChangeItem
+    | events.McpToolCallItem
+    | events.WebSearchItem
+    | events.CollabToolCallItem
+)
 CUMULATIVE = "Codex counts the tokens of the whole thread ({} in all); this turn's are the difference"
 OF_THREAD = (
     "Codex tells the tokens of the whole thread, and a recording does not say whether it had earlier turns: if the "
@@ -44,9 +59,9 @@ UNKNOWN_USAGE = "Codex only told the tokens of the whole thread, and what it had
 
 
 class ExecDictionary:
-    """``prompted``: somebody else says when a turn starts; else (a recording) Codex does.
+    """``prompted``: the driver knows when a turn starts; else (a recording) Codex reports it.
 
-    ``resumed`` and ``wants_structure`` are what the driver knows and Codex does not say.
+    ``resumed`` and ``wants_structure`` are what the driver knows and Codex does not report.
     """
 
     def __init__(self, *, prompted: bool = False, resumed: bool = False, wants_structure: bool = False) -> None:
@@ -55,10 +70,10 @@ class ExecDictionary:
         self.wants_structure = wants_structure
         self._process = 0
         self._thread = ""
-        self._counted = ""  # the thread whose total was told in this recording
+        self._counted = ""  # the thread whose total was reported in this recording
         self._in_turn = False
         self._open: dict[str, ToolUse] = {}
-        self._shown: dict[str, int] = {}
+        self._reported_output: dict[str, int] = {}
         self._plan: list[PlanItem] = []
         self._last_text: str | None = None
         self._complaint = ""
@@ -66,10 +81,10 @@ class ExecDictionary:
 
     def translate(self, native: ExecEvent) -> list[Event]:
         match native:
-            case native_events.ThreadError():
+            case events.ThreadError():
                 return self._complained(native.message)
-            case native_events.TurnFailed():
-                return self._over("error", [failed(native.error.message or self._complaint)])
+            case events.CodexTurnFailed():
+                return self._end_failed([failed(native.error.message or self._complaint)])
             case Exited():
                 return self._exited(native)
             case _:
@@ -77,33 +92,33 @@ class ExecDictionary:
 
     def _translate(
         self,
-        native: native_events.ThreadStarted
-        | native_events.TurnStarted
-        | native_events.TurnCompleted
-        | native_events.ItemEvent
+        native: events.ThreadStarted
+        | events.CodexTurnStarted
+        | events.CodexTurnCompleted
+        | events.ItemEvent
         | Stalled
         | shapes.Unrecognized,
     ) -> list[Event]:
         match native:
-            case native_events.ThreadStarted():
+            case events.ThreadStarted():
                 self._process += 1
                 self._thread = native.thread_id
                 self._in_turn = True
                 return [Init(native_session_id=native.thread_id, resumed=self.resumed)]
-            case native_events.TurnStarted():
+            case events.CodexTurnStarted():
                 return [] if self.prompted else [TurnStarted()]
-            case native_events.TurnCompleted():
+            case events.CodexTurnCompleted():
                 return self._completed(native)
-            case native_events.ItemStarted():
+            case events.ItemStarted():
                 return self._item(native.item, done=False)
-            case native_events.ItemUpdated():
+            case events.ItemUpdated():
                 return [*self._item(native.item, done=False), *self._progress(native.item)]
-            case native_events.ItemCompleted():
+            case events.ItemCompleted():
                 return self._item(native.item, done=True, status=native.status)
             case Stalled():
                 return [stalled(native.seconds)]
             case shapes.Unrecognized():
-                return [_unrecognized(native)]
+                return [unrecognized(native)]
             case _:
                 assert_never(native)
 
@@ -111,33 +126,33 @@ class ExecDictionary:
 
     def _item(self, item: Item | shapes.Unrecognized, *, done: bool, status: str = "") -> list[Event]:
         match item:
-            case items.AgentMessage():
+            case events.AgentMessageItem():
                 if not done or not item.text:
                     return []
                 self._last_text = item.text
                 return [Text(text=item.text, message_id=self._id(item.id))]
-            case items.Reasoning():
+            case events.ReasoningItem():
                 return [Thinking(text=item.words)] if done and item.words else []
-            case items.TodoList():
+            case events.TodoListItem():
                 return self._planned(item)
-            case items.ErrorItem():
+            case events.ErrorItem():
                 code = "model_unknown" if "fallback metadata" in item.message else "warning"
                 return [Notice(level="warning", code=code, message=item.message)] if done else []
             case shapes.Unrecognized():
-                return [_unrecognized(item)]
+                return [unrecognized(item)]
             case _:
                 self._last_text = None
                 if done:
                     return self._finished(item, status)
-                return self._announce(_use(self._id(item.id), item)) if _says_something(item) else []
+                return self._announce(_use(self._id(item.id), item)) if _has_subject(item) else []
 
     def _progress(self, item: Item | shapes.Unrecognized) -> list[Event]:
-        """What an older version's command has put out since it was last heard of."""
-        if not isinstance(item, items.CommandExecution) or self._id(item.id) not in self._open:
+        """The output of an older version's command since its last update."""
+        if not isinstance(item, events.CommandExecutionItem) or self._id(item.id) not in self._open:
             return []
         tool_use_id = self._id(item.id)
-        output = item.aggregated_output[self._shown.get(tool_use_id, 0) :]
-        self._shown[tool_use_id] = len(item.aggregated_output)
+        output = item.aggregated_output[self._reported_output.get(tool_use_id, 0) :]
+        self._reported_output[tool_use_id] = len(item.aggregated_output)
         return [ToolProgress(tool_use_id=tool_use_id, output=output)] if output else []
 
     def _announce(self, use: ToolUse) -> list[Event]:
@@ -148,26 +163,21 @@ class ExecDictionary:
 
     def _finished(
         self,
-        item: items.CommandExecution
-        | items.ToolCall
-        | items.FileChange
-        | items.McpToolCall
-        | items.WebSearch
-        | items.CollabToolCall,
+        item: ExecCallItem,
         status: str,
     ) -> list[Event]:
         tool_use_id = self._id(item.id)
         out = self._announce(_use(tool_use_id, item))
         result = _result(self._open.pop(tool_use_id), item, status)
-        self._shown.pop(tool_use_id, None)
-        if isinstance(item, items.FileChange) and result.status == "success":
-            out += told_changes(item, tool_use_id)
+        self._reported_output.pop(tool_use_id, None)
+        if isinstance(item, events.FileChangeItem) and result.status == "success":
+            out += exec_changes(item, tool_use_id)
         return [*out, result]
 
-    def _planned(self, item: items.TodoList) -> list[Event]:
+    def _planned(self, item: events.TodoListItem) -> list[Event]:
         steps = [PlanItem(todo.text, "completed" if todo.completed else "pending") for todo in item.items]
         if steps == self._plan:
-            return []  # it is said again at the end of the turn
+            return []  # it is repeated at the end of the turn
         self._plan = steps
         return [Plan(items=steps)]
 
@@ -194,7 +204,7 @@ class ExecDictionary:
         complaint, self._complaint = self._complaint, ""
         return [Notice(level="warning", code="error", message=complaint)] if complaint else []
 
-    def _completed(self, native: native_events.TurnCompleted) -> list[Event]:
+    def _completed(self, native: events.CodexTurnCompleted) -> list[Event]:
         out: list[Event] = []
         usage = Usage()
         if native.turn_usage is not None:
@@ -215,7 +225,7 @@ class ExecDictionary:
         value = structured(answer) if self.wants_structure and answer else None
         return [*out, TurnCompleted(status="success", usage=usage, structured=value)]
 
-    def _over(self, status: str, errors: list[Error]) -> list[Event]:
+    def _end_failed(self, errors: list[Error]) -> list[Event]:
         self._rest()
         return [*errors, TurnCompleted(status="error")]
 
@@ -223,26 +233,26 @@ class ExecDictionary:
         """Without an end event, whatever the exit code, the turn did not end well."""
         if not self._in_turn:
             return []
-        return self._over("error", [broken_off(native, self._complaint)])
+        return self._end_failed([broken_off(native, self._complaint)])
 
     def _rest(self) -> None:
         self._in_turn = False
         self._open.clear()
-        self._shown.clear()
+        self._reported_output.clear()
         self._plan = []
         self._last_text = None
         self._complaint = ""
         self._retries = 0
 
 
-def _says_something(item: Item) -> bool:
-    """Older versions announce an item before they say what it is about."""
+def _has_subject(item: Item) -> bool:
+    """Older versions announce an item before they name what it is about."""
     match item:
-        case items.CommandExecution():
+        case events.CommandExecutionItem():
             return bool(item.command)
-        case items.FileChange():
+        case events.FileChangeItem():
             return bool(item.changes or item.path)
-        case items.McpToolCall():
+        case events.McpToolCallItem():
             return bool(item.tool or item.tool_name)
         case _:
             return True
@@ -250,26 +260,21 @@ def _says_something(item: Item) -> bool:
 
 def _use(
     tool_use_id: str,
-    item: items.CommandExecution
-    | items.ToolCall
-    | items.FileChange
-    | items.McpToolCall
-    | items.WebSearch
-    | items.CollabToolCall,
+    item: ExecCallItem,
 ) -> ToolUse:
     match item:
-        case items.CommandExecution():
+        case events.CommandExecutionItem():
             return shell_use(tool_use_id, item.command)
-        case items.ToolCall():
+        case events.ToolCallItem():
             return other_use(tool_use_id, item.name or "shell", item.arguments)
-        case items.FileChange():
-            return told_use(tool_use_id, item)
-        case items.McpToolCall():
-            given = item.arguments if item.arguments is not None else item.tool_input
-            return mcp_use(tool_use_id, item.server, item.tool or item.tool_name, given)
-        case items.WebSearch():
+        case events.FileChangeItem():
+            return exec_patch_use(tool_use_id, item)
+        case events.McpToolCallItem():
+            arguments = item.arguments if item.arguments is not None else item.tool_input
+            return mcp_use(tool_use_id, item.server, item.tool or item.tool_name, arguments)
+        case events.WebSearchItem():
             return search_use(tool_use_id, item.query, item.action)
-        case items.CollabToolCall():
+        case events.CollabToolCallItem():
             return agent_use(tool_use_id, item.tool, item.prompt, item.receiver_thread_ids)
         case _:
             assert_never(item)
@@ -277,30 +282,25 @@ def _use(
 
 def _result(
     use: ToolUse,
-    item: items.CommandExecution
-    | items.ToolCall
-    | items.FileChange
-    | items.McpToolCall
-    | items.WebSearch
-    | items.CollabToolCall,
+    item: ExecCallItem,
     status: str,
 ) -> ToolResult:
     code: int | None = None
     fault = ""
     match item:
-        case items.CommandExecution():
+        case events.CommandExecutionItem():
             output, code, status = item.aggregated_output, item.exit_code, item.status or status
-        case items.ToolCall():
+        case events.ToolCallItem():
             output, code, status = item.output or "", item.exit_code, item.status or status
-        case items.FileChange():
+        case events.FileChangeItem():
             output, status = "", item.status or status
-        case items.McpToolCall():
+        case events.McpToolCallItem():
             fault = item.error.message if item.error is not None else ""
-            given = item.result if item.result is not None else item.tool_result
-            output, status = fault or _content(given), item.status or status
-        case items.WebSearch():
-            output = words_of(item.results) if item.results else ""
-        case items.CollabToolCall():
+            result = item.result if item.result is not None else item.tool_result
+            output, status = fault or _content(result), item.status or status
+        case events.WebSearchItem():
+            output = text_of(item.results) if item.results else ""
+        case events.CollabToolCallItem():
             output = "\n".join(state.message for state in item.agents_states.values() if state.message)
             status = item.status or status
         case _:
@@ -314,10 +314,6 @@ def _result(
     )
 
 
-def _content(given: object) -> str:
-    known = record(given)
-    return mcp_words(known.get("content", given), known.get("structured_content"))
-
-
-def _unrecognized(native: shapes.Unrecognized) -> Unrecognized:
-    return Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)
+def _content(result: object) -> str:
+    fields = record(result)
+    return mcp_text(fields.get("content", result), fields.get("structured_content"))

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from ...errors import AlreadyAnswered, LocalProtocolError, ProcessExited
+from ...transports.callbacks import CallbackLate, run_callback
+from ...transports.tasks import TaskOwner
 from .commands import CurrentTime, Decision, Decline
 from .config import CanUseTool
 from .questions import CurrentTimeRead, Question, RequestId, result
 
-NOBODY = "Nobody is there to answer; declined."
-TOO_LATE = "No answer came in time; declined."
-FAILED = "The permission callback failed; declined."
+NOBODY = "Declined: no permission callback is set."
+TOO_LATE = "Declined: no answer came in time."
+FAILED = "Declined: the permission callback failed."
 
 Deliver = Callable[[RequestId, Decision], Awaitable[None]]
 
 
-class Answering:
+class CodexAnswerer:
     """The open questions of one thread and its sub-agents.
 
     ``waits`` leaves questions open for the caller's own ``answer()`` when there is no function to ask.
@@ -33,26 +34,18 @@ class Answering:
         self._timeout = timeout
         self._waits = waits
         self._deliver = deliver
-        self._tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._tasks = TaskOwner()
 
     def ask(self, question: Question) -> None:
         """Begin to answer; returns at once."""
-        task = asyncio.get_running_loop().create_task(self._answer(question))
-        self._tasks[question.request_id] = task
-        task.add_done_callback(lambda done: self._forget(question.request_id, done))
+        self._tasks.start(self._answer(question), key=question.request_id, name="stagedoor codex question")
 
     def close(self, request_id: RequestId) -> None:
         """The question is closed on the other side: stop asking."""
-        if (task := self._tasks.pop(request_id, None)) is not None:
-            task.cancel()
+        self._tasks.cancel(request_id)
 
-    def close_all_but(self, still_open: set[RequestId]) -> None:
-        for request_id in [key for key in self._tasks if key not in still_open]:
-            self.close(request_id)
-
-    def _forget(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(request_id) is task:
-            del self._tasks[request_id]
+    def close_all_but(self, still_open: Collection[RequestId]) -> None:
+        self._tasks.cancel_all(keep=still_open)
 
     async def _answer(self, question: Question) -> None:
         decision = await self._decide(question)
@@ -64,24 +57,18 @@ class Answering:
     async def _decide(self, question: Question) -> Decision | None:
         if isinstance(question, CurrentTimeRead):
             return CurrentTime(int(time.time()))
-        if self._can_use_tool is None and self._waits and self._timeout is None:
-            return None
-        if self._can_use_tool is None and not self._waits:
-            return Decline(NOBODY)
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await self._consult(question)
-        except TimeoutError:
-            return Decline(TOO_LATE)
-
-    async def _consult(self, question: Question) -> Decision:
         if self._can_use_tool is None:
-            await asyncio.get_running_loop().create_future()  # until the time is up, or somebody calls answer()
-            raise AssertionError("unreachable")
+            if not self._waits:
+                return Decline(NOBODY)
+            if self._timeout is None:
+                return None
+            await asyncio.sleep(self._timeout)  # answer() cancels this task
+            return Decline(TOO_LATE)
         try:
-            answer = self._can_use_tool(question)
-            decision: Decision = await answer if inspect.isawaitable(answer) else answer
+            decision: Decision = await run_callback(self._can_use_tool, question, timeout=self._timeout)
             result(question, decision)
+        except CallbackLate:
+            return Decline(TOO_LATE)
         except LocalProtocolError as error:
             return Decline(str(error))
         except Exception:
