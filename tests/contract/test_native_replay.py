@@ -74,7 +74,10 @@ def heard(path: Path, size: int = 2**16) -> Iterator[bytes]:
 
 
 AGENT_PREFIX = re.compile(r"^(Claude|Codex|Gemini|OpenCode|Acp)(?=[A-Z])")
-GOLDEN_NAMES: dict[str, str] = {}
+GOLDEN_NAMES: dict[str, str] = {
+    "CallReply": "Replied",
+    "CallRefusal": "Refused",
+}
 """Types that are called otherwise since the goldens were reviewed → their names there."""
 
 
