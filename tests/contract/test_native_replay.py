@@ -77,6 +77,7 @@ AGENT_PREFIX = re.compile(r"^(Claude|Codex|Gemini|OpenCode|Acp)(?=[A-Z])")
 GOLDEN_NAMES: dict[str, str] = {
     "CallReply": "Replied",
     "CallRefusal": "Refused",
+    "UntypedResponse": "Answered",
 }
 """Types that are called otherwise since the goldens were reviewed → their names there."""
 

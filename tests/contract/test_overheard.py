@@ -202,7 +202,7 @@ def test_acp_answers(result: object, kind: PermissionKind | None, option: str | 
     protocol = AcpProtocol()
     protocol.receive(QUESTION)
     said = line(jsonrpc="2.0", id=7, result=result)
-    assert protocol.decode_command(said) == [acp.AnswerPermission(7, kind, option)]
+    assert protocol.decode_command(said) == [acp.AnswerPermissionRequest(7, kind, option)]
     assert protocol.decode_command(said) == []
 
 
@@ -211,17 +211,17 @@ def test_acp_allows_nothing_on_such_an_answer(answer: dict[str, Any]) -> None:
     protocol = AcpProtocol()
     protocol.receive(QUESTION)
     assert protocol.decode_command(line(jsonrpc="2.0", id=7, **answer)) == [
-        acp.Refuse(7, "the answer could not be read")
+        acp.RefuseRequest(7, "the answer could not be read")
     ]
 
 
 def test_acp_requests() -> None:
     commands: list[acp.Call] = [
-        acp.NewSession("/w"),
-        acp.LoadSession("s", "/w"),
-        acp.ResumeSession("s", "/w"),
-        acp.ForkSession("s", "/w"),
-        acp.Prompt("s", (TextContent("Hi."),)),
+        acp.NewSessionRequest("/w"),
+        acp.LoadSessionRequest("s", "/w"),
+        acp.ResumeSessionRequest("s", "/w"),
+        acp.ForkSessionRequest("s", "/w"),
+        acp.PromptRequest("s", (TextContent("Hi."),)),
     ]
     for command in commands:
         ours = AcpProtocol()
@@ -229,7 +229,7 @@ def test_acp_requests() -> None:
         [said] = ours.outgoing()
         assert AcpProtocol().decode_command(said) == [command]
     assert AcpProtocol().decode_command(line(jsonrpc="2.0", method="session/cancel", params={"sessionId": "s"})) == [
-        acp.Cancel("s")
+        acp.CancelNotification("s")
     ]
 
 

@@ -18,17 +18,17 @@ from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, ToolC
 from stagedoor.agents.gemini import (
     ApprovalMode,
     Decision,
-    Driver,
     GeminiAcpSession,
     GeminiClient,
     GeminiConfig,
+    GeminiDriver,
+    GeminiMessage,
+    GeminiResult,
     GeminiSession,
-    Message,
+    GeminiToolResult,
+    GeminiToolUse,
     PolicyRule,
-    Result,
     ToolDetails,
-    ToolResult,
-    ToolUse,
     Truncated,
 )
 from stagedoor.errors import LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
@@ -115,7 +115,7 @@ async def until(events: AsyncIterator[object], *kinds: type) -> list[object]:
 
 
 def said(events: list[object]) -> str:
-    return "".join(event.content for event in events if isinstance(event, Message) and event.role == "assistant")
+    return "".join(event.content for event in events if isinstance(event, GeminiMessage) and event.role == "assistant")
 
 
 def heard(events: list[object]) -> str:
@@ -135,9 +135,21 @@ def test_turns_details_resume_and_history(stage):
             first, again = [await until(events, Exited) for events in both]
             assert first == again
             assert said(first) == "Working.Done."
-            uses = [event for event in first if isinstance(event, ToolUse)]
-            order = [type(event) for event in first if isinstance(event, ToolUse | ToolResult | ToolDetails | Result)]
-            assert order == [ToolUse, ToolUse, ToolResult, ToolResult, ToolDetails, ToolDetails, Result]
+            uses = [event for event in first if isinstance(event, GeminiToolUse)]
+            order = [
+                type(event)
+                for event in first
+                if isinstance(event, GeminiToolUse | GeminiToolResult | ToolDetails | GeminiResult)
+            ]
+            assert order == [
+                GeminiToolUse,
+                GeminiToolUse,
+                GeminiToolResult,
+                GeminiToolResult,
+                ToolDetails,
+                ToolDetails,
+                GeminiResult,
+            ]
             shown, written = [event for event in first if isinstance(event, ToolDetails)]
             assert (shown.tool_name, shown.exit_code) == ("run_shell_command", 3)
             assert written.diff is not None
@@ -145,8 +157,10 @@ def test_turns_details_resume_and_history(stage):
             assert session.tool_details(uses[0].tool_id) == shown
             await session.send("/memory show @home")
             second = await until(both[0], Exited)
-            assert next(event.content for event in second if isinstance(event, Message)) == r" /memory show \@home"
-            assert isinstance(second[-2], Result)
+            assert (
+                next(event.content for event in second if isinstance(event, GeminiMessage)) == r" /memory show \@home"
+            )
+            assert isinstance(second[-2], GeminiResult)
         assert [event async for event in both[1]] == second
 
         client = GeminiClient(play.repo, str(CLI), play.environment.env)
@@ -174,7 +188,7 @@ def test_a_resumed_session_survives_the_users_next_start(stage):
         async with await play.client.create_session("remember me", play.config()) as session:
             await until(session.events, Exited)
         play.age()
-        for driver in Driver:
+        for driver in GeminiDriver:
             config = play.config(driver=driver)
             async with await play.client.resume_session(session.session_id, "go on", config) as resumed:
                 await until(resumed.events, Exited, PromptResponse)
@@ -203,10 +217,10 @@ def test_interrupts_in_text_and_in_a_command(stage):
     async def main() -> None:
         async with await play.client.create_session("talk", play.config(approval_mode=YOLO)) as session:
             events = session.events
-            await until(events, Message)
+            await until(events, GeminiMessage)
             async with asyncio.timeout(BOUND):
                 async for event in events:
-                    if isinstance(event, Message) and event.role == "assistant":
+                    if isinstance(event, GeminiMessage) and event.role == "assistant":
                         break
             await session.interrupt()
             ended = await until(events, Exited)
@@ -218,7 +232,7 @@ def test_interrupts_in_text_and_in_a_command(stage):
             await session.send("then work")
             with pytest.raises(LocalProtocolError, match="turn is running"):
                 await session.send("too early")
-            use = (await until(events, ToolUse))[-1]
+            use = (await until(events, GeminiToolUse))[-1]
             async with asyncio.timeout(BOUND):
                 while not any("sleep 4321" in command for command in play.left_running()):
                     await asyncio.sleep(0.05)
@@ -229,7 +243,7 @@ def test_interrupts_in_text_and_in_a_command(stage):
 
             await session.send("and at last")
             last = await until(events, Exited)
-            assert isinstance(last[-2], Result)
+            assert isinstance(last[-2], GeminiResult)
 
     asyncio.run(main())
 
@@ -310,7 +324,7 @@ def test_interrupt_cancel_and_resume_over_acp(stage):
             await session.cancel()
         await play.nothing_left()
         play.age()
-        config = play.config(driver=Driver.ACP)
+        config = play.config(driver=GeminiDriver.ACP)
         async with await play.client.resume_session(session.session_id, "/memory show last", config) as resumed:
             events = await until(resumed.events, PromptResponse)
             assert heard(events) == "Done."
@@ -341,11 +355,11 @@ def test_settings_and_policy_reach_the_cli(stage):
             return await until(session.events, Exited)
 
     events = asyncio.run(main())
-    results = [event for event in events if isinstance(event, ToolResult)]
+    results = [event for event in events if isinstance(event, GeminiToolResult)]
     assert [result.status for result in results] == ["success", "error", "error", "success"]
     assert "not that" in (results[1].output or "")
     result, exited = events[-2:]
-    assert isinstance(result, Result)
+    assert isinstance(result, GeminiResult)
     assert result.error is not None
     assert (result.error.type, exited.code) == ("FatalTurnLimitedError", 53)
     assert (theirs / "mine.toml").read_text() == rule
@@ -360,10 +374,10 @@ def test_a_long_answer_arrives_whole_and_a_failure_is_told(stage):
             events = session.events
             first = await until(events, Exited)
             assert said(first) == text
-            assert isinstance(first[-2], Result)
+            assert isinstance(first[-2], GeminiResult)
             await session.send("fail")
             result, exited = (await until(events, Exited))[-2:]
-            assert isinstance(result, Result)
+            assert isinstance(result, GeminiResult)
             assert result.status == "error"
             assert exited.code == 400 & 0xFF
 
@@ -375,7 +389,7 @@ def test_a_dropped_session_leaves_nothing(stage):
 
     async def main() -> None:
         session = await play.client.create_session("go", play.config())
-        await until(session.events, Message)
+        await until(session.events, GeminiMessage)
         del session
         gc.collect()
         await play.nothing_left()
@@ -402,7 +416,7 @@ def test_bad_input_has_its_own_errors(stage, tmp_path):
     unsigned.pop("GOOGLE_GEMINI_BASE_URL", None)
     signed_out = GeminiClient(play.repo, str(CLI), unsigned)
     unknown = "99999999-2222-4333-8444-555555555555"
-    acp = play.config(driver=Driver.ACP)
+    acp = play.config(driver=GeminiDriver.ACP)
     cases = [
         (
             failing(GeminiClient(play.repo, str(tmp_path / "gemini"), env)),

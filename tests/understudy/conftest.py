@@ -12,6 +12,7 @@ from stagedoor.agents.acp import (
     AcpClient,
     AcpConfig,
     AcpSession,
+    AcpToolCall,
     AgentMessageChunk,
     ClientCapabilities,
     Content,
@@ -20,7 +21,6 @@ from stagedoor.agents.acp import (
     RequestFailed,
     RequestPermission,
     SessionUpdate,
-    ToolCall,
     ToolCallUpdate,
     Unanswered,
 )
@@ -52,7 +52,7 @@ class Heard:
 
     @property
     def started(self) -> list[str]:
-        return [update.title for update in self.updates if isinstance(update, ToolCall)]
+        return [update.title for update in self.updates if isinstance(update, AcpToolCall)]
 
     @property
     def ended(self) -> list[str | None]:

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.acp import (
+    AcpPlan,
+    AcpToolCall,
+    AcpUsage,
     AgentMessageChunk,
     AgentThoughtChunk,
     ClientCapabilities,
     Content,
     Cost,
     Diff,
-    Plan,
     PlanEntry,
     PromptResponse,
     RequestPermission,
     SessionInfoUpdate,
-    ToolCall,
     ToolCallUpdate,
-    Usage,
     UsageUpdate,
 )
 
@@ -44,10 +44,10 @@ def test_text_thoughts_plan_and_usage(understudy: Any) -> None:
         assert [update.text for update in heard.updates if isinstance(update, AgentThoughtChunk)] == ["Hm."]
         chunks = [update.text for update in heard.updates if isinstance(update, AgentMessageChunk)]
         assert chunks == ["One two", " three.", "Done."]
-        assert Plan([PlanEntry("a", "completed"), PlanEntry("b", "pending")]) in heard.updates
+        assert AcpPlan([PlanEntry("a", "completed"), PlanEntry("b", "pending")]) in heard.updates
         assert any(isinstance(update, SessionInfoUpdate) for update in heard.updates)
         assert heard.updates[-1] == UsageUpdate(120, 200_000, Cost(0.0, "USD"))
-        usage = Usage(58, 25, 135, thought_tokens=1, cached_read_tokens=52)
+        usage = AcpUsage(58, 25, 135, thought_tokens=1, cached_read_tokens=52)
         assert heard.end == PromptResponse("max_tokens", usage, session_id=dialogue.session.session_id)
 
     understudy.dialogue(main)
@@ -261,7 +261,7 @@ def test_a_sub_agent_works_under_its_call(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
         inner = [{"shell": "echo deep"}, {"say": "Found it."}]
         heard = await dialogue.say([{"task": {"prompt": "look", "script": inner}}, {"say": "Thanks."}])
-        task, command = (update for update in heard.updates if isinstance(update, ToolCall))
+        task, command = (update for update in heard.updates if isinstance(update, AcpToolCall))
         assert command.meta == {"toolName": "shell", "parentToolCallId": task.tool_call_id}
         assert heard.outputs == ["deep\n", "Found it."]
 

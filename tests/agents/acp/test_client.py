@@ -12,6 +12,7 @@ from stagedoor.agents.acp import (
     AcpClient,
     AcpConfig,
     AcpSession,
+    AcpUsage,
     AgentMessageChunk,
     ClientCapabilities,
     CurrentModeUpdate,
@@ -26,7 +27,6 @@ from stagedoor.agents.acp import (
     SessionListing,
     SessionUpdate,
     Unanswered,
-    Usage,
 )
 from stagedoor.errors import (
     LocalProtocolError,
@@ -86,7 +86,7 @@ def test_create_follow_up_and_close(tmp_path: Path) -> None:
             assert isinstance(hello, InitializeResponse)
             assert isinstance(opened, NewSessionResponse)
             assert text_in(rest) == "hello"
-            assert rest[-1] == PromptResponse("end_turn", Usage(3, 4, 7), session_id=session.session_id)
+            assert rest[-1] == PromptResponse("end_turn", AcpUsage(3, 4, 7), session_id=session.session_id)
             await session.send("say again")
             assert text_in(await turn(events)) == "again"
             assert (await session.turn_ended()) == rest[-1]

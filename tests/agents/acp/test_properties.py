@@ -7,7 +7,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stagedoor.agents.acp import AcpProtocol, Cancel, Prompt, RequestPermission, RequestWithdrawn, TextContent
+from stagedoor.agents.acp import (
+    AcpProtocol,
+    CancelNotification,
+    PromptRequest,
+    RequestPermission,
+    RequestWithdrawn,
+    TextContent,
+)
 from stagedoor.transports.replay import read_transcript
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
@@ -53,7 +60,7 @@ def test_no_message_raises_and_each_gives_something(messages: list[bytes]) -> No
         protocol.receive(message)
     protocol.receive_eof()
     live = AcpProtocol()
-    live.send(Prompt("s", (TextContent("go"),)))
+    live.send(PromptRequest("s", (TextContent("go"),)))
     for message in messages:
         live.receive(message)
     live.receive_eof()
@@ -69,7 +76,7 @@ def test_every_question_is_closed_once(steps: list[str]) -> None:
     heard: list[Any] = []
     for step in steps:
         if not protocol.in_turn("s"):
-            turn = protocol.call(Prompt("s", (TextContent("go"),)))
+            turn = protocol.call(PromptRequest("s", (TextContent("go"),)))
         match step:
             case "ask":
                 params = {"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}
@@ -78,7 +85,7 @@ def test_every_question_is_closed_once(steps: list[str]) -> None:
                 asked.append(number)
                 number += 1
             case "cancel":
-                protocol.send(Cancel("s"))
+                protocol.send(CancelNotification("s"))
             case "end":
                 heard += protocol.receive(json.dumps({"id": turn, "result": {"stopReason": "end_turn"}}).encode())
             case _:

@@ -10,47 +10,47 @@ from stagedoor.agents.acp import (
     AcpProfile,
     AcpProtocol,
     AgentMessageChunk,
-    Answer,
     AnswerElicitation,
-    AnswerPermission,
-    Authenticate,
-    Cancel,
+    AnswerPermissionRequest,
+    AnswerRequest,
+    AuthenticateRequest,
+    CancelNotification,
     ClientCapabilities,
-    CloseSession,
+    CloseSessionRequest,
     CreateElicitation,
     CurrentModeUpdate,
-    DeleteSession,
+    DeleteSessionRequest,
     EmbeddedResource,
     EnvVariable,
     ExtensionNotification,
-    ForkSession,
+    ForkSessionRequest,
     HttpHeader,
     ImageContent,
-    Initialize,
-    ListSessions,
-    LoadSession,
+    InitializeRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
     LoadSessionResponse,
     McpServerHttp,
     McpServerSse,
     McpServerStdio,
-    NewSession,
+    NewSessionRequest,
     NewSessionResponse,
     PermissionOption,
-    Prompt,
+    PromptRequest,
     PromptResponse,
     ReadTextFile,
-    Refuse,
+    RefuseRequest,
     RequestDeclined,
     RequestFailed,
     RequestPermission,
     RequestWithdrawn,
     Resource,
     ResourceLink,
-    ResumeSession,
+    ResumeSessionRequest,
     SessionUpdate,
-    SetConfigOption,
-    SetMode,
-    SetModel,
+    SetSessionConfigOptionRequest,
+    SetSessionModelRequest,
+    SetSessionModeRequest,
     TextContent,
     ToolCallUpdate,
     Unanswered,
@@ -118,21 +118,29 @@ def question(number: int = 0, session_id: str = "s", options: list[dict[str, str
 @pytest.mark.parametrize(
     ("command", "method", "model"),
     [
-        (Initialize(), "initialize", schema.InitializeRequest),
-        (Authenticate("login"), "authenticate", schema.AuthenticateRequest),
-        (NewSession("/w", SERVERS), "session/new", schema.NewSessionRequest),
-        (NewSession("/w", (), ("/x",)), "session/new", schema.NewSessionRequest),
-        (LoadSession("s", "/w", SERVERS), "session/load", schema.LoadSessionRequest),
-        (ResumeSession("s", "/w"), "session/resume", schema.ResumeSessionRequest),
-        (ForkSession("s", "/w"), "session/fork", schema.ForkSessionRequest),
-        (ListSessions(), "session/list", schema.ListSessionsRequest),
-        (ListSessions("/w", "next"), "session/list", schema.ListSessionsRequest),
-        (CloseSession("s"), "session/close", schema.CloseSessionRequest),
-        (DeleteSession("s"), "session/delete", schema.DeleteSessionRequest),
-        (SetMode("s", "code"), "session/set_mode", schema.SetSessionModeRequest),
-        (SetConfigOption("s", "c", "v"), "session/set_config_option", schema.SetSessionConfigOptionSelectRequest),
-        (SetConfigOption("s", "c", True), "session/set_config_option", schema.SetSessionConfigOptionBooleanRequest),
-        (Prompt("s", BLOCKS), "session/prompt", schema.PromptRequest),
+        (InitializeRequest(), "initialize", schema.InitializeRequest),
+        (AuthenticateRequest("login"), "authenticate", schema.AuthenticateRequest),
+        (NewSessionRequest("/w", SERVERS), "session/new", schema.NewSessionRequest),
+        (NewSessionRequest("/w", (), ("/x",)), "session/new", schema.NewSessionRequest),
+        (LoadSessionRequest("s", "/w", SERVERS), "session/load", schema.LoadSessionRequest),
+        (ResumeSessionRequest("s", "/w"), "session/resume", schema.ResumeSessionRequest),
+        (ForkSessionRequest("s", "/w"), "session/fork", schema.ForkSessionRequest),
+        (ListSessionsRequest(), "session/list", schema.ListSessionsRequest),
+        (ListSessionsRequest("/w", "next"), "session/list", schema.ListSessionsRequest),
+        (CloseSessionRequest("s"), "session/close", schema.CloseSessionRequest),
+        (DeleteSessionRequest("s"), "session/delete", schema.DeleteSessionRequest),
+        (SetSessionModeRequest("s", "code"), "session/set_mode", schema.SetSessionModeRequest),
+        (
+            SetSessionConfigOptionRequest("s", "c", "v"),
+            "session/set_config_option",
+            schema.SetSessionConfigOptionSelectRequest,
+        ),
+        (
+            SetSessionConfigOptionRequest("s", "c", True),
+            "session/set_config_option",
+            schema.SetSessionConfigOptionBooleanRequest,
+        ),
+        (PromptRequest("s", BLOCKS), "session/prompt", schema.PromptRequest),
     ],
 )
 def test_each_request_is_one_the_official_schema_accepts(command: Any, method: str, model: Any) -> None:
@@ -146,7 +154,7 @@ def test_each_request_is_one_the_official_schema_accepts(command: Any, method: s
 
 def test_set_model_is_sent_as_it_is_spoken() -> None:
     protocol = AcpProtocol()
-    protocol.send(SetModel("s", "m"))
+    protocol.send(SetSessionModelRequest("s", "m"))
     assert drain(protocol) == [
         {"jsonrpc": "2.0", "id": 0, "method": "session/set_model", "params": {"sessionId": "s", "modelId": "m"}}
     ]
@@ -155,16 +163,18 @@ def test_set_model_is_sent_as_it_is_spoken() -> None:
 @pytest.mark.parametrize(
     ("answer", "broad", "chosen"),
     [
-        (AnswerPermission(0, "allow_once"), (), "once"),
-        (AnswerPermission(0, "allow_always"), (), "server"),
-        (AnswerPermission(0, "allow_always"), ("server",), "tool"),
-        (AnswerPermission(0, "reject_once"), (), "no"),
-        (AnswerPermission(0, "reject_always"), (), "no"),
-        (AnswerPermission(0, option_id="tool"), (), "tool"),
-        (AnswerPermission(0), (), None),
+        (AnswerPermissionRequest(0, "allow_once"), (), "once"),
+        (AnswerPermissionRequest(0, "allow_always"), (), "server"),
+        (AnswerPermissionRequest(0, "allow_always"), ("server",), "tool"),
+        (AnswerPermissionRequest(0, "reject_once"), (), "no"),
+        (AnswerPermissionRequest(0, "reject_always"), (), "no"),
+        (AnswerPermissionRequest(0, option_id="tool"), (), "tool"),
+        (AnswerPermissionRequest(0), (), None),
     ],
 )
-def test_a_permission_is_answered_by_kind(answer: AnswerPermission, broad: tuple[str, ...], chosen: str | None) -> None:
+def test_a_permission_is_answered_by_kind(
+    answer: AnswerPermissionRequest, broad: tuple[str, ...], chosen: str | None
+) -> None:
     protocol = AcpProtocol(profile=AcpProfile(broad_options=broad))
     assert protocol.receive(asks()) == [question()]
     protocol.send(answer)
@@ -177,7 +187,7 @@ def test_an_answer_that_is_not_offered_becomes_cancelled_and_never_more(kind: An
     protocol = AcpProtocol()
     always = [{"optionId": "x", "name": "Always", "kind": "allow_always"}]
     protocol.receive(asks(options=always))
-    protocol.send(AnswerPermission(0, kind))
+    protocol.send(AnswerPermissionRequest(0, kind))
     assert drain(protocol) == [{"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}]
 
 
@@ -185,20 +195,20 @@ def test_a_question_takes_one_answer_of_the_right_kind() -> None:
     protocol = AcpProtocol()
     protocol.receive(asks())
     with pytest.raises(LocalProtocolError, match="none of the options"):
-        protocol.send(AnswerPermission(0, option_id="bogus"))
+        protocol.send(AnswerPermissionRequest(0, option_id="bogus"))
     with pytest.raises(LocalProtocolError, match="another kind of answer"):
         protocol.send(AnswerElicitation(0, "accept"))
     assert protocol.is_open(0)
-    protocol.send(Refuse(0, "no"))
+    protocol.send(RefuseRequest(0, "no"))
     assert drain(protocol) == [{"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}]
     with pytest.raises(LocalProtocolError, match="closed"):
-        protocol.send(AnswerPermission(0, "allow_once"))
+        protocol.send(AnswerPermissionRequest(0, "allow_once"))
 
 
 def prompted(*sessions: str, capabilities: ClientCapabilities | None = None) -> AcpProtocol:
     protocol = AcpProtocol(capabilities)
     for session_id in sessions:
-        protocol.send(Prompt(session_id, (TextContent("go"),)))
+        protocol.send(PromptRequest(session_id, (TextContent("go"),)))
     protocol.outgoing()
     return protocol
 
@@ -207,7 +217,7 @@ def test_cancel_answers_the_open_questions_of_its_session_only() -> None:
     protocol = prompted("s", "other")
     protocol.receive(asks(0))
     protocol.receive(asks(1, "other"))
-    protocol.send(Cancel("s"))
+    protocol.send(CancelNotification("s"))
     assert drain(protocol) == [
         {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}},
         {"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}},
@@ -217,7 +227,7 @@ def test_cancel_answers_the_open_questions_of_its_session_only() -> None:
         RequestWithdrawn(question(0), "the turn was cancelled"),
         PromptResponse("cancelled", session_id="s"),
     ]
-    protocol.send(Cancel("s"))
+    protocol.send(CancelNotification("s"))
     assert drain(protocol) == []
 
 
@@ -255,9 +265,9 @@ def test_the_end_of_the_stream_settles_everything() -> None:
 def test_one_turn_at_a_time() -> None:
     protocol = prompted("s")
     with pytest.raises(LocalProtocolError, match="A turn is running"):
-        protocol.send(Prompt("s", (TextContent("again"),)))
+        protocol.send(PromptRequest("s", (TextContent("again"),)))
     with pytest.raises(LocalProtocolError, match="empty prompt"):
-        protocol.send(Prompt("t", ()))
+        protocol.send(PromptRequest("t", ()))
 
 
 READ = message(id=3, method="fs/read_text_file", params={"sessionId": "s", "path": "/a", "limit": 2})
@@ -279,7 +289,7 @@ def test_what_was_not_offered_is_refused(request_: bytes) -> None:
 
 def test_an_echo_of_a_write_is_acknowledged_where_the_profile_says_so() -> None:
     protocol = AcpProtocol(profile=AcpProfile(undeclared_writes_are_echoes=True))
-    protocol.send(Initialize())
+    protocol.send(InitializeRequest())
     protocol.outgoing()
     written = WriteTextFile("s", "/a", "x", request_id=3)
     assert protocol.receive(WRITE) == [RequestDeclined(written, "an echo of its own write")]
@@ -289,7 +299,7 @@ def test_an_echo_of_a_write_is_acknowledged_where_the_profile_says_so() -> None:
 def test_what_was_offered_waits_for_an_answer() -> None:
     protocol = prompted("s", capabilities=ClientCapabilities(read_files=True, elicitation_forms=True))
     assert protocol.receive(READ) == [ReadTextFile("s", "/a", limit=2, request_id=3)]
-    protocol.send(Answer(3, {"content": "text"}))
+    protocol.send(AnswerRequest(3, {"content": "text"}))
     assert protocol.receive(FORM) == [CreateElicitation("?", "form", session_id="s", request_id=3)]
     protocol.send(AnswerElicitation(3, "accept", {"a": 1}))
     assert [sent["result"] for sent in drain(protocol)] == [
@@ -300,11 +310,11 @@ def test_what_was_offered_waits_for_an_answer() -> None:
 
 def test_a_loaded_session_is_history_until_the_next_prompt() -> None:
     protocol = AcpProtocol()
-    protocol.send(LoadSession("s", "/w"))
+    protocol.send(LoadSessionRequest("s", "/w"))
     heard = protocol.receive(said("s", "before"))
     heard += protocol.receive(message(id=0, result={}))
     heard += protocol.receive(said("s", "after the answer"))
-    protocol.send(Prompt("s", (TextContent("go"),)))
+    protocol.send(PromptRequest("s", (TextContent("go"),)))
     heard += protocol.receive(said("s", "live"))
     assert heard == [
         chunk("s", "before", replayed=True),
@@ -316,7 +326,7 @@ def test_a_loaded_session_is_history_until_the_next_prompt() -> None:
 
 def test_a_fork_is_replayed_under_an_id_we_do_not_know_yet() -> None:
     protocol = prompted("old")
-    protocol.send(ForkSession("old", "/w"))
+    protocol.send(ForkSessionRequest("old", "/w"))
     heard = protocol.receive(said("new", "history"))
     protocol.receive(message(id=1, result={"sessionId": "new"}))
     heard += protocol.receive(said("new", "more history"))
@@ -325,7 +335,7 @@ def test_a_fork_is_replayed_under_an_id_we_do_not_know_yet() -> None:
 
 def test_a_failed_load_leaves_nothing_behind() -> None:
     protocol = AcpProtocol()
-    protocol.send(LoadSession("s", "/w"))
+    protocol.send(LoadSessionRequest("s", "/w"))
     assert protocol.receive(message(id=0, error={"code": -32603, "message": "no"})) == [
         RequestFailed("session/load", -32603, "no", None, "s", 0)
     ]
@@ -348,21 +358,21 @@ def test_the_tool_name_in_an_id() -> None:
 @pytest.mark.parametrize(
     ("capabilities", "command", "lacking"),
     [
-        ({}, LoadSession("s", "/w"), "loading a stored session"),
-        ({}, ResumeSession("s", "/w"), "resuming"),
-        ({}, ForkSession("s", "/w"), "forking"),
-        ({}, ListSessions(), "list of its sessions"),
-        ({}, CloseSession("s"), "closing"),
-        ({}, DeleteSession("s"), "deleting"),
-        ({}, Prompt("s", (ImageContent("AA==", "image/png"),)), "images"),
-        ({}, Prompt("s", (EmbeddedResource(Resource("file:///a", text="")),)), "embedded resources"),
-        ({}, NewSession("/w", SERVERS[1:2]), "over HTTP"),
-        ({"mcpCapabilities": {"http": True}}, NewSession("/w", SERVERS), "over SSE"),
+        ({}, LoadSessionRequest("s", "/w"), "loading a stored session"),
+        ({}, ResumeSessionRequest("s", "/w"), "resuming"),
+        ({}, ForkSessionRequest("s", "/w"), "forking"),
+        ({}, ListSessionsRequest(), "list of its sessions"),
+        ({}, CloseSessionRequest("s"), "closing"),
+        ({}, DeleteSessionRequest("s"), "deleting"),
+        ({}, PromptRequest("s", (ImageContent("AA==", "image/png"),)), "images"),
+        ({}, PromptRequest("s", (EmbeddedResource(Resource("file:///a", text="")),)), "embedded resources"),
+        ({}, NewSessionRequest("/w", SERVERS[1:2]), "over HTTP"),
+        ({"mcpCapabilities": {"http": True}}, NewSessionRequest("/w", SERVERS), "over SSE"),
     ],
 )
 def test_what_the_agent_does_not_offer_is_not_sent(capabilities: Any, command: Any, lacking: str) -> None:
     protocol = AcpProtocol()
-    protocol.send(Initialize())
+    protocol.send(InitializeRequest())
     hello = {"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "probe", "version": "1"}}
     protocol.receive(message(id=0, result=hello))
     protocol.outgoing()

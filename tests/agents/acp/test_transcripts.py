@@ -7,14 +7,14 @@ import pytest
 
 from stagedoor.agents.acp import (
     AcpProtocol,
-    Answered,
+    AcpToolCall,
     AvailableCommandsUpdate,
     PromptResponse,
     RequestFailed,
     RequestPermission,
     SessionUpdate,
-    ToolCall,
     ToolCallUpdate,
+    UntypedResponse,
     session_of,
 )
 from stagedoor.agents.acp.events import KnownEvent
@@ -51,9 +51,9 @@ def test_the_recordings_are_there() -> None:
 def test_each_line_is_typed(path: Path, both_sides: bool) -> None:
     for event in play(path, both_sides=both_sides):
         match event:
-            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call) | RequestPermission(tool_call=call):
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call) | RequestPermission(tool_call=call):
                 assert all(isinstance(content, KnownToolContent) for content in call.contents())
-            case Answered():
+            case UntypedResponse():
                 assert not both_sides
             case _:
                 pass

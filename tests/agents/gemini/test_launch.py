@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from stagedoor.agents.gemini import ApprovalMode, Decision, Driver, GeminiConfig, PolicyRule
+from stagedoor.agents.gemini import ApprovalMode, Decision, GeminiConfig, GeminiDriver, PolicyRule
 from stagedoor.agents.gemini.launch import LONGEST_PROMPT, launch
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
@@ -45,7 +45,7 @@ def ask(_: object) -> None: ...
     ("config", "base", "argv", "env", "files"),
     [
         (GeminiConfig(), STREAM, (), {}, {}),
-        (GeminiConfig(driver=Driver.ACP), ACP, (), {}, {}),
+        (GeminiConfig(driver=GeminiDriver.ACP), ACP, (), {}, {}),
         (GeminiConfig(can_use_tool=ask), ACP, (), {}, {}),
         (GeminiConfig(model="gemini-3-pro"), STREAM, ("--model", "gemini-3-pro"), {}, {}),
         (GeminiConfig(debug=True), STREAM, ("--debug",), {}, {}),
@@ -161,9 +161,9 @@ def test_prompts_go_through_stdin(prompt, config, stdin):
 @pytest.mark.parametrize(
     ("config", "error", "says"),
     [
-        (GeminiConfig(driver=Driver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
-        (GeminiConfig(driver=Driver.ACP, session_id="x"), NotSupported, "session_id"),
-        (GeminiConfig(driver=Driver.ACP, sandbox=True), NotSupported, "use driver stream-json"),
+        (GeminiConfig(driver=GeminiDriver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
+        (GeminiConfig(driver=GeminiDriver.ACP, session_id="x"), NotSupported, "session_id"),
+        (GeminiConfig(driver=GeminiDriver.ACP, sandbox=True), NotSupported, "use driver stream-json"),
         (GeminiConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
         (GeminiConfig(max_attempts=0), LocalProtocolError, "at least 1"),
         (GeminiConfig(include_directories=("/a,b",)), LocalProtocolError, "comma"),

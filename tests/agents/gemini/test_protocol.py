@@ -7,21 +7,21 @@ import pytest
 
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.gemini import (
-    Content,
-    Done,
-    Error,
     ErrorDetail,
-    Init,
-    Interrupt,
-    Message,
+    GeminiContent,
+    GeminiDone,
+    GeminiError,
+    GeminiInit,
+    GeminiInterrupt,
+    GeminiMessage,
+    GeminiResult,
+    GeminiRetry,
+    GeminiToolCall,
+    GeminiToolResult,
+    GeminiToolUse,
     ModelStats,
-    Result,
-    Retry,
     Stats,
     StreamProtocol,
-    ToolCall,
-    ToolResult,
-    ToolUse,
     Truncated,
 )
 from stagedoor.agents.gemini.acp import PROFILE
@@ -83,9 +83,9 @@ def test_every_line_of_every_stream_is_typed(path: Path):
     assert [event.why for event in unknown if not cut] == []
     assert len(unknown) <= 1  # a line cut in half
     if events:
-        assert isinstance(events[0], Init)
+        assert isinstance(events[0], GeminiInit)
         assert [type(event) for event in protocol.receive_eof()] == ([Truncated] if cut else [])
-        assert isinstance(events[-1], Result) != cut
+        assert isinstance(events[-1], GeminiResult) != cut
 
 
 @pytest.mark.parametrize("path", TWO_WAY, ids=lambda path: path.stem)
@@ -108,13 +108,13 @@ def test_a_whole_run():
     router = ModelStats(total_tokens=105, input_tokens=100, output_tokens=5, cached=10, input=90)
     stats = Stats(320, 300, 20, 30, 270, 785, 1, {"gemini-3.5-flash-lite": router, "gemini-3.8-flash": flash})
     assert [_timeless(event) for event in events] == [
-        Init("dd9eb276-b5b6-40e3-8bec-8f9cb9dca605", "auto"),
-        Message("user", "[[scenario:shellfail]] go"),
-        ToolUse("run_shell_command", tool_id, {"command": "echo oops >&2; exit 3", "description": "fails"}),
-        ToolResult(tool_id, "success", "oops"),
-        Message("assistant", "All ", delta=True),
-        Message("assistant", "done.", delta=True),
-        Result("success", stats),
+        GeminiInit("dd9eb276-b5b6-40e3-8bec-8f9cb9dca605", "auto"),
+        GeminiMessage("user", "[[scenario:shellfail]] go"),
+        GeminiToolUse("run_shell_command", tool_id, {"command": "echo oops >&2; exit 3", "description": "fails"}),
+        GeminiToolResult(tool_id, "success", "oops"),
+        GeminiMessage("assistant", "All ", delta=True),
+        GeminiMessage("assistant", "done.", delta=True),
+        GeminiResult("success", stats),
     ]
 
 
@@ -127,38 +127,41 @@ def _timeless(event):
     [
         (
             b'{"type":"init","timestamp":"2026-11-15T06:00:00.000Z","session_id":"s","model":"auto"}',
-            Init("s", "auto", "2026-11-15T06:00:00.000Z"),
+            GeminiInit("s", "auto", "2026-11-15T06:00:00.000Z"),
         ),
         (
             b'{"type":"message","role":"assistant","content":"a\xe2\x80\xa8b","delta":true}',
-            Message("assistant", "a\u2028b", True),
+            GeminiMessage("assistant", "a\u2028b", True),
         ),
-        (b'{"type":"message","role":"assistant","content":"half \\ud83d"}', Message("assistant", "half \ufffd")),
-        (b'{"type":"tool_use","tool_name":"x","tool_id":"1","parameters":{"a":[1]}}', ToolUse("x", "1", {"a": [1]})),
+        (b'{"type":"message","role":"assistant","content":"half \\ud83d"}', GeminiMessage("assistant", "half \ufffd")),
+        (
+            b'{"type":"tool_use","tool_name":"x","tool_id":"1","parameters":{"a":[1]}}',
+            GeminiToolUse("x", "1", {"a": [1]}),
+        ),
         (
             b'{"type":"tool_result","tool_id":"1","status":"error","output":"no","error":{"type":"policy_violation","message":"no"}}',
-            ToolResult("1", "error", "no", ErrorDetail("no", "policy_violation")),
+            GeminiToolResult("1", "error", "no", ErrorDetail("no", "policy_violation")),
         ),
-        (b'{"type":"error","severity":"warning","message":"Loop"}', Error("warning", "Loop")),
+        (b'{"type":"error","severity":"warning","message":"Loop"}', GeminiError("warning", "Loop")),
         (
             b'{"type":"result","status":"success","stats":{"total_tokens":3,"models":{"m":{"total_tokens":3}}}}',
-            Result("success", Stats(total_tokens=3, models={"m": ModelStats(total_tokens=3)})),
+            GeminiResult("success", Stats(total_tokens=3, models={"m": ModelStats(total_tokens=3)})),
         ),
         # the older shapes
-        (b'{"type":"content","value":"Analyzing"}', Content("Analyzing")),
+        (b'{"type":"content","value":"Analyzing"}', GeminiContent("Analyzing")),
         (
             b'{"type":"tool_call","name":"write_file","args":{"file_path":"a"}}',
-            ToolCall("write_file", {"file_path": "a"}),
+            GeminiToolCall("write_file", {"file_path": "a"}),
         ),
-        (b'{"type":"done"}', Done()),
-        (b'{"type":"retry","attempt":1,"max_attempts":3,"delay_ms":500}', Retry(1, 3, 500)),
+        (b'{"type":"done"}', GeminiDone()),
+        (b'{"type":"retry","attempt":1,"max_attempts":3,"delay_ms":500}', GeminiRetry(1, 3, 500)),
         (
             b'{"type":"error","status":"error","error":{"code":"INVALID_CHUNK","message":"ended"}}',
-            Error(error=ErrorDetail("ended", code="INVALID_CHUNK"), status="error"),
+            GeminiError(error=ErrorDetail("ended", code="INVALID_CHUNK"), status="error"),
         ),
         (
             b'{"type":"result","status":"cancelled","stats":{"thought_tokens":1,"cache_tokens":2,"tool_tokens":3}}',
-            Result("cancelled", Stats(thought_tokens=1, cache_tokens=2, tool_tokens=3)),
+            GeminiResult("cancelled", Stats(thought_tokens=1, cache_tokens=2, tool_tokens=3)),
         ),
         # what is neither
         (b'{"type":"hologram"}', Unrecognized(b'{"type":"hologram"}', "unknown type 'hologram'")),
@@ -177,7 +180,11 @@ def test_no_line_raises(line: bytes):
 
 
 def test_the_text_of_both_kinds_of_error():
-    assert [Error(message="a").text, Error(error=ErrorDetail("b")).text, Error().text] == ["a", "b", ""]
+    assert [GeminiError(message="a").text, GeminiError(error=ErrorDetail("b")).text, GeminiError().text] == [
+        "a",
+        "b",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("end", [b'{"type":"result","status":"success"}', b'{"type":"done"}'])
@@ -193,7 +200,7 @@ def test_only_a_result_is_an_end(end: bytes):
 
 def test_an_interrupted_turn_says_so():
     protocol = StreamProtocol()
-    protocol.send(Interrupt())
+    protocol.send(GeminiInterrupt())
     assert protocol.outgoing() == []
     assert protocol.receive_eof() == [Truncated("the turn was interrupted", True)]
 

@@ -6,21 +6,21 @@ import pytest
 
 from stagedoor.agents.gemini.records import (
     SHELL,
-    DiffStat,
     FileDiff,
+    GeminiDiffStat,
+    MessageRecord,
+    MessageTokens,
     Metadata,
-    Record,
-    Replay,
+    SessionFileReplay,
     Thought,
-    Tokens,
     ToolDetails,
     ToolRecord,
     details,
 )
 
 
-def replayed(*records: object) -> Replay:
-    replay = Replay()
+def replayed(*records: object) -> SessionFileReplay:
+    replay = SessionFileReplay()
     replay.feed([record if isinstance(record, bytes) else json.dumps(record).encode() for record in records])
     return replay
 
@@ -78,13 +78,13 @@ def test_a_message_with_everything():
     replay = replayed(message)
     expected = ToolRecord(id="t1", name="glob", args={"pattern": "*"}, status="success")
     assert replay.messages == [
-        Record(
+        MessageRecord(
             id="g",
             type="gemini",
             content="Done.",
             timestamp="1",
             model="m",
-            tokens=Tokens(1, 2, 3, 4, 5, 15),
+            tokens=MessageTokens(1, 2, 3, 4, 5, 15),
             thoughts=[Thought("Looking", "at it", "1")],
             tool_calls=[expected],
         )
@@ -96,21 +96,21 @@ def test_a_message_with_everything():
 @pytest.mark.parametrize(
     ("message", "is_prompt", "is_resumable"),
     [
-        (Record("a", "user", [{"text": "Fix it"}]), True, True),
-        (Record("a", "user", "Fix it"), True, True),
-        (Record("a", "user", [{"text": "/help"}]), True, False),
-        (Record("a", "user", [{"text": "<session_context>\n"}]), False, False),
-        (Record("a", "user", [{"text": "<hook_context>"}]), False, False),
-        (Record("a", "user", [{"functionResponse": {}}]), False, False),
-        (Record("a", "user", None), False, False),
-        (Record("a", "gemini", "Done."), False, True),
-        (Record("a", "gemini", ""), False, False),
-        (Record("a", "gemini", "", thoughts=[Thought("x")]), False, True),
-        (Record("a", "gemini", "", tool_calls=[ToolRecord("t")]), False, True),
-        (Record("a", "info", "text"), False, False),
+        (MessageRecord("a", "user", [{"text": "Fix it"}]), True, True),
+        (MessageRecord("a", "user", "Fix it"), True, True),
+        (MessageRecord("a", "user", [{"text": "/help"}]), True, False),
+        (MessageRecord("a", "user", [{"text": "<session_context>\n"}]), False, False),
+        (MessageRecord("a", "user", [{"text": "<hook_context>"}]), False, False),
+        (MessageRecord("a", "user", [{"functionResponse": {}}]), False, False),
+        (MessageRecord("a", "user", None), False, False),
+        (MessageRecord("a", "gemini", "Done."), False, True),
+        (MessageRecord("a", "gemini", ""), False, False),
+        (MessageRecord("a", "gemini", "", thoughts=[Thought("x")]), False, True),
+        (MessageRecord("a", "gemini", "", tool_calls=[ToolRecord("t")]), False, True),
+        (MessageRecord("a", "info", "text"), False, False),
     ],
 )
-def test_who_said_it(message: Record, is_prompt: bool, is_resumable: bool):
+def test_who_said_it(message: MessageRecord, is_prompt: bool, is_resumable: bool):
     assert (message.is_prompt, message.is_resumable) == (is_prompt, is_resumable)
 
 
@@ -175,7 +175,7 @@ DISPLAY = {
                 "t",
                 "write_file",
                 "success",
-                diff=FileDiff("--- a\n+++ a\n", "a", "/repo/a", "", "x", DiffStat(1), True),
+                diff=FileDiff("--- a\n+++ a\n", "a", "/repo/a", "", "x", GeminiDiffStat(1), True),
                 response={"output": "ok"},
             ),
         ),

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.gemini import GeminiClient, GeminiConfig, GeminiSession, Init, Message, Result, Truncated
+from stagedoor.agents.gemini import (
+    GeminiClient,
+    GeminiConfig,
+    GeminiInit,
+    GeminiMessage,
+    GeminiResult,
+    GeminiSession,
+    Truncated,
+)
 from stagedoor.errors import LocalProtocolError, ProcessExited, SessionEnded
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
@@ -46,7 +54,7 @@ def test_an_exit_code_of_0_without_a_result_is_no_success(client):
             return await turn(session.events)
 
     assert asyncio.run(main()) == [
-        Init("s"),
+        GeminiInit("s"),
         Unrecognized(b"garbage", "Expecting value: line 1 column 1 (char 0)"),
         Truncated("the output ended without a result event"),
         Exited(0, ""),
@@ -70,7 +78,7 @@ print(json.dumps({"type": "result", "status": "success"}))
             await session.send("second @x")
             second = await turn(events)
         flags = "--output-format stream-json --approval-mode default --skip-trust"
-        assert [type(event) for event in first] == [Init, Message, Message, Result, Exited]
+        assert [type(event) for event in first] == [GeminiInit, GeminiMessage, GeminiMessage, GeminiResult, Exited]
         assert [event.content for event in first[1:3]] == [" /first", f"{flags} --session-id=my-id"]
         assert [event.content for event in second[1:3]] == [r"second \@x", f"{flags} --resume=my-id"]
         with pytest.raises(SessionEnded):
@@ -86,7 +94,7 @@ def test_readers_that_do_not_read_hold_up_the_program_but_not_us(client):
     async def main() -> None:
         session = await client(code).create_session("go")
         events = session.events
-        assert await anext(events) == Init("s")
+        assert await anext(events) == GeminiInit("s")
         async with asyncio.timeout(BOUND):
             while len(session._relay._items) <= LIMIT:
                 await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.gemini import StreamProtocol, ToolDetails, ToolResult, Truncated
+from stagedoor.agents.gemini import GeminiToolResult, StreamProtocol, ToolDetails, Truncated
 from stagedoor.agents.gemini.acp import make_loadable
 from stagedoor.agents.gemini.store import (
     DetailedProtocol,
@@ -143,8 +143,8 @@ def test_details_come_between_the_results_and_what_follows(tmp_path: Path):
     path = tmp_path / "session.jsonl"
     located: list[Path] = []
     protocol = DetailedProtocol(StreamProtocol(), SessionFile(lambda: located[0] if located else None))
-    assert protocol.receive(RESULT_1) == [ToolResult("1", "success")]
-    assert protocol.receive(RESULT_2) == [ToolResult("2", "success")]
+    assert protocol.receive(RESULT_1) == [GeminiToolResult("1", "success")]
+    assert protocol.receive(RESULT_2) == [GeminiToolResult("2", "success")]
     assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["Message"]  # the file is not there yet
     located.append(path)
     path.write_bytes(lines(called("1"))[:-1])

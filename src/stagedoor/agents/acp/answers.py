@@ -17,7 +17,7 @@ from stagedoor.transports.launch import SCRATCH, Launch, Signal
 from stagedoor.transports.process import ChildProcess
 from stagedoor.wire.jsonrpc import METHOD_NOT_FOUND, Id
 
-from .commands import Answer, AnswerElicitation, AnswerPermission, Command, Refuse
+from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
 from .config import AcpConfig, AcpProfile
 from .requests import (
     AgentRequest,
@@ -36,7 +36,7 @@ from .requests import (
 RESOURCE_NOT_FOUND = -32002
 
 
-class Answering:
+class AcpAnswers:
     """``reply`` sends one answer and must refuse quietly when the question was closed in the meantime."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Answering:
         self._cwd = cwd
         self._base_env = base_env
         self._reply = reply
-        self._workspace = Workspace([cwd, *config.additional_directories])
+        self._workspace = ServedFiles([cwd, *config.additional_directories])
         self._terminals = Terminals()
         self._tasks: dict[Id, asyncio.Task[None]] = {}
 
@@ -87,9 +87,9 @@ class Answering:
                 answer = await self._serve(question)
         await self._reply(answer)
 
-    async def _permission(self, question: RequestPermission) -> AnswerPermission:
+    async def _permission(self, question: RequestPermission) -> AnswerPermissionRequest:
         decide = self._config.request_permission
-        refusal = AnswerPermission(question.request_id, "reject_once")
+        refusal = AnswerPermissionRequest(question.request_id, "reject_once")
         if decide is None:
             return refusal
         try:
@@ -101,11 +101,11 @@ class Answering:
             return refusal
         match decision:
             case None:
-                return AnswerPermission(question.request_id)
+                return AnswerPermissionRequest(question.request_id)
             case PermissionOption(option_id=option_id) if decision in question.options:
-                return AnswerPermission(question.request_id, option_id=option_id)
+                return AnswerPermissionRequest(question.request_id, option_id=option_id)
             case "allow_once" | "allow_always" | "reject_once" | "reject_always":
-                return AnswerPermission(question.request_id, decision)
+                return AnswerPermissionRequest(question.request_id, decision)
             case _:
                 return refusal
 
@@ -126,15 +126,15 @@ class Answering:
 
     async def _serve(self, question: AgentRequest) -> Command:
         try:
-            return Answer(question.request_id, await self._served(question))
+            return AnswerRequest(question.request_id, await self._served(question))
         except FileNotFoundError:
             if isinstance(question, ReadTextFile) and self._profile.missing_files_are_empty:
-                return Answer(question.request_id, {"content": ""})
-            return Refuse(question.request_id, "Resource not found", RESOURCE_NOT_FOUND)
+                return AnswerRequest(question.request_id, {"content": ""})
+            return RefuseRequest(question.request_id, "Resource not found", RESOURCE_NOT_FOUND)
         except UnknownTerminal as error:
-            return Refuse(question.request_id, str(error), RESOURCE_NOT_FOUND)
+            return RefuseRequest(question.request_id, str(error), RESOURCE_NOT_FOUND)
         except Exception as error:  # the agent is told; a failing file or command is no reason to end the session
-            return Refuse(question.request_id, str(error) or type(error).__name__)
+            return RefuseRequest(question.request_id, str(error) or type(error).__name__)
 
     async def _served(self, question: AgentRequest) -> dict[str, Any]:
         match question:
@@ -267,7 +267,7 @@ class OutsideWorkspace(Exception):
     """The path, with links followed, is in none of the session's folders."""
 
 
-class Workspace:
+class ServedFiles:
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = [Path(root).resolve() for root in roots]
 

@@ -22,16 +22,16 @@ from stagedoor.transports.executables import find_executable
 from stagedoor.transports.launch import Launch
 from stagedoor.transports.relay import LIMIT
 
-from .answers import Answering
+from .answers import AcpAnswers
 from .commands import (
-    Authenticate,
+    AuthenticateRequest,
     ClientCapabilities,
-    DeleteSession,
-    ForkSession,
-    ListSessions,
-    LoadSession,
-    NewSession,
-    ResumeSession,
+    DeleteSessionRequest,
+    ForkSessionRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
 )
 from .config import AcpConfig, AcpProfile
 from .connection import Connection
@@ -93,14 +93,14 @@ class AcpClient:
         """Open a new session and, with a prompt, begin its first turn."""
         config = config or AcpConfig()
         meta = UNSET if config.meta is None else dict(config.meta)
-        return await self._open(NewSession(self._cwd, config.mcp_servers, _extra(config), meta), prompt, config)
+        return await self._open(NewSessionRequest(self._cwd, config.mcp_servers, _extra(config), meta), prompt, config)
 
     async def resume_session(
         self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
     ) -> AcpSession:
         """Open a stored session. What is played back of it comes as events with ``replayed`` set."""
         config = config or AcpConfig()
-        load = LoadSession(session_id, self._cwd, config.mcp_servers, _extra(config))
+        load = LoadSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(load, prompt, config)
 
     async def fork_session(
@@ -108,7 +108,7 @@ class AcpClient:
     ) -> AcpSession:
         """Go on from a copy of a stored session."""
         config = config or AcpConfig()
-        fork = ForkSession(session_id, self._cwd, config.mcp_servers, _extra(config))
+        fork = ForkSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(fork, prompt, config)
 
     async def list_sessions(self, *, everywhere: bool = False) -> list[SessionListing]:
@@ -122,7 +122,7 @@ class AcpClient:
     async def delete_session(self, session_id: str) -> None:
         connection = await self._connect()
         try:
-            await connection.request(DeleteSession(session_id))
+            await connection.request(DeleteSessionRequest(session_id))
         except AgentRefused as refused:
             raise await self._explained(connection, refused, session_id) from refused
         finally:
@@ -130,7 +130,7 @@ class AcpClient:
 
     async def _open(
         self,
-        how: NewSession | LoadSession | ForkSession,
+        how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest,
         prompt: str | Sequence[KnownBlock] | None,
         config: AcpConfig,
     ) -> AcpSession:
@@ -144,7 +144,7 @@ class AcpClient:
                 await session.send(prompt)
         except AgentRefused as refused:
             why: Exception = refused
-            if session is None and not isinstance(how, NewSession):
+            if session is None and not isinstance(how, NewSessionRequest):
                 why = await self._explained(connection, refused, how.session_id)
             await self._give_up(connection, session)
             raise why from refused
@@ -173,7 +173,7 @@ class AcpClient:
         found: list[SessionListing] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await connection.request(ListSessions(cwd, cursor or UNSET))
+            page = await connection.request(ListSessionsRequest(cwd, cursor or UNSET))
             if not isinstance(page, ListSessionsResponse):
                 raise RemoteProtocolError("The agent's answer to session/list is no list of sessions.")
             found += page.sessions
@@ -183,17 +183,20 @@ class AcpClient:
         return found
 
     async def _opened(
-        self, connection: Connection, how: NewSession | LoadSession | ForkSession, config: AcpConfig
+        self,
+        connection: Connection,
+        how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest,
+        config: AcpConfig,
     ) -> AcpSession:
-        command: NewSession | LoadSession | ForkSession | ResumeSession = how
-        if isinstance(how, LoadSession):
+        command: NewSessionRequest | LoadSessionRequest | ForkSessionRequest | ResumeSessionRequest = how
+        if isinstance(how, LoadSessionRequest):
             offered = connection.agent.capabilities
             if offered.session.resume is not None and not (config.replay and offered.load_session):
-                command = ResumeSession(how.session_id, how.cwd, how.mcp_servers, how.additional_directories)
+                command = ResumeSessionRequest(how.session_id, how.cwd, how.mcp_servers, how.additional_directories)
             elif not offered.load_session:
                 raise NotSupported("This agent can neither load nor resume a stored session.")
         opened = await connection.request(command)
-        answering = Answering(config, self._profile, self._cwd, self._env, connection.reply)
+        answering = AcpAnswers(config, self._profile, self._cwd, self._env, connection.reply)
         match opened:
             case NewSessionResponse() | ForkSessionResponse() | LoadSessionResponse() | ResumeSessionResponse():
                 limit = LIMIT if isinstance(opened, NewSessionResponse) else REPLAY_LIMIT
@@ -203,9 +206,9 @@ class AcpClient:
                 raise RemoteProtocolError("The agent's answer opens no session.")
 
     async def _prepare(
-        self, session: AcpSession, how: NewSession | LoadSession | ForkSession, config: AcpConfig
+        self, session: AcpSession, how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest, config: AcpConfig
     ) -> None:
-        if self._profile.replays_after_load and isinstance(how, LoadSession):
+        if self._profile.replays_after_load and isinstance(how, LoadSessionRequest):
             await session.commands_known(self._profile.replays_after_load)
         if config.mode is not None:
             await session.set_mode(config.mode)
@@ -228,7 +231,7 @@ class AcpClient:
             )
             if self._sign_in is not None:
                 try:
-                    await connection.request(Authenticate(self._sign_in))
+                    await connection.request(AuthenticateRequest(self._sign_in))
                 except BaseException:
                     await connection.stop()
                     raise

@@ -10,15 +10,15 @@ import msgspec
 from stagedoor.wire.jsonrpc import Notification, Request, Response
 
 from .commands import (
-    AnswerPermission,
-    Cancel,
+    AnswerPermissionRequest,
+    CancelNotification,
     Command,
-    ForkSession,
-    LoadSession,
-    NewSession,
-    Prompt,
-    Refuse,
-    ResumeSession,
+    ForkSessionRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    PromptRequest,
+    RefuseRequest,
+    ResumeSessionRequest,
 )
 from .requests import AgentRequest, PermissionKind, RequestPermission
 from .updates import TextContent
@@ -26,10 +26,10 @@ from .updates import TextContent
 UNREADABLE = "the answer could not be read"
 
 _OPENING: dict[str, Callable[[str, str], Command]] = {
-    "session/new": lambda session_id, cwd: NewSession(cwd),
-    "session/load": LoadSession,
-    "session/resume": ResumeSession,
-    "session/fork": ForkSession,
+    "session/new": lambda session_id, cwd: NewSessionRequest(cwd),
+    "session/load": LoadSessionRequest,
+    "session/resume": ResumeSessionRequest,
+    "session/fork": ForkSessionRequest,
 }
 
 
@@ -40,11 +40,13 @@ def command_in(message: Request | Notification) -> Command | None:
     match message:
         case Request(method="session/prompt"):
             blocks: object = params.get("prompt")
-            return Prompt(session_id, tuple(_texts(cast("list[object]", blocks) if isinstance(blocks, list) else [])))
+            return PromptRequest(
+                session_id, tuple(_texts(cast("list[object]", blocks) if isinstance(blocks, list) else []))
+            )
         case Request(method=method) if method in _OPENING:
             return _OPENING[method](session_id, cwd)
         case Notification(method="session/cancel"):
-            return Cancel(session_id)
+            return CancelNotification(session_id)
         case _:
             return None
 
@@ -55,16 +57,16 @@ def answer_in(question: AgentRequest, response: Response) -> Command | None:
         return None
     if response.result is None:
         fault = response.fault
-        return Refuse(question.request_id, (fault.message if fault is not None else "") or UNREADABLE)
+        return RefuseRequest(question.request_id, (fault.message if fault is not None else "") or UNREADABLE)
     match _members(response.result).get("outcome"):
         case {"outcome": "cancelled"}:
-            return AnswerPermission(question.request_id)
+            return AnswerPermissionRequest(question.request_id)
         case {"outcome": "selected", "optionId": str(chosen)}:
             kind = next((option.kind for option in question.options if option.option_id == chosen), "")
             known = cast("PermissionKind", kind) if kind in get_args(PermissionKind) else None
-            return AnswerPermission(question.request_id, known, chosen)
+            return AnswerPermissionRequest(question.request_id, known, chosen)
         case _:
-            return Refuse(question.request_id, UNREADABLE)
+            return RefuseRequest(question.request_id, UNREADABLE)
 
 
 def _texts(blocks: list[object]) -> list[TextContent]:

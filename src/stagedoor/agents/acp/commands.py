@@ -70,28 +70,28 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------------------------------- requests, answered by number
 
 
-class Initialize(msgspec.Struct, frozen=True):
+class InitializeRequest(msgspec.Struct, frozen=True):
     """Always the first. What we offer is given to the protocol, which has to act on it."""
 
     client_name: str = "stagedoor"
     client_version: str = "0"
 
 
-class Authenticate(msgspec.Struct, frozen=True, rename="camel"):
+class AuthenticateRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Sign in by one of the agent's methods. Some agents write that into the user's own settings."""
 
     method_id: str
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
-class NewSession(msgspec.Struct, frozen=True, rename="camel"):
+class NewSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     cwd: str
     mcp_servers: tuple[McpServer, ...] = ()
     additional_directories: tuple[str, ...] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
-class LoadSession(msgspec.Struct, frozen=True, rename="camel"):
+class LoadSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Open a stored session; the agent replays it."""
 
     session_id: str
@@ -100,7 +100,7 @@ class LoadSession(msgspec.Struct, frozen=True, rename="camel"):
     additional_directories: tuple[str, ...] | UnsetType = UNSET
 
 
-class ResumeSession(msgspec.Struct, frozen=True, rename="camel"):
+class ResumeSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Open a stored session without a replay."""
 
     session_id: str
@@ -109,7 +109,7 @@ class ResumeSession(msgspec.Struct, frozen=True, rename="camel"):
     additional_directories: tuple[str, ...] | UnsetType = UNSET
 
 
-class ForkSession(msgspec.Struct, frozen=True, rename="camel"):
+class ForkSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Go on from a copy of a session."""
 
     session_id: str
@@ -118,38 +118,38 @@ class ForkSession(msgspec.Struct, frozen=True, rename="camel"):
     additional_directories: tuple[str, ...] | UnsetType = UNSET
 
 
-class ListSessions(msgspec.Struct, frozen=True, rename="camel"):
+class ListSessionsRequest(msgspec.Struct, frozen=True, rename="camel"):
     cwd: str | UnsetType = UNSET
     cursor: str | UnsetType = UNSET
 
 
-class CloseSession(msgspec.Struct, frozen=True, rename="camel"):
+class CloseSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
 
 
-class DeleteSession(msgspec.Struct, frozen=True, rename="camel"):
+class DeleteSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
 
 
-class SetMode(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionModeRequest(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
     mode_id: str
 
 
-class SetModel(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionModelRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Not in the published schema, but spoken; agents without it have a ``model`` config option."""
 
     session_id: str
     model_id: str
 
 
-class SetConfigOption(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionConfigOptionRequest(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
     config_id: str
     value: str | bool
 
 
-class Prompt(msgspec.Struct, frozen=True, rename="camel"):
+class PromptRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Begin a turn."""
 
     session_id: str
@@ -157,47 +157,47 @@ class Prompt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 Call: TypeAlias = (
-    Initialize
-    | Authenticate
-    | NewSession
-    | LoadSession
-    | ResumeSession
-    | ForkSession
-    | ListSessions
-    | CloseSession
-    | DeleteSession
-    | SetMode
-    | SetModel
-    | SetConfigOption
-    | Prompt
+    InitializeRequest
+    | AuthenticateRequest
+    | NewSessionRequest
+    | LoadSessionRequest
+    | ResumeSessionRequest
+    | ForkSessionRequest
+    | ListSessionsRequest
+    | CloseSessionRequest
+    | DeleteSessionRequest
+    | SetSessionModeRequest
+    | SetSessionModelRequest
+    | SetSessionConfigOptionRequest
+    | PromptRequest
 )
 
 METHODS: dict[type[Call], str] = {
-    Initialize: "initialize",
-    Authenticate: "authenticate",
-    NewSession: "session/new",
-    LoadSession: "session/load",
-    ResumeSession: "session/resume",
-    ForkSession: "session/fork",
-    ListSessions: "session/list",
-    CloseSession: "session/close",
-    DeleteSession: "session/delete",
-    SetMode: "session/set_mode",
-    SetModel: "session/set_model",
-    SetConfigOption: "session/set_config_option",
-    Prompt: "session/prompt",
+    InitializeRequest: "initialize",
+    AuthenticateRequest: "authenticate",
+    NewSessionRequest: "session/new",
+    LoadSessionRequest: "session/load",
+    ResumeSessionRequest: "session/resume",
+    ForkSessionRequest: "session/fork",
+    ListSessionsRequest: "session/list",
+    CloseSessionRequest: "session/close",
+    DeleteSessionRequest: "session/delete",
+    SetSessionModeRequest: "session/set_mode",
+    SetSessionModelRequest: "session/set_model",
+    SetSessionConfigOptionRequest: "session/set_config_option",
+    PromptRequest: "session/prompt",
 }
 
 # -------------------------------------------------------------------------------------------- notices and answers
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class CancelNotification(msgspec.Struct, frozen=True):
     """End the running turn of this session; every open question of it is answered ``cancelled``."""
 
     session_id: str
 
 
-class AnswerPermission(msgspec.Struct, frozen=True):
+class AnswerPermissionRequest(msgspec.Struct, frozen=True):
     """Answer by kind, or by the id of an option; neither means ``cancelled``."""
 
     request_id: Id
@@ -211,14 +211,14 @@ class AnswerElicitation(msgspec.Struct, frozen=True):
     content: dict[str, Any] | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerRequest(msgspec.Struct, frozen=True):
     """The result of a file or terminal request."""
 
     request_id: Id
     result: dict[str, Any]
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RefuseRequest(msgspec.Struct, frozen=True):
     """Answer a request with an error."""
 
     request_id: Id
@@ -226,4 +226,6 @@ class Refuse(msgspec.Struct, frozen=True):
     code: int = -32603
 
 
-Command: TypeAlias = Call | Cancel | AnswerPermission | AnswerElicitation | Answer | Refuse
+Command: TypeAlias = (
+    Call | CancelNotification | AnswerPermissionRequest | AnswerElicitation | AnswerRequest | RefuseRequest
+)

@@ -21,8 +21,8 @@ from stagedoor.transports.relay import LIMIT, Relay
 from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import Unrecognized
 
-from .answers import Answering
-from .commands import AnswerPermission, Call, ClientCapabilities, Command, Initialize, Refuse
+from .answers import AcpAnswers
+from .commands import AnswerPermissionRequest, Call, ClientCapabilities, Command, InitializeRequest, RefuseRequest
 from .config import AcpProfile
 from .events import Event, RequestFailed, RequestWithdrawn, Unanswered, session_of
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
@@ -39,7 +39,7 @@ LAST_READERS = 1.0
 class Channel:
     """What a connection keeps for one session: its readers and its answers."""
 
-    def __init__(self, answering: Answering, limit: int) -> None:
+    def __init__(self, answering: AcpAnswers, limit: int) -> None:
         self.relay: Relay[tuple[bytes, Event]] = Relay(limit)
         self.answering = answering
         self.commands_known = asyncio.Event()
@@ -79,7 +79,7 @@ class Connection:
         connection = cls(process, AcpProtocol(capabilities, profile), quiet)
         try:
             async with asyncio.timeout(start_timeout):
-                hello = await connection.request(Initialize(client_version=CLIENT_VERSION))
+                hello = await connection.request(InitializeRequest(client_version=CLIENT_VERSION))
         except TimeoutError:
             await connection.stop()
             raise LaunchError(
@@ -149,8 +149,8 @@ class Connection:
             await self.send(answer)
         except LocalProtocolError:
             request_id = getattr(answer, "request_id", None)
-            if isinstance(answer, AnswerPermission) and self.protocol.is_open(request_id):
-                await self.send(AnswerPermission(request_id))
+            if isinstance(answer, AnswerPermissionRequest) and self.protocol.is_open(request_id):
+                await self.send(AnswerPermissionRequest(request_id))
 
     async def flush(self) -> None:
         for message in self.protocol.outgoing():
@@ -167,7 +167,7 @@ class Connection:
             if not self._opening:
                 self._early.clear()
 
-    async def join(self, session_id: str, answering: Answering, *, limit: int = LIMIT) -> Channel:
+    async def join(self, session_id: str, answering: AcpAnswers, *, limit: int = LIMIT) -> Channel:
         """Route the session's events to a channel of its own, those that came before its id was known included."""
         if session_id in self._channels:
             raise LocalProtocolError(f"Session {session_id} is already open on this connection.")
@@ -298,9 +298,9 @@ class Connection:
                 elif self._opening:
                     pass  # join will notice it again
                 elif isinstance(event, RequestPermission):
-                    self.protocol.send(AnswerPermission(event.request_id, "reject_once"))
+                    self.protocol.send(AnswerPermissionRequest(event.request_id, "reject_once"))
                 else:
-                    self.protocol.send(Refuse(event.request_id, "Unknown session"))
+                    self.protocol.send(RefuseRequest(event.request_id, "Unknown session"))
             case _:
                 pass
 

@@ -15,7 +15,7 @@ from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import Unrecognized
 
 from .requests import AgentRequest
-from .responses import AgentResponse, Answered
+from .responses import AgentResponse, UntypedResponse
 from .updates import SessionUpdate
 
 
@@ -69,7 +69,7 @@ KnownEvent: TypeAlias = (
     SessionUpdate
     | AgentRequest
     | AgentResponse
-    | Answered
+    | UntypedResponse
     | RequestFailed
     | Unanswered
     | RequestWithdrawn

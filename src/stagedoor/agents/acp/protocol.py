@@ -16,26 +16,26 @@ from stagedoor.wire.shapes import Unrecognized, repaired
 from .command_decoder import answer_in, command_in
 from .commands import (
     METHODS,
-    Answer,
     AnswerElicitation,
-    AnswerPermission,
+    AnswerPermissionRequest,
+    AnswerRequest,
     Call,
-    Cancel,
+    CancelNotification,
     ClientCapabilities,
-    CloseSession,
+    CloseSessionRequest,
     Command,
-    DeleteSession,
-    ForkSession,
-    Initialize,
-    ListSessions,
-    LoadSession,
+    DeleteSessionRequest,
+    ForkSessionRequest,
+    InitializeRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
     McpServerHttp,
     McpServerSse,
-    NewSession,
-    Prompt,
-    Refuse,
-    ResumeSession,
-    SetConfigOption,
+    NewSessionRequest,
+    PromptRequest,
+    RefuseRequest,
+    ResumeSessionRequest,
+    SetSessionConfigOptionRequest,
 )
 from .config import AcpProfile
 from .events import (
@@ -59,28 +59,28 @@ from .responses import (
     GIVEAWAYS,
     RESPONSES,
     AgentResponse,
-    Answered,
     CloseSessionResponse,
     DeleteSessionResponse,
     ForkSessionResponse,
     InitializeResponse,
     NewSessionResponse,
+    UntypedResponse,
     addressed,
 )
 from .updates import (
     UPDATES,
     AgentMessageChunk,
     AudioContent,
+    ConversationUpdate,
     CurrentModeUpdate,
     EmbeddedResource,
     ImageContent,
-    Said,
     SessionUpdate,
 )
 
 Question = TypeVar("Question", bound=AgentRequest)
 
-Reply: TypeAlias = AgentResponse | Answered | RequestFailed | Unanswered
+Reply: TypeAlias = AgentResponse | UntypedResponse | RequestFailed | Unanswered
 
 PROTOCOL_VERSION = 1
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
@@ -93,7 +93,7 @@ _RESPONSE_DECODERS: dict[str, msgspec.json.Decoder[AgentResponse]] = {
 }
 
 
-class _Update(msgspec.Struct, frozen=True, rename="camel"):
+class _SessionUpdateParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
     update: msgspec.Raw
 
@@ -122,18 +122,18 @@ class AcpProtocol:
     def send(self, command: Command) -> None:
         """Raises ``LocalProtocolError`` or ``NotSupported`` for what cannot be said now or to this agent."""
         match command:
-            case Cancel(session_id=session_id):
+            case CancelNotification(session_id=session_id):
                 self._cancel(session_id)
-            case AnswerPermission():
+            case AnswerPermissionRequest():
                 self._answer_permission(command)
             case AnswerElicitation(action=action, content=content):
                 self._take(command.request_id, CreateElicitation)
                 accepted = {"content": content} if action == "accept" and content is not None else {}
                 self._peer.answer(command.request_id, {"action": action, **accepted})
-            case Answer(result=result):
+            case AnswerRequest(result=result):
                 self._take(command.request_id)
                 self._peer.answer(command.request_id, result)
-            case Refuse(message=message, code=code):
+            case RefuseRequest(message=message, code=code):
                 if isinstance(self._take(command.request_id), RequestPermission):
                     self._peer.answer(command.request_id, CANCELLED)
                 else:
@@ -219,7 +219,7 @@ class AcpProtocol:
         method, params = notification.method, bytes(notification.params)
         try:
             if method == "session/update":
-                return [self._updated(message, msgspec.json.decode(params, type=_Update))]
+                return [self._updated(message, msgspec.json.decode(params, type=_SessionUpdateParams))]
             if method == "elicitation/complete":
                 return [msgspec.json.decode(params, type=CompleteElicitation)]
             if method == "$/cancel_request":
@@ -230,14 +230,14 @@ class AcpProtocol:
             return [ExtensionNotification(method, notification.params)]
         return [Unrecognized(message, f"unknown notification {method!r}")]
 
-    def _updated(self, message: bytes, said: _Update) -> Event:
+    def _updated(self, message: bytes, said: _SessionUpdateParams) -> Event:
         update = UPDATES.decode(bytes(said.update))
         if isinstance(update, Unrecognized):
             return Unrecognized(message, f"session/update: {update.why}")
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        replayed = isinstance(update, Said) and self._is_replay(said.session_id)
+        replayed = isinstance(update, ConversationUpdate) and self._is_replay(said.session_id)
         return SessionUpdate(said.session_id, update, replayed)
 
     def _is_replay(self, session_id: str) -> bool:
@@ -303,7 +303,7 @@ class AcpProtocol:
         result = bytes(response.result or b"null")
         decoder = _RESPONSE_DECODERS.get(method or method_by_shape(result))
         if decoder is None:
-            return Answered(response.id, msgspec.Raw(result))
+            return UntypedResponse(response.id, msgspec.Raw(result))
         try:
             answer = addressed(decoder.decode(b"{}" if result == b"null" else result), session_id)
         except msgspec.MsgspecError as error:
@@ -348,19 +348,19 @@ class AcpProtocol:
 
     def _params(self, command: Call) -> object:
         match command:
-            case Initialize(client_name=name, client_version=version):
+            case InitializeRequest(client_name=name, client_version=version):
                 return {
                     "protocolVersion": PROTOCOL_VERSION,
                     "clientCapabilities": self.capabilities.members(),
                     "clientInfo": {"name": name, "version": version},
                 }
-            case SetConfigOption(session_id=session_id, config_id=config_id, value=bool(value)):
+            case SetSessionConfigOptionRequest(session_id=session_id, config_id=config_id, value=bool(value)):
                 return {"sessionId": session_id, "configId": config_id, "type": "boolean", "value": value}
             case _:
                 return command
 
     def _permit(self, command: Call) -> None:
-        if isinstance(command, Prompt):
+        if isinstance(command, PromptRequest):
             if command.session_id in self._turns:
                 raise LocalProtocolError("A turn is running in this session: wait for its end, or interrupt it first.")
             if not command.prompt:
@@ -394,7 +394,7 @@ class AcpProtocol:
                     self._peer.refuse(request_id, -32800, "Request cancelled")
         return withdrawn
 
-    def _answer_permission(self, answer: AnswerPermission) -> None:
+    def _answer_permission(self, answer: AnswerPermissionRequest) -> None:
         question = self._take(answer.request_id, RequestPermission)
         option_id = answer.option_id
         if option_id is not None and all(option.option_id != option_id for option in question.options):
@@ -438,23 +438,23 @@ def lacking(command: Call, agent: InitializeResponse) -> str:
     capabilities = agent.capabilities
     session = capabilities.session
     match command:
-        case LoadSession() if not capabilities.load_session:
+        case LoadSessionRequest() if not capabilities.load_session:
             return "loading a stored session"
-        case ResumeSession() if session.resume is None:
+        case ResumeSessionRequest() if session.resume is None:
             return "resuming a session"
-        case ForkSession() if session.fork is None:
+        case ForkSessionRequest() if session.fork is None:
             return "forking a session"
-        case ListSessions() if session.list is None:
+        case ListSessionsRequest() if session.list is None:
             return "a list of its sessions"
-        case CloseSession() if session.close is None:
+        case CloseSessionRequest() if session.close is None:
             return "closing a session"
-        case DeleteSession() if session.delete is None:
+        case DeleteSessionRequest() if session.delete is None:
             return "deleting a session"
-        case Prompt(prompt=blocks):
+        case PromptRequest(prompt=blocks):
             return _unreadable(blocks, agent)
         case _:
             pass
-    if isinstance(command, NewSession | LoadSession | ResumeSession | ForkSession):
+    if isinstance(command, NewSessionRequest | LoadSessionRequest | ResumeSessionRequest | ForkSessionRequest):
         if any(isinstance(server, McpServerHttp) for server in command.mcp_servers) and not capabilities.mcp.http:
             return "MCP servers over HTTP"
         if any(isinstance(server, McpServerSse) for server in command.mcp_servers) and not capabilities.mcp.sse:
@@ -492,13 +492,13 @@ def strict(message: bytes) -> bytes:
         return message
 
 
-class _Addressed(msgspec.Struct, frozen=True, rename="camel"):
+class _SessionParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str = ""
 
 
 def session_in(params: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(bytes(params), type=_Addressed).session_id
+        return msgspec.json.decode(bytes(params), type=_SessionParams).session_id
     except msgspec.MsgspecError:
         return ""
 

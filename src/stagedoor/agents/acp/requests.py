@@ -20,7 +20,7 @@ class PermissionOption(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RequestPermission(msgspec.Struct, frozen=True, rename="camel"):
-    """May this tool call go on? Answer with :class:`~stagedoor.agents.acp.commands.AnswerPermission`."""
+    """May this tool call go on? Answer with :class:`~stagedoor.agents.acp.commands.AnswerPermissionRequest`."""
 
     session_id: str
     tool_call: ToolCallUpdate

@@ -84,7 +84,7 @@ class SessionModeState(msgspec.Struct, frozen=True, rename="camel"):
     available_modes: list[SessionMode] = []
 
 
-class Model(msgspec.Struct, frozen=True, rename="camel"):
+class AvailableModel(msgspec.Struct, frozen=True, rename="camel"):
     model_id: str
     name: str = ""
     description: str | None = None
@@ -92,7 +92,7 @@ class Model(msgspec.Struct, frozen=True, rename="camel"):
 
 class SessionModelState(msgspec.Struct, frozen=True, rename="camel"):
     current_model_id: str = ""
-    available_models: list[Model] = []
+    available_models: list[AvailableModel] = []
 
 
 class ConfigChoice(msgspec.Struct, frozen=True):
@@ -227,7 +227,7 @@ class SetSessionConfigOptionResponse(msgspec.Struct, frozen=True, rename="camel"
     session_id: str = ""
 
 
-class Usage(msgspec.Struct, frozen=True, rename="camel"):
+class AcpUsage(msgspec.Struct, frozen=True, rename="camel"):
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
@@ -240,12 +240,12 @@ class PromptResponse(msgspec.Struct, frozen=True, rename="camel"):
     """The turn is over: end_turn, max_tokens, max_turn_requests, refusal or cancelled."""
 
     stop_reason: str
-    usage: Usage | None = None
+    usage: AcpUsage | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
     session_id: str = ""
 
 
-class Answered(msgspec.Struct, frozen=True):
+class UntypedResponse(msgspec.Struct, frozen=True):
     """The agent answered a request that is known only by its number (a recording of one side)."""
 
     request_id: Id

@@ -10,7 +10,15 @@ from types import TracebackType
 from stagedoor.errors import LocalProtocolError, NotSupported, SessionEnded, StagedoorError
 from stagedoor.transports.relay import Reader
 
-from .commands import Call, Cancel, CloseSession, Prompt, SetConfigOption, SetMode, SetModel
+from .commands import (
+    Call,
+    CancelNotification,
+    CloseSessionRequest,
+    PromptRequest,
+    SetSessionConfigOptionRequest,
+    SetSessionModelRequest,
+    SetSessionModeRequest,
+)
 from .connection import Channel, Connection
 from .events import Event
 from .protocol import Reply
@@ -30,13 +38,13 @@ from .updates import KnownBlock, TextContent
 PATIENCE = 10.0
 """How long a cancelled turn may take to end, and a closing session to say goodbye."""
 
-Opened = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
+OpenSessionResponse = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
 
 
 class AcpSession:
     """Made by a client. Reading ``events`` slowly slows the agent; not reading them at all in the end stops it."""
 
-    def __init__(self, connection: Connection, channel: Channel, session_id: str, opened: Opened) -> None:
+    def __init__(self, connection: Connection, channel: Channel, session_id: str, opened: OpenSessionResponse) -> None:
         self.session_id = session_id
         self.opened = opened
         self._connection = connection
@@ -94,7 +102,7 @@ class AcpSession:
     async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
         """Begin a turn. Its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
         blocks = (TextContent(prompt),) if isinstance(prompt, str) else tuple(prompt)
-        self._turn = await self._begin(Prompt(self.session_id, blocks))
+        self._turn = await self._begin(PromptRequest(self.session_id, blocks))
 
     async def turn_ended(self) -> Reply:
         """Wait for the end of the turn last begun; returns what ended it."""
@@ -104,7 +112,7 @@ class AcpSession:
 
     async def interrupt(self) -> None:
         """End the running turn and keep the session. Returns when it has ended, or the agent took too long."""
-        await self._connection.send(Cancel(self.session_id))
+        await self._connection.send(CancelNotification(self.session_id))
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE
         # Who interrupts may be the very reader everything waits for: then its end will be among what it reads next.
@@ -119,7 +127,7 @@ class AcpSession:
         if not offered and option is not None:
             await self.set_config_option(option.id, mode_id)
         else:
-            await self._request(SetMode(self.session_id, mode_id))
+            await self._request(SetSessionModeRequest(self.session_id, mode_id))
 
     async def set_model(self, model_id: str) -> None:
         option = self._option("model")
@@ -128,7 +136,7 @@ class AcpSession:
         elif self.models is None:
             raise NotSupported("This agent offers no choice of models.")
         else:
-            await self._request(SetModel(self.session_id, model_id))
+            await self._request(SetSessionModelRequest(self.session_id, model_id))
 
     async def set_config_option(self, config_id: str, value: str | bool) -> None:  # noqa: FBT001 (a value, no switch)
         option = next((one for one in self._options if one.id == config_id), None)
@@ -139,7 +147,7 @@ class AcpSession:
         if choices and value not in choices:
             few = ", ".join(choices[:20])
             raise LocalProtocolError(f"{value!r} is no value of the agent's option {config_id!r}; it offers {few}.")
-        answer = await self._request(SetConfigOption(self.session_id, config_id, value))
+        answer = await self._request(SetSessionConfigOptionRequest(self.session_id, config_id, value))
         if isinstance(answer, SetSessionConfigOptionResponse) and answer.config_options:
             self._options = list(answer.config_options)
 
@@ -171,7 +179,7 @@ class AcpSession:
 
     async def _cancel(self) -> None:
         if not self._connection.ended:
-            await self._connection.send(Cancel(self.session_id))
+            await self._connection.send(CancelNotification(self.session_id))
         await self._connection.leave(self.session_id)
 
     async def _close(self) -> None:
@@ -181,7 +189,7 @@ class AcpSession:
             if self.agent.capabilities.session.close is not None:
                 with contextlib.suppress(StagedoorError, TimeoutError):
                     async with asyncio.timeout(PATIENCE):
-                        await self._request(CloseSession(self.session_id))
+                        await self._request(CloseSessionRequest(self.session_id))
         await self._connection.leave(self.session_id)
 
     async def _request(self, command: Call) -> Reply:

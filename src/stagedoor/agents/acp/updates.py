@@ -181,7 +181,7 @@ class ToolCallLocation(msgspec.Struct, frozen=True):
     line: int | None = None
 
 
-class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
+class AcpToolCall(msgspec.Struct, frozen=True, rename="camel"):
     """A tool call begins. ``kind`` is read, edit, delete, move, search, execute, think, fetch, switch_mode or other."""
 
     tool_call_id: str
@@ -223,7 +223,7 @@ class PlanEntry(msgspec.Struct, frozen=True):
     priority: str = "medium"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class AcpPlan(msgspec.Struct, frozen=True):
     """The whole plan as it now stands."""
 
     entries: list[PlanEntry] = []
@@ -307,9 +307,9 @@ KnownUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
-    | ToolCall
+    | AcpToolCall
     | ToolCallUpdate
-    | Plan
+    | AcpPlan
     | PlanUpdate
     | PlanRemoved
     | AvailableCommandsUpdate
@@ -324,9 +324,9 @@ UPDATES: Shapes[KnownUpdate] = Shapes(
         "user_message_chunk": UserMessageChunk,
         "agent_message_chunk": AgentMessageChunk,
         "agent_thought_chunk": AgentThoughtChunk,
-        "tool_call": ToolCall,
+        "tool_call": AcpToolCall,
         "tool_call_update": ToolCallUpdate,
-        "plan": Plan,
+        "plan": AcpPlan,
         "plan_update": PlanUpdate,
         "plan_removed": PlanRemoved,
         "available_commands_update": AvailableCommandsUpdate,
@@ -339,13 +339,13 @@ UPDATES: Shapes[KnownUpdate] = Shapes(
 )
 
 
-Said: TypeAlias = (
+ConversationUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
-    | ToolCall
+    | AcpToolCall
     | ToolCallUpdate
-    | Plan
+    | AcpPlan
     | PlanUpdate
     | PlanRemoved
 )

@@ -2,68 +2,68 @@
 
 from .acp import GeminiAcpSession
 from .client import MINIMUM_VERSION, GeminiClient
-from .commands import Interrupt, literal
-from .config import ApprovalMode, Driver, GeminiConfig, HttpServer, McpServer, SseServer, StdioServer
+from .commands import GeminiInterrupt, literal
+from .config import ApprovalMode, GeminiConfig, GeminiDriver, HttpServer, McpServer, SseServer, StdioServer
 from .events import (
-    Content,
-    Done,
-    Error,
     ErrorDetail,
     Event,
-    Init,
-    Message,
+    GeminiContent,
+    GeminiDone,
+    GeminiError,
+    GeminiInit,
+    GeminiMessage,
+    GeminiResult,
+    GeminiRetry,
+    GeminiToolCall,
+    GeminiToolResult,
+    GeminiToolUse,
     ModelStats,
     Paused,
-    Result,
-    Retry,
     Stats,
-    ToolCall,
-    ToolResult,
-    ToolUse,
     Truncated,
 )
-from .history import History, StoredSession, list_sessions
+from .history import GeminiHistory, GeminiStoredSession, list_sessions
 from .policy import Decision, PolicyRule, allow, check_policy, deny, policy_toml
 from .protocol import StreamProtocol
-from .records import FileDiff, Replay, ToolDetails
+from .records import FileDiff, SessionFileReplay, ToolDetails
 from .session import GeminiSession
 
 __all__ = [
     "MINIMUM_VERSION",
     "ApprovalMode",
-    "Content",
     "Decision",
-    "Done",
-    "Driver",
-    "Error",
     "ErrorDetail",
     "Event",
     "FileDiff",
     "GeminiAcpSession",
     "GeminiClient",
     "GeminiConfig",
+    "GeminiContent",
+    "GeminiDone",
+    "GeminiDriver",
+    "GeminiError",
+    "GeminiHistory",
+    "GeminiInit",
+    "GeminiInterrupt",
+    "GeminiMessage",
+    "GeminiResult",
+    "GeminiRetry",
     "GeminiSession",
-    "History",
+    "GeminiStoredSession",
+    "GeminiToolCall",
+    "GeminiToolResult",
+    "GeminiToolUse",
     "HttpServer",
-    "Init",
-    "Interrupt",
     "McpServer",
-    "Message",
     "ModelStats",
     "Paused",
     "PolicyRule",
-    "Replay",
-    "Result",
-    "Retry",
+    "SessionFileReplay",
     "SseServer",
     "Stats",
     "StdioServer",
-    "StoredSession",
     "StreamProtocol",
-    "ToolCall",
     "ToolDetails",
-    "ToolResult",
-    "ToolUse",
     "Truncated",
     "allow",
     "check_policy",

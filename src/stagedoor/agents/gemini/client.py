@@ -18,8 +18,8 @@ from stagedoor.transports.executables import find_executable, read_version, requ
 from stagedoor.transports.launch import Launch
 
 from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
-from .config import PROFILE, Driver, GeminiConfig, settings
-from .history import History, list_sessions
+from .config import PROFILE, GeminiConfig, GeminiDriver, settings
+from .history import GeminiHistory, list_sessions
 from .launch import acp_failure, check, launch
 from .policy import check_policy
 from .session import GeminiSession
@@ -43,7 +43,7 @@ class GeminiClient:
     async def create_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession | GeminiAcpSession:
         """Begin a session; returns once Gemini has begun its first turn."""
         config = config or GeminiConfig()
-        if config.chosen_driver is Driver.ACP:
+        if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, None)
         return await self.create_stream_session(prompt, config)
 
@@ -52,7 +52,7 @@ class GeminiClient:
     ) -> GeminiSession | GeminiAcpSession:
         """Go on with a stored session of this folder."""
         config = config or GeminiConfig()
-        if config.chosen_driver is Driver.ACP:
+        if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, session_id)
         return await self.resume_stream_session(session_id, prompt, config)
 
@@ -71,14 +71,14 @@ class GeminiClient:
         self, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
     ) -> GeminiAcpSession:
         """As :meth:`create_session`, for ``--acp`` only; the prompt may have images."""
-        return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), None)
+        return await self._open_acp(prompt, config or GeminiConfig(driver=GeminiDriver.ACP), None)
 
     async def resume_acp_session(
         self, session_id: str, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
     ) -> GeminiAcpSession:
-        return await self._open_acp(prompt, config or GeminiConfig(driver=Driver.ACP), session_id)
+        return await self._open_acp(prompt, config or GeminiConfig(driver=GeminiDriver.ACP), session_id)
 
-    async def list_sessions(self) -> History:
+    async def list_sessions(self) -> GeminiHistory:
         """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
         return await asyncio.to_thread(list_sessions, self.cwd, env=self._environment)
 

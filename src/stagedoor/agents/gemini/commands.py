@@ -11,11 +11,11 @@ import msgspec
 _REFERENCE = re.compile(r"(?<!\\)@(?=[^\s,;!?()\[\]{}])")
 
 
-class Interrupt(msgspec.Struct, frozen=True):
+class GeminiInterrupt(msgspec.Struct, frozen=True):
     """End the turn. The process ends with it; the session goes on with the next prompt."""
 
 
-Command: TypeAlias = Interrupt
+Command: TypeAlias = GeminiInterrupt
 
 
 def literal(prompt: str) -> str:

@@ -27,7 +27,7 @@ PROFILE = AcpProfile(
 """How ``gemini --acp`` departs from the protocol."""
 
 
-class Driver(StrEnum):
+class GeminiDriver(StrEnum):
     STREAM_JSON = "stream-json"
     """A process for each turn, which asks nobody: what is not allowed is not there."""
     ACP = "acp"
@@ -79,7 +79,7 @@ McpServer: TypeAlias = StdioServer | HttpServer | SseServer
 class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Every useful flag and setting. What is ``None`` is left to the user's own settings."""
 
-    driver: Driver | None = None
+    driver: GeminiDriver | None = None
     """By default ACP when there is a ``can_use_tool``, else stream-json."""
     approval_mode: ApprovalMode = ApprovalMode.DEFAULT
     model: str | None = None
@@ -136,8 +136,8 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
 
     @property
-    def chosen_driver(self) -> Driver:
-        return self.driver or (Driver.ACP if self.can_use_tool else Driver.STREAM_JSON)
+    def chosen_driver(self) -> GeminiDriver:
+        return self.driver or (GeminiDriver.ACP if self.can_use_tool else GeminiDriver.STREAM_JSON)
 
 
 def settings(config: GeminiConfig, user: bytes | None, env: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ from stagedoor.wire.shapes import Shapes, Unrecognized
 from .records import ToolDetails
 
 
-class Init(msgspec.Struct, frozen=True):
+class GeminiInit(msgspec.Struct, frozen=True):
     """The first event of a process. ``model`` is the one asked for (``auto``), not the one chosen in the end."""
 
     session_id: str
@@ -24,7 +24,7 @@ class Init(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class Message(msgspec.Struct, frozen=True):
+class GeminiMessage(msgspec.Struct, frozen=True):
     """The prompt as the CLI took it (``role`` ``user``), or a piece of the answer; a whole answer is never printed."""
 
     role: str
@@ -33,7 +33,7 @@ class Message(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class ToolUse(msgspec.Struct, frozen=True):
+class GeminiToolUse(msgspec.Struct, frozen=True):
     tool_name: str
     tool_id: str
     parameters: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     code: str | int | None = None
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+class GeminiToolResult(msgspec.Struct, frozen=True):
     """A tool is done. A shell command that failed is a ``success``: its exit code is in :class:`ToolDetails`."""
 
     tool_id: str
@@ -58,7 +58,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class Error(msgspec.Struct, frozen=True):
+class GeminiError(msgspec.Struct, frozen=True):
     """Something went wrong and the run goes on; a ``result`` follows. ``error`` is the older, nested form."""
 
     severity: str = ""
@@ -98,7 +98,7 @@ class Stats(msgspec.Struct, frozen=True):
     tool_tokens: int = 0
 
 
-class Result(msgspec.Struct, frozen=True):
+class GeminiResult(msgspec.Struct, frozen=True):
     """The last event of a run that was not cut off. ``error`` may be missing from an ``error`` status."""
 
     status: str = ""
@@ -110,14 +110,14 @@ class Result(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------------------------------------- the older shapes
 
 
-class Content(msgspec.Struct, frozen=True):
+class GeminiContent(msgspec.Struct, frozen=True):
     """Older form of a piece of the answer."""
 
     value: str = ""
     timestamp: str = ""
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class GeminiToolCall(msgspec.Struct, frozen=True):
     """Older form of a tool use; it has no id."""
 
     name: str
@@ -125,7 +125,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class Done(msgspec.Struct, frozen=True):
+class GeminiDone(msgspec.Struct, frozen=True):
     """Older form of the last event."""
 
     status: str = ""
@@ -133,7 +133,7 @@ class Done(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class Retry(msgspec.Struct, frozen=True):
+class GeminiRetry(msgspec.Struct, frozen=True):
     """A failed request is tried again. Today's CLI says so on standard error only."""
 
     attempt: int = 0
@@ -159,83 +159,97 @@ class Paused(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Printed: TypeAlias = Init | Message | ToolUse | ToolResult | Error | Result | Content | ToolCall | Done | Retry
-Event: TypeAlias = Printed | Truncated | ToolDetails | Unrecognized | Exited | Stalled
+PrintedEvent: TypeAlias = (
+    GeminiInit
+    | GeminiMessage
+    | GeminiToolUse
+    | GeminiToolResult
+    | GeminiError
+    | GeminiResult
+    | GeminiContent
+    | GeminiToolCall
+    | GeminiDone
+    | GeminiRetry
+)
+Event: TypeAlias = PrintedEvent | Truncated | ToolDetails | Unrecognized | Exited | Stalled
 
-SHAPES: Shapes[Printed] = Shapes(
+SHAPES: Shapes[PrintedEvent] = Shapes(
     {
-        "init": Init,
-        "message": Message,
-        "tool_use": ToolUse,
-        "tool_result": ToolResult,
-        "error": Error,
-        "result": Result,
-        "content": Content,
-        "tool_call": ToolCall,
-        "done": Done,
-        "retry": Retry,
+        "init": GeminiInit,
+        "message": GeminiMessage,
+        "tool_use": GeminiToolUse,
+        "tool_result": GeminiToolResult,
+        "error": GeminiError,
+        "result": GeminiResult,
+        "content": GeminiContent,
+        "tool_call": GeminiToolCall,
+        "done": GeminiDone,
+        "retry": GeminiRetry,
     }
 )
 
 
-class _Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+class _OlderText(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class _Call(msgspec.Struct, frozen=True, tag_field="type", tag="tool_call"):
+class _OlderCall(msgspec.Struct, frozen=True, tag_field="type", tag="tool_call"):
     id: str
     name: str
     arguments: dict[str, Any] = {}
 
 
-class _Message(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+class _OlderMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
     role: str
-    content: list[_Text | _Call]
+    content: list[_OlderText | _OlderCall]
 
 
-class _Result(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
+class _OlderResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
     id: str
     content: Any = ""
     status: Literal["success", "error"] = "success"
 
 
-class _Usage(msgspec.Struct, frozen=True):
+class _OlderUsage(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
 
 
-class _Done(msgspec.Struct, frozen=True, tag_field="type", tag="done"):
-    usage: _Usage
+class _OlderDone(msgspec.Struct, frozen=True, tag_field="type", tag="done"):
+    usage: _OlderUsage
     duration_ms: float = 0
 
 
-Older: TypeAlias = Message | ToolUse | ToolResult | Done
-_LINES: msgspec.json.Decoder[_Message | _Call | _Result | _Done] = msgspec.json.Decoder(
-    _Message | _Call | _Result | _Done
+OlderEvent: TypeAlias = GeminiMessage | GeminiToolUse | GeminiToolResult | GeminiDone
+_LINES: msgspec.json.Decoder[_OlderMessage | _OlderCall | _OlderResult | _OlderDone] = msgspec.json.Decoder(
+    _OlderMessage | _OlderCall | _OlderResult | _OlderDone
 )
 
 
-def older(message: bytes) -> list[Older]:
+def older_events(message: bytes) -> list[OlderEvent]:
     """What the line says; nothing when it is none of these."""
     try:
         line = _LINES.decode(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     match line:
-        case _Message():
+        case _OlderMessage():
             return [
-                Message(line.role, block.text) if isinstance(block, _Text) else _use(block) for block in line.content
+                GeminiMessage(line.role, block.text) if isinstance(block, _OlderText) else _use(block)
+                for block in line.content
             ]
-        case _Call():
+        case _OlderCall():
             return [_use(line)]
-        case _Result():
+        case _OlderResult():
             text = line.content if isinstance(line.content, str) else msgspec.json.encode(line.content).decode()
-            return [ToolResult(line.id, line.status, text)]
-        case _Done():
+            return [GeminiToolResult(line.id, line.status, text)]
+        case _OlderDone():
             tokens = line.usage
             total = tokens.input_tokens + tokens.output_tokens
-            return [Done(stats=Stats(total, tokens.input_tokens, tokens.output_tokens, duration_ms=line.duration_ms))]
+            return [
+                GeminiDone(stats=Stats(total, tokens.input_tokens, tokens.output_tokens, duration_ms=line.duration_ms))
+            ]
 
 
-def _use(call: _Call) -> ToolUse:
-    return ToolUse(call.name, call.id, call.arguments)
+def _use(call: _OlderCall) -> GeminiToolUse:
+    return GeminiToolUse(call.name, call.id, call.arguments)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from .records import Metadata, Record, Replay
+from .records import MessageRecord, Metadata, SessionFileReplay
 from .store import chats_folders, user_folder
 
 LONGEST_TITLE = 200
 
 
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+class GeminiStoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """``tokens`` is the sum of what all answers used. The CLI stores neither the branch nor a cost."""
 
     session_id: str
@@ -36,18 +36,18 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
-class History(msgspec.Struct, frozen=True):
+class GeminiHistory(msgspec.Struct, frozen=True):
     """Newest first. ``skipped`` are files that could not be read, with the reason."""
 
-    sessions: list[StoredSession] = []
+    sessions: list[GeminiStoredSession] = []
     skipped: list[tuple[str, str]] = []
 
 
-def list_sessions(cwd: str | Path | None, *, env: Mapping[str, str] | None = None) -> History:
+def list_sessions(cwd: str | Path | None, *, env: Mapping[str, str] | None = None) -> GeminiHistory:
     """The sessions of ``cwd`` (of all folders for ``None``), as the CLI lists them: no sub-agents, no empty files."""
     folder = user_folder(os.environ if env is None else env)
     place = None if cwd is None else str(Path(cwd).absolute())
-    sessions: dict[str, StoredSession] = {}
+    sessions: dict[str, GeminiStoredSession] = {}
     skipped: list[tuple[str, str]] = []
     for path, directory in _files(folder, place):
         try:
@@ -58,7 +58,7 @@ def list_sessions(cwd: str | Path | None, *, env: Mapping[str, str] | None = Non
         known = sessions.get(found.session_id) if found else None
         if found and (known is None or found.updated_ms > known.updated_ms):
             sessions[found.session_id] = found
-    return History(sorted(sessions.values(), key=lambda one: -one.updated_ms), skipped)
+    return GeminiHistory(sorted(sessions.values(), key=lambda one: -one.updated_ms), skipped)
 
 
 def _files(folder: Path, cwd: str | None) -> Iterator[tuple[Path, str]]:
@@ -68,10 +68,10 @@ def _files(folder: Path, cwd: str | None) -> Iterator[tuple[Path, str]]:
                 yield path, directory
 
 
-def read_session(path: Path, cwd: str) -> StoredSession | None:
+def read_session(path: Path, cwd: str) -> GeminiStoredSession | None:
     """One file; ``None`` for a sub-agent's and for an empty one. Raises ``ValueError`` for what is no session."""
     content = path.read_bytes()
-    replay = Replay()
+    replay = SessionFileReplay()
     # Before 0.40 a session was one JSON object, spread over many lines.
     replay.feed(content.split(b"\n") if path.suffix == ".jsonl" else [content])
     metadata = replay.metadata
@@ -83,11 +83,11 @@ def read_session(path: Path, cwd: str) -> StoredSession | None:
     return _summary(path, cwd, metadata, messages)
 
 
-def _summary(path: Path, cwd: str, metadata: Metadata, messages: list[Record]) -> StoredSession:
+def _summary(path: Path, cwd: str, metadata: Metadata, messages: list[MessageRecord]) -> GeminiStoredSession:
     prompt = next((message.text.strip() for message in messages if message.is_prompt), "")
     models = [message.model for message in messages if message.model]
     updated = _ms(metadata.last_updated) or path.stat().st_mtime_ns // 10**6
-    return StoredSession(
+    return GeminiStoredSession(
         session_id=metadata.session_id,
         cwd=cwd,
         title=(metadata.summary or " ".join(prompt.split()))[:LONGEST_TITLE],

@@ -18,7 +18,7 @@ from stagedoor.errors import (
 from stagedoor.transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 
 from .commands import literal
-from .config import Driver, GeminiConfig
+from .config import GeminiConfig, GeminiDriver
 from .policy import allow, deny, policy_toml
 
 LONGEST_PROMPT = 8 * 2**20
@@ -54,7 +54,7 @@ def launch(
     ``home``: the folder whose ``.gemini`` holds the settings (see ``store``), with links into ``user_folder``, which
     is the user's own; without it the CLI has the user's settings as they are. ``policies``: policy files, checked.
     """
-    acp = config.chosen_driver is Driver.ACP
+    acp = config.chosen_driver is GeminiDriver.ACP
     check(config, resume=resume)
     files = dict(policies or {}) | _generated_policy(config)
     argv = [executable, "--acp"] if acp else [executable, "--output-format", "stream-json"]
@@ -116,7 +116,7 @@ def stdin(prompt: str, config: GeminiConfig) -> bytes:
 
 def check(config: GeminiConfig, *, resume: str | None = None) -> None:
     """Refuse what the CLI would refuse, ignore, or do otherwise than asked."""
-    acp = config.chosen_driver is Driver.ACP
+    acp = config.chosen_driver is GeminiDriver.ACP
     for argument in config.extra_args:
         if _OURS.fullmatch(argument):
             raise LocalProtocolError(
@@ -125,7 +125,7 @@ def check(config: GeminiConfig, *, resume: str | None = None) -> None:
         if instead := _GONE.get(argument.partition("=")[0]):
             raise LocalProtocolError(f"Gemini CLI has no {argument}; use {instead}")
     if config.can_use_tool and not acp:
-        raise NotSupported("stream-json asks nobody for permission; use driver=Driver.ACP, or policy rules")
+        raise NotSupported("stream-json asks nobody for permission; use driver=GeminiDriver.ACP, or policy rules")
     if config.session_id and (acp or resume):
         raise NotSupported("only a new stream-json session takes a session_id; leave it out")
     if config.sandbox and acp:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from stagedoor.wire.shapes import Unrecognized
 
 from .commands import Command
-from .events import SHAPES, Done, Event, Result, ToolCall, ToolResult, ToolUse, Truncated, older
+from .events import (
+    SHAPES,
+    Event,
+    GeminiDone,
+    GeminiResult,
+    GeminiToolCall,
+    GeminiToolResult,
+    GeminiToolUse,
+    Truncated,
+    older_events,
+)
 
 
 class StreamProtocol:
@@ -23,7 +33,7 @@ class StreamProtocol:
 
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
-        if isinstance(event, Unrecognized | ToolCall | Done) and (told := older(message)):
+        if isinstance(event, Unrecognized | GeminiToolCall | GeminiDone) and (told := older_events(message)):
             for each in told:
                 self._note(each)
             return [*told]
@@ -32,11 +42,11 @@ class StreamProtocol:
 
     def _note(self, event: Event) -> None:
         match event:
-            case ToolUse(tool_id=tool_id):
+            case GeminiToolUse(tool_id=tool_id):
                 self._open[tool_id] = None
-            case ToolResult(tool_id=tool_id):
+            case GeminiToolResult(tool_id=tool_id):
                 self._open.pop(tool_id, None)
-            case Result() | Done():
+            case GeminiResult() | GeminiDone():
                 self._finished = True
             case _:
                 pass

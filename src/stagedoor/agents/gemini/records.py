@@ -18,7 +18,7 @@ from stagedoor.wire.shapes import repaired
 SHELL = "run_shell_command"
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class MessageTokens(msgspec.Struct, frozen=True):
     input: int = 0
     output: int = 0
     cached: int = 0
@@ -33,7 +33,7 @@ class Thought(msgspec.Struct, frozen=True):
     timestamp: str = ""
 
 
-class DiffStat(msgspec.Struct, frozen=True):
+class GeminiDiffStat(msgspec.Struct, frozen=True):
     model_added_lines: int = 0
     model_removed_lines: int = 0
     user_added_lines: int = 0
@@ -48,7 +48,7 @@ class FileDiff(msgspec.Struct, frozen=True, rename="camel"):
     file_path: str = ""
     original_content: str | None = None
     new_content: str | None = None
-    diff_stat: DiffStat | None = None
+    diff_stat: GeminiDiffStat | None = None
     is_new_file: bool = False
 
 
@@ -108,7 +108,7 @@ def details(record: ToolRecord) -> ToolDetails:
     )
 
 
-class Record(msgspec.Struct, frozen=True, rename="camel"):
+class MessageRecord(msgspec.Struct, frozen=True, rename="camel"):
     """One message of the conversation; ``type`` is ``user``, ``gemini``, ``info``, ``error`` or ``warning``."""
 
     id: str
@@ -116,7 +116,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel"):
     content: Any = None
     timestamp: str = ""
     model: str | None = None
-    tokens: Tokens | None = None
+    tokens: MessageTokens | None = None
     thoughts: list[Thought] | None = None
     tool_calls: list[ToolRecord] | None = None
 
@@ -150,7 +150,9 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     summary: str | None = None
 
 
-class Line(msgspec.Struct, frozen=True, rename={"session_id": "sessionId", "update": "$set", "rewind_to": "$rewindTo"}):
+class RecordLine(
+    msgspec.Struct, frozen=True, rename={"session_id": "sessionId", "update": "$set", "rewind_to": "$rewindTo"}
+):
     """Enough of a line to know what kind it is."""
 
     id: str | None = None
@@ -160,27 +162,27 @@ class Line(msgspec.Struct, frozen=True, rename={"session_id": "sessionId", "upda
     messages: list[msgspec.Raw] | None = None
 
 
-class _Update(msgspec.Struct, frozen=True):
+class _MetadataUpdate(msgspec.Struct, frozen=True):
     messages: list[msgspec.Raw] | None = None
 
 
-_LINE = msgspec.json.Decoder(Line)
-_UPDATE = msgspec.json.Decoder(_Update)
+_LINE = msgspec.json.Decoder(RecordLine)
+_UPDATE = msgspec.json.Decoder(_MetadataUpdate)
 _METADATA = msgspec.json.Decoder(dict[str, Any])
-_RECORD = msgspec.json.Decoder(Record, strict=False)
+_RECORD = msgspec.json.Decoder(MessageRecord, strict=False)
 
 
-class Replay:
+class SessionFileReplay:
     """Feed it the lines of a session file, in order; unreadable ones are counted and passed over, as the CLI does."""
 
     def __init__(self) -> None:
         self._metadata: dict[str, Any] = {}
-        self._messages: dict[str, Record] = {}
+        self._messages: dict[str, MessageRecord] = {}
         self.unreadable = 0
 
-    def feed(self, lines: Iterable[bytes]) -> list[Record]:
+    def feed(self, lines: Iterable[bytes]) -> list[MessageRecord]:
         """Take ``lines`` in; returns the messages they added or replaced."""
-        changed: list[Record] = []
+        changed: list[MessageRecord] = []
         for line in lines:
             if not line.strip():
                 continue
@@ -198,7 +200,7 @@ class Replay:
             return Metadata(session_id=str(self._metadata.get("sessionId", "")))
 
     @property
-    def messages(self) -> list[Record]:
+    def messages(self) -> list[MessageRecord]:
         return list(self._messages.values())
 
     def tool(self, tool_id: str) -> ToolRecord | None:
@@ -208,7 +210,7 @@ class Replay:
                     return call
         return None
 
-    def _line(self, line: bytes) -> list[Record]:
+    def _line(self, line: bytes) -> list[MessageRecord]:
         try:
             kind = _LINE.decode(line)
         except msgspec.ValidationError:
@@ -238,8 +240,8 @@ class Replay:
         metadata.pop("messages", None)
         self._metadata |= metadata
 
-    def _put_all(self, messages: list[msgspec.Raw] | None) -> list[Record]:
-        put: list[Record] = []
+    def _put_all(self, messages: list[msgspec.Raw] | None) -> list[MessageRecord]:
+        put: list[MessageRecord] = []
         for raw in messages or ():
             try:
                 put.append(self._put(_RECORD.decode(raw)))
@@ -247,7 +249,7 @@ class Replay:
                 self.unreadable += 1
         return put
 
-    def _put(self, record: Record) -> Record:
+    def _put(self, record: MessageRecord) -> MessageRecord:
         self._messages[record.id] = record
         return record
 

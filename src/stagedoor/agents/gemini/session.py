@@ -15,8 +15,8 @@ from stagedoor.transports.launch import Exited, Launch
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Reader, Relay
 
-from .commands import Interrupt
-from .events import Event, Init, Message, ToolUse
+from .commands import GeminiInterrupt
+from .events import Event, GeminiInit, GeminiMessage, GeminiToolUse
 from .launch import startup_failure
 from .protocol import StreamProtocol
 from .records import ToolDetails
@@ -96,7 +96,7 @@ class GeminiSession:
     async def interrupt(self) -> None:
         """End the running turn, with every command it started. The session goes on with the next ``send``."""
         if self._conversation is not None and self.running:
-            self._protocol.send(Interrupt())
+            self._protocol.send(GeminiInterrupt())
             await self._conversation.process.stop()
             await self._last_events(self._conversation)
 
@@ -104,7 +104,7 @@ class GeminiSession:
         """End everything."""
         self._closed = True
         if self._conversation is not None:
-            self._protocol.send(Interrupt())
+            self._protocol.send(GeminiInterrupt())
             await self._conversation.process.stop()
             await self._last_events(self._conversation)
         self._relay.close()
@@ -163,9 +163,9 @@ class GeminiSession:
     def notice(self, event: Event) -> None:
         """Sees each event before the readers do."""
         match event:
-            case Init():
+            case GeminiInit():
                 self._resolve(None)
-            case Message(role="assistant") | ToolUse():
+            case GeminiMessage(role="assistant") | GeminiToolUse():
                 self._unanswered = False
                 return
             case Exited():

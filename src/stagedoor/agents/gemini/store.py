@@ -22,9 +22,9 @@ from typing import Any, cast
 
 import msgspec
 
-from .events import Event, ToolResult
+from .events import Event, GeminiToolResult
 from .protocol import StreamProtocol
-from .records import Replay, ToolDetails, details
+from .records import SessionFileReplay, ToolDetails, details
 
 SETTINGS = "settings.json"
 PREFIX = "stagedoor-gemini-"
@@ -210,7 +210,7 @@ def forget_unanswered(folder: Path, cwd: str, session_id: str) -> bool:
 
 
 def _has_content(path: Path) -> bool:
-    replay = Replay()
+    replay = SessionFileReplay()
     try:
         replay.feed(path.read_bytes().split(b"\n"))
     except OSError:
@@ -225,9 +225,9 @@ class SessionFile:
         self._locate = locate
         self._path: Path | None = None
         self._offset = 0
-        self.replay = Replay()
+        self.replay = SessionFileReplay()
 
-    def read(self) -> Replay:
+    def read(self) -> SessionFileReplay:
         self._path = self._path or self._locate()
         if self._path is not None:
             with contextlib.suppress(OSError), self._path.open("rb") as file:
@@ -257,7 +257,7 @@ class DetailedProtocol:
     def receive(self, message: bytes) -> list[Event]:
         events: list[Event] = []
         for event in self._protocol.receive(message):
-            if isinstance(event, ToolResult):
+            if isinstance(event, GeminiToolResult):
                 self._awaited.append(event.tool_id)
             else:
                 events += self._details()

@@ -149,7 +149,7 @@ class AcpDictionary:
                 | responses.SetSessionModeResponse()
                 | responses.SetSessionModelResponse()
                 | responses.SetSessionConfigOptionResponse()
-                | responses.Answered()
+                | responses.UntypedResponse()
                 | events.RequestWithdrawn()
                 | events.CompleteElicitation()
                 | events.ExtensionNotification()
@@ -171,9 +171,9 @@ class AcpDictionary:
             case updates.AgentThoughtChunk():
                 parent = self._manner.parent(update.meta)
                 return self._pieces.thinking(update.text, parent=parent) if update.text else []
-            case updates.ToolCall() | updates.ToolCallUpdate():
+            case updates.AcpToolCall() | updates.ToolCallUpdate():
                 return [*self._pieces.whole(), *self._changed(update), *self._progress(update)]
-            case updates.Plan():
+            case updates.AcpPlan():
                 return [*self._pieces.whole(), _plan(update.entries)]
             case updates.PlanUpdate():
                 content = update.content()
@@ -196,7 +196,7 @@ class AcpDictionary:
 
     # ------------------------------------------------------------------------------------------------- tool calls
 
-    def _changed(self, update: updates.ToolCall | updates.ToolCallUpdate, *, asked: bool = False) -> list[Event]:
+    def _changed(self, update: updates.AcpToolCall | updates.ToolCallUpdate, *, asked: bool = False) -> list[Event]:
         """Remember what an update says; tell of new output. What a question shows (``asked``) is not output."""
         call = self._calls.setdefault(update.tool_call_id, _Call(update.tool_call_id, diffs={}))
         call.title = update.title or call.title
@@ -222,7 +222,7 @@ class AcpDictionary:
             return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
         return []
 
-    def _progress(self, update: updates.ToolCall | updates.ToolCallUpdate) -> list[Event]:
+    def _progress(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
         out = self._tell(update.tool_call_id)
         if update.status not in ("completed", "failed"):
             return out

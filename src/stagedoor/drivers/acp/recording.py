@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...agents.acp.commands import (
-    AnswerPermission,
-    Cancel,
+    AnswerPermissionRequest,
+    CancelNotification,
     Command,
-    ForkSession,
-    LoadSession,
-    NewSession,
-    Prompt,
-    Refuse,
-    ResumeSession,
+    ForkSessionRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    PromptRequest,
+    RefuseRequest,
+    ResumeSessionRequest,
 )
 from ...agents.acp.events import RequestWithdrawn
 from ...agents.acp.requests import RequestPermission
@@ -54,15 +54,20 @@ class AcpRecordingReader:
 
     def from_client(self, command: Command) -> Iterable[RecordedAction]:
         match command:
-            case NewSession(cwd=cwd) | LoadSession(cwd=cwd) | ResumeSession(cwd=cwd) | ForkSession(cwd=cwd):
+            case (
+                NewSessionRequest(cwd=cwd)
+                | LoadSessionRequest(cwd=cwd)
+                | ResumeSessionRequest(cwd=cwd)
+                | ForkSessionRequest(cwd=cwd)
+            ):
                 return [SessionOpened(cwd)] if cwd else ()
-            case Prompt(prompt=blocks):
+            case PromptRequest(prompt=blocks):
                 return [PromptSent("\n".join(block.text for block in blocks if isinstance(block, TextContent)))]
-            case Cancel():
+            case CancelNotification():
                 return [TurnInterrupted()]
-            case AnswerPermission():
+            case AnswerPermissionRequest():
                 return self._answered(command.request_id, self._decision(command))
-            case Refuse():
+            case RefuseRequest():
                 return self._answered(command.request_id, Deny(command.message))
             case _:
                 return ()
@@ -75,7 +80,7 @@ class AcpRecordingReader:
             self._refuse(question.tool_call.tool_call_id, decision.message)
         return [QuestionAnswered(_id(question), decision)]
 
-    def _decision(self, answer: AnswerPermission) -> Decision:
+    def _decision(self, answer: AnswerPermissionRequest) -> Decision:
         match answer.kind:
             case "allow_once":
                 return Allow()

@@ -17,6 +17,7 @@ from ...agents.acp.events import RequestFailed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import PromptResponse
 from ...agents.acp.updates import (
+    AcpToolCall,
     AgentMessageChunk,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
@@ -24,7 +25,6 @@ from ...agents.acp.updates import (
     Diff,
     SessionUpdate,
     TextContent,
-    ToolCall,
     ToolCallUpdate,
 )
 from ...agents.gemini.config import PROFILE
@@ -49,7 +49,7 @@ from .corrections import MESSAGE, Repeats, ended, error_of, is_denied, once
 from .tools import MCP, TOOLS, target_of
 
 NativeEvent: TypeAlias = acp_events.Event | ToolDetails | Paused
-Call = TypeVar("Call", bound=ToolCall | ToolCallUpdate)
+Call = TypeVar("Call", bound=AcpToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=PROFILE)
 _EXPLANATION = re.compile(r"(?:\[[^\]]*\] ?)?\((.+)\)", re.DOTALL)
 _TITLES = {
@@ -95,7 +95,7 @@ class GeminiAcpDictionary:
 
     def _translated(self, native: acp_events.Event) -> list[Event]:
         match native:
-            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call):
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
                 return self._called(replace(native, update=_plain(call)))
             case RequestPermission():
                 self._asked = native.tool_call.tool_call_id
@@ -178,12 +178,12 @@ class GeminiAcpDictionary:
         if asked is None:
             return []
         match native:
-            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call) if call.tool_call_id == asked:
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call) if call.tool_call_id == asked:
                 self._asked = None
                 return []
             case RequestPermission() if native.tool_call.tool_call_id == asked:
                 return []
-            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | ToolCall() | ToolCallUpdate()):
+            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | AcpToolCall() | ToolCallUpdate()):
                 self._asked = None
             case RequestPermission() | PromptResponse(stop_reason="end_turn"):
                 self._asked = None
@@ -262,7 +262,7 @@ def _plain(call: Call) -> Call:
     return replace(call, content=None if call.content is None else kept, raw_input=raw_input)
 
 
-def _arguments(call: ToolCall | ToolCallUpdate, explanation: str) -> Any:
+def _arguments(call: AcpToolCall | ToolCallUpdate, explanation: str) -> Any:
     """What can be known of a call's arguments: most have a telling title, an MCP call explains itself as JSON."""
     tool = PROFILE.tool_name(call.tool_call_id) or ""
     if tool == "run_shell_command":

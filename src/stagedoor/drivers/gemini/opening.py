@@ -13,11 +13,11 @@ import msgspec
 
 from ...agents.acp import PermissionAnswer, RequestPermission
 from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
-from ...agents.gemini import Driver as NativeDriver
 from ...agents.gemini import (
     GeminiAcpSession,
     GeminiClient,
     GeminiConfig,
+    GeminiDriver,
     GeminiSession,
     HttpServer,
     McpServer,
@@ -44,12 +44,12 @@ def is_contained(options: Options) -> bool:
     return bool(options.env.get("GEMINI_SANDBOX"))
 
 
-def config_of(options: Options, driver: NativeDriver) -> GeminiConfig:
+def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
     return GeminiConfig(
         driver=driver,
         approval_mode=MODES[stance_of(options)],
         model=options.model,
-        policy=rules(options, asks=driver is NativeDriver.ACP),
+        policy=rules(options, asks=driver is GeminiDriver.ACP),
         max_session_turns=options.max_turns,
         mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
         system_prompt=options.system_prompt,
@@ -74,7 +74,7 @@ def _server(server: Server) -> McpServer:
 
 
 async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: StreamDictionary) -> GeminiSession:
-    client, config = client_of(options), config_of(options, NativeDriver.STREAM_JSON)
+    client, config = client_of(options), config_of(options, GeminiDriver.STREAM_JSON)
     if options.resume is None:
         return await client.create_stream_session(prompt, config)
     try:
@@ -86,7 +86,7 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
     asking = _Asking(stance_of(options), ask, dictionary)
     client = client_of(options)
-    config = msgspec.structs.replace(config_of(options, NativeDriver.ACP), can_use_tool=asking.decide)
+    config = msgspec.structs.replace(config_of(options, GeminiDriver.ACP), can_use_tool=asking.decide)
     first = _with_images(prompt, options)
     try:
         if options.resume is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...agents.gemini.events import Message
+from ...agents.gemini.events import GeminiMessage
 from ...unified.recording import PromptSent, RecordedAction
 from ..acp.recording import AcpRecordingReader
 from .acp_dictionary import GeminiAcpDictionary
@@ -18,7 +18,7 @@ class StreamRecordingReader:
         pass
 
     def from_agent(self, native: Any) -> Iterable[RecordedAction]:
-        return [PromptSent(native.content)] if isinstance(native, Message) and native.role == "user" else ()
+        return [PromptSent(native.content)] if isinstance(native, GeminiMessage) and native.role == "user" else ()
 
     def from_client(self, command: Any) -> Iterable[RecordedAction]:
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ...agents.gemini.history import list_sessions
-from ...agents.gemini.records import Record, Replay, ToolRecord, details
+from ...agents.gemini.records import MessageRecord, SessionFileReplay, ToolRecord, details
 from ...unified.events import Event, FileChange, Text, Thinking, TurnStarted
 from ..agent import StoredSession
 from ..stored import ended, milliseconds, text, used
@@ -33,7 +33,7 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
-    replay = Replay()
+    replay = SessionFileReplay()
     replay.feed(Path(stored.path).read_bytes().split(b"\n"))
     for message in replay.messages:
         if message.is_prompt:
@@ -42,7 +42,7 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
             yield from _said(message)
 
 
-def _said(message: Record) -> Iterator[Event]:
+def _said(message: MessageRecord) -> Iterator[Event]:
     at = milliseconds(message.timestamp)
     for thought in message.thoughts or ():
         told = ": ".join(part for part in (thought.subject, thought.description) if part)

@@ -50,9 +50,9 @@ class StreamDictionary:
     def __init__(self) -> None:
         self._pieces = Pieces()
         self._repeats = Repeats()
-        self._calls: dict[str, native_events.ToolUse] = {}
-        self._finished: dict[str, native_events.ToolResult] = {}
-        self._complaint: native_events.Error | None = None
+        self._calls: dict[str, native_events.GeminiToolUse] = {}
+        self._finished: dict[str, native_events.GeminiToolResult] = {}
+        self._complaint: native_events.GeminiError | None = None
         self._begun = False
         self._nameless = 0
         self._said_at = ""
@@ -60,7 +60,7 @@ class StreamDictionary:
 
     def translate(self, native: native_events.Event) -> list[Event]:
         match native:
-            case native_events.ToolResult():
+            case native_events.GeminiToolResult():
                 self._finished[native.tool_id] = native
                 return self._whole()
             case ToolDetails():
@@ -71,28 +71,28 @@ class StreamDictionary:
 
     def _translated(self, native: native_events.Event) -> list[Event]:
         match native:
-            case native_events.Init():
+            case native_events.GeminiInit():
                 self._begun = True
                 self._complaint, self._answered = None, False
                 return [Init(model=native.model, native_session_id=native.session_id)]
-            case native_events.Message():
+            case native_events.GeminiMessage():
                 return self._said(native.content, native.timestamp) if native.role == "assistant" else []
-            case native_events.Content():
+            case native_events.GeminiContent():
                 return self._said(native.value, native.timestamp)
-            case native_events.ToolUse():
+            case native_events.GeminiToolUse():
                 return self._called(native)
-            case native_events.ToolCall():
+            case native_events.GeminiToolCall():
                 self._nameless += 1  # the older form has no ids, and never tells of results
-                use = native_events.ToolUse(native.name, f"call-{self._nameless}", native.args, native.timestamp)
-                done = native_events.ToolResult(use.tool_id, "success")
+                use = native_events.GeminiToolUse(native.name, f"call-{self._nameless}", native.args, native.timestamp)
+                done = native_events.GeminiToolResult(use.tool_id, "success")
                 return [*self._called(use), *self._ended(done, None)]
-            case native_events.Error():
+            case native_events.GeminiError():
                 return self._complained(native)
-            case native_events.Retry():
+            case native_events.GeminiRetry():
                 return [Retry(attempt=native.attempt, max_attempts=native.max_attempts, delay_ms=native.delay_ms)]
-            case native_events.Result():
+            case native_events.GeminiResult():
                 return self._over(native.status, native.stats, native.error)
-            case native_events.Done():
+            case native_events.GeminiDone():
                 return self._over(native.status or "success", native.stats, None)
             case native_events.Truncated():
                 return self._truncated(native)
@@ -102,7 +102,7 @@ class StreamDictionary:
                 return [stalled(native.seconds)]
             case shapes.Unrecognized():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
-            case native_events.ToolResult() | ToolDetails():
+            case native_events.GeminiToolResult() | ToolDetails():
                 return []  # above
             case _:
                 assert_never(native)
@@ -120,7 +120,7 @@ class StreamDictionary:
         held = self._repeats.finish()
         return [*(self._pieces.text(held) if held else []), *self._pieces.whole()]
 
-    def _called(self, native: native_events.ToolUse) -> list[Event]:
+    def _called(self, native: native_events.GeminiToolUse) -> list[Event]:
         name = TOOLS.get(native.tool_name, "other")
         self._answered = False
         self._calls[native.tool_id] = native
@@ -143,7 +143,7 @@ class StreamDictionary:
         finished, self._finished = self._finished, {}
         return [event for result in finished.values() for event in self._ended(result, None)]
 
-    def _ended(self, native: native_events.ToolResult, details: ToolDetails | None) -> list[Event]:
+    def _ended(self, native: native_events.GeminiToolResult, details: ToolDetails | None) -> list[Event]:
         call = self._calls.pop(native.tool_id, None)
         tool = call.tool_name if call is not None else details.tool_name if details is not None else ""
         name = TOOLS.get(tool, "other")
@@ -164,7 +164,7 @@ class StreamDictionary:
 
     # ------------------------------------------------------------------------------------------------- ends of a turn
 
-    def _complained(self, native: native_events.Error) -> list[Event]:
+    def _complained(self, native: native_events.GeminiError) -> list[Event]:
         """The run goes on, or ends with a result that does not repeat why: the next event shows which."""
         before, self._complaint = self._complaint, native
         if native.severity == "warning":

@@ -58,7 +58,7 @@ MCP = "mcp_"
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 
-class ToolNames(Mapping[str, ToolName]):
+class GeminiToolNames(Mapping[str, ToolName]):
     """:data:`NAMES`, and every tool of an MCP server."""
 
     def __getitem__(self, native: str) -> ToolName:
@@ -71,7 +71,7 @@ class ToolNames(Mapping[str, ToolName]):
         return len(NAMES)
 
 
-TOOLS = ToolNames()
+TOOLS = GeminiToolNames()
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:

@@ -22,10 +22,10 @@ from ...agents.acp.responses import (
     ResumeSessionResponse,
 )
 from ...agents.acp.updates import (
+    AcpToolCall,
     AgentMessageChunk,
     AgentThoughtChunk,
     SessionUpdate,
-    ToolCall,
     ToolCallUpdate,
     UsageUpdate,
 )
@@ -50,7 +50,7 @@ from .calls import REJECTED, as_written, judged
 from .changes import changes_of, plan_of
 from .tools import TOOLS, name_of, target_of
 
-Call = TypeVar("Call", bound=ToolCall | ToolCallUpdate)
+Call = TypeVar("Call", bound=AcpToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=PROFILE)
 INTERNAL = "Internal error: "
 LAST_STEP = "OpenCode tells the tokens of the last step only over ACP; the cost is the whole turn's"
@@ -105,7 +105,7 @@ class OpenCodeAcpDictionary:
                 if native.replayed and self._spent is not None:
                     self._spent_before = self._spent
                 return []
-            case SessionUpdate(update=ToolCall() | ToolCallUpdate() as call, replayed=False):
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call, replayed=False):
                 return self._called(native, call)
             case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk(), replayed=False):
                 self._rejected = False
@@ -134,10 +134,10 @@ class OpenCodeAcpDictionary:
         plain = self._plain(native.tool_call)
         return [] if is_known else self._protocol.translate(replace(native, tool_call=plain))
 
-    def _called(self, native: SessionUpdate, call: ToolCall | ToolCallUpdate) -> list[Event]:
+    def _called(self, native: SessionUpdate, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
         plain = self._plain(call)
         known = self._calls[call.tool_call_id]
-        if isinstance(call, ToolCall):
+        if isinstance(call, AcpToolCall):
             self._rejected = False
             known.tool = call.title if call.title in TOOLS else known.tool  # it may have been guessed from a question
         self.on_call()
@@ -147,7 +147,7 @@ class OpenCodeAcpDictionary:
         made = self._protocol.translate(replace(native, update=plain))
         return [told for event in made if not isinstance(event, FileChange) for told in self._told(event, call, known)]
 
-    def _told(self, event: Event, call: ToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
+    def _told(self, event: Event, call: AcpToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
         match event:
             case ToolUse():
                 name = name_of(known.tool)
@@ -168,7 +168,7 @@ class OpenCodeAcpDictionary:
             case _:
                 return [event]
 
-    def _ended(self, result: ToolResult, call: ToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
+    def _ended(self, result: ToolResult, call: AcpToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
         self._calls.pop(call.tool_call_id, None)
         metadata: Mapping[str, Any] = {}
         output, error = result.output, ""
@@ -239,7 +239,7 @@ class OpenCodeAcpDictionary:
         self._steps, self._interrupted, self._rejected = 0, False, False
 
 
-def _tool(call: ToolCall | ToolCallUpdate) -> str:
+def _tool(call: AcpToolCall | ToolCallUpdate) -> str:
     """The first title of a call is its tool's name; that of a question about an unknown one is not."""
     title = call.title or ""
     if title in TOOLS:
