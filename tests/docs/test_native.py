@@ -89,7 +89,9 @@ LAUNCHES: dict[str, Callable[[], Launch]] = {
     "Codex `exec`": lambda: codex.launch(codex.CodexConfig(), cwd="/w", executable="codex", prompt="p"),
     "Codex `app-server`": lambda: codex.launch(codex.CodexConfig(driver="app-server"), cwd="/w", executable="codex"),
     "Gemini `stream-json`": lambda: gemini_launch(gemini.GeminiConfig(), cwd="/w", executable="gemini", prompt="p"),
-    "Gemini `acp`": lambda: gemini_launch(gemini.GeminiConfig(driver=gemini.GeminiDriver.ACP), cwd="/w", executable="gemini"),
+    "Gemini `acp`": lambda: gemini_launch(
+        gemini.GeminiConfig(driver=gemini.GeminiDriver.ACP), cwd="/w", executable="gemini"
+    ),
     "OpenCode `run`": lambda: _opencode(opencode.Driver.RUN),
     "OpenCode `serve`": lambda: _opencode(opencode.Driver.SERVE),
     "OpenCode `acp`": lambda: _opencode(opencode.Driver.ACP),

@@ -145,13 +145,13 @@ def test_details_come_between_the_results_and_what_follows(tmp_path: Path):
     protocol = DetailedProtocol(StreamProtocol(), SessionFile(lambda: located[0] if located else None))
     assert protocol.receive(RESULT_1) == [GeminiToolResult("1", "success")]
     assert protocol.receive(RESULT_2) == [GeminiToolResult("2", "success")]
-    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["Message"]  # the file is not there yet
+    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["GeminiMessage"]  # the file is not there yet
     located.append(path)
     path.write_bytes(lines(called("1"))[:-1])
-    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["Message"]  # its line is half written
+    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["GeminiMessage"]  # its line is half written
     path.write_bytes(lines(called("1")))
     assert protocol.receive(TEXT)[0] == more("1")
-    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["Message"]  # once
+    assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["GeminiMessage"]  # once
     path.write_bytes(lines(called("1")) + lines(called("1", "2")))
     assert protocol.receive_eof() == [more("2"), Truncated("the output ended without a result event")]
     assert protocol.outgoing() == []
