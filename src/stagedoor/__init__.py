@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .unified.events import Usage as Usage
     from .unified.events import UsageReport as UsageReport
     from .unified.options import McpServer as McpServer
+    from .unified.options import OpenOptions as OpenOptions
     from .unified.options import Options as Options
 
 __version__ = "0.1.0"
@@ -102,7 +103,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "PlanItem", "Retry", "Text", "TextDelta", "Thinking", "ThinkingDelta", "ToolProgress", "ToolResult", "ToolUse",
         "TurnCompleted", "TurnStarted", "Unrecognized", "Usage", "UsageReport",
     ),
-    "unified.options": ("McpServer", "Options"),
+    "unified.options": ("McpServer", "OpenOptions", "Options"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -43,8 +43,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: dict[str, str] = {}
 
 
-# option → the capability it needs, and how to tell that it was asked for
-_NEEDS: dict[str, str] = {
+CAPABILITY_OF_OPTION: dict[str, str] = {
     "fork": "fork",
     "max_turns": "max_turns",
     "max_budget_usd": "max_budget",
@@ -57,12 +56,13 @@ _NEEDS: dict[str, str] = {
     "images": "images",
     "resume": "resume",
 }
+"""Option → the capability that a driver needs for it."""
 _DEFAULTS = Options()
 
 
 def require(options: Options, capabilities: Capabilities, *, agent: str, driver: str) -> None:
     """Refuse what this driver cannot do, before anything is started."""
-    for option, capability in _NEEDS.items():
+    for option, capability in CAPABILITY_OF_OPTION.items():
         if getattr(options, option) != getattr(_DEFAULTS, option) and not getattr(capabilities, capability):
             note = capabilities.notes.get(capability, "")
             raise NotSupported(f"{agent} ({driver}) does not support {option}{': ' + note if note else ''}")
