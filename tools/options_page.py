@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, get_args
 
 from stagedoor import catalog
 from stagedoor.unified import options
@@ -47,8 +48,8 @@ def _code(text: str) -> str:
 
 
 def _choices() -> str:
-    choices = {"tier": options.Tier, "approval": options.Approval, "sandbox": options.Sandbox}
-    lines = [f"- `{name}`: " + " · ".join(f"`{value}`" for value in kind.__args__) for name, kind in choices.items()]
+    choices: dict[str, Any] = {"tier": options.Tier, "approval": options.Approval, "sandbox": options.Sandbox}
+    lines = [f"- `{name}`: " + " · ".join(f"`{value}`" for value in get_args(kind)) for name, kind in choices.items()]
     sandboxes = [
         f"| {name} | {driver} | {', '.join(entry.capabilities.sandbox) or 'none'} |"
         for name in catalog.BUILT_IN

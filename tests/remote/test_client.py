@@ -11,7 +11,7 @@ import pytest
 
 import stagedoor
 from stagedoor.errors import AlreadyAnswered, BadRequest, LocalProtocolError, NotAllowed
-from stagedoor.remote.client import ACCEPTED, REFUSED
+from stagedoor.remote.client import ACCEPTED, REFUSED, RemoteOptions
 from stagedoor.unified.options import Options
 
 HELLO = [{"say": "Hello"}]
@@ -296,3 +296,7 @@ def test_options_that_make_no_sense_with_a_server_are_refused(server: Any) -> No
         remote.open("understudy", fork=True)
     with pytest.raises(stagedoor.NotSupported, match="leave it out"):
         remote.open("understudy", permission_timeout=None)
+
+
+def test_the_typed_options_are_those_that_are_taken() -> None:
+    assert set(RemoteOptions.__annotations__) == ACCEPTED

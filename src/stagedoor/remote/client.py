@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -17,12 +17,14 @@ from ..errors import NotSupported
 from ..service.views import By, Question, SessionView, State, Wanted
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
-from ..unified.options import Options
+from ..unified.options import Approval, McpServer, Options, Sandbox, Tier
 from .address import Address, find
 from .connection import ServerConnection
 from .session import OpenRequest, RemoteSession, SessionLink, answer_body
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from ..service.ledger import Sums
     from ..service.presence import AgentView
 
@@ -63,6 +65,36 @@ def connect(
     return Remote(lambda: find(url, token, None if certificate is None else str(certificate)), patience=patience)
 
 
+class RemoteOptions(TypedDict, total=False):
+    """What ``run`` and ``open`` take with a server. The server chooses what is left out; ``cwd`` is a folder there."""
+
+    cwd: str | PathLike[str]
+    project_id: str
+    title: str
+    model: str | None
+    driver: str | None
+    tier: Tier | None
+    approval: Approval | None
+    sandbox: Sandbox | None
+    container: str
+    max_turns: int | None
+    max_budget_usd: float | None
+    allowed_tools: list[str] | tuple[str, ...] | None
+    disallowed_tools: list[str] | tuple[str, ...]
+    auto_approve: list[str] | tuple[str, ...]
+    system_prompt: str | None
+    append_system_prompt: str | None
+    output_schema: Mapping[str, Any] | None
+    mcp_servers: Mapping[str, McpServer]
+    timeout: float | None
+    permission_timeout: float
+    group: str
+    worktree: bool
+    can_use_tool: CanUseTool | None
+    resume: str | None
+    fork: bool
+
+
 class Remote:
     """A server. ``async with`` keeps connections open between calls; it is optional."""
 
@@ -87,7 +119,7 @@ class Remote:
         await self._stack.aclose()
 
     async def run(
-        self, agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Any
+        self, agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Unpack[RemoteOptions]
     ) -> AsyncGenerator[Event]:
         """One prompt: yields every event from ``init`` to ``done``. Leaving the loop ends the session on the server."""
         async with self._open(agent, options, keep_open=False) as session, ends_with(session, cancel) as started:
@@ -98,7 +130,7 @@ class Remote:
             async for event in session.events:
                 yield event
 
-    def open(self, agent: str, **options: Any) -> RemoteSession:
+    def open(self, agent: str, **options: Unpack[RemoteOptions]) -> RemoteSession:
         """A conversation; nothing is started before the first ``send``.
 
         >>> async with remote.open("codex", tier="supervised", can_use_tool=ask) as session:
@@ -106,7 +138,7 @@ class Remote:
         """
         return self._open(agent, options, keep_open=True)
 
-    def run_sync(self, agent: str, prompt: str, **options: Any) -> Result:
+    def run_sync(self, agent: str, prompt: str, **options: Unpack[RemoteOptions]) -> Result:
         """The same as ``run`` for scripts: waits, and returns the whole result."""
 
         async def main() -> Result:
@@ -167,7 +199,7 @@ class Remote:
 
         return await self._connection.get("/api/usage", Sums, {"by": by, "since": since, "until": until})
 
-    def _open(self, agent: str, options: dict[str, Any], *, keep_open: bool) -> RemoteSession:
+    def _open(self, agent: str, options: RemoteOptions, *, keep_open: bool) -> RemoteSession:
         request = open_request(agent, options)
         return RemoteSession(
             SessionLink(self._connection, request=request, keep_open=keep_open, can_use_tool=request.can_use_tool)

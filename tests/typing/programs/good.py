@@ -56,6 +56,13 @@ async def shared(options: stagedoor.OpenOptions) -> None:
         print(tagged.agent, tagged.event.type)
 
 
+async def with_a_server() -> None:
+    remote = stagedoor.connect("http://127.0.0.1:16180", "token", patience=5)
+    async with remote.open("codex", tier="supervised", can_use_tool=ask, worktree=True, title="Login") as session:
+        async for event in session.send("Fix it"):
+            print(event.type)
+
+
 def script() -> str:
     result = stagedoor.run_sync("gemini", "Explain", max_turns=3, images=["a.png"])
     return result.text

@@ -23,6 +23,9 @@ stagedoor.run_sync("claude", "Fix it", fork="yes")  # wrong
 stagedoor.run_sync("claude")  # wrong
 stagedoor.run_parallel([stagedoor.Task("claude", "a", {"modle": "opus"})])  # wrong
 stagedoor.run_parallel([("claude", "a")])  # wrong
+stagedoor.connect("http://127.0.0.1:16180").open("claude", raw=True)  # wrong
+stagedoor.connect(16180)  # wrong
+stagedoor.connect().run("claude", "Fix it", tier="wild")  # wrong
 
 
 async def events() -> None:
