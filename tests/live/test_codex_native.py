@@ -83,7 +83,7 @@ pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the co
 BOUND = 60.0
 DRIVERS: tuple[DriverName, ...] = ("exec", "app-server")
 ONE_CALL = CodexUsage(100, 50, 0, 20, 0)
-Seen = TypeVar("Seen")
+EventT = TypeVar("Seen")
 
 
 class Stage:
@@ -117,14 +117,16 @@ def play(tmp_path: Path, cwd: Path, script: Script, scene: Callable[[Stage], Cor
     asyncio.run(main())
 
 
-async def until(events: AsyncIterator[Any], kind: type[Seen], check: Callable[[Seen], bool] = lambda _: True) -> Seen:
+async def until(
+    events: AsyncIterator[Any], kind: type[EventT], check: Callable[[EventT], bool] = lambda _: True
+) -> EventT:
     async for event in events:
         if isinstance(event, kind) and check(event):
             return event
     raise AssertionError(f"the stream ended without a {kind.__name__}")
 
 
-async def gone(marker: str) -> None:
+async def wait_until_gone(marker: str) -> None:
     """Wait until no process has ``marker`` on its command line."""
     async with asyncio.timeout(BOUND):
         while running(marker):
@@ -132,17 +134,17 @@ async def gone(marker: str) -> None:
 
 
 def running(marker: str) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
-                found.append(entry.name)
+                names.append(entry.name)
         except OSError:
             continue
-    return found
+    return names
 
 
-def spoken(events: Sequence[Any]) -> list[str]:
+def texts_of(events: Sequence[Any]) -> list[str]:
     items = [event.item for event in events if isinstance(event, ItemCompleted | ItemCompletedNotification)]
     return [item.text for item in items if isinstance(item, AgentMessageItem | AgentMessageThreadItem)]
 
@@ -164,7 +166,7 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
         )
         assert isinstance(session, CodexExecSession)
         first = await whole_turn(session)
-        assert spoken(first) == ["One."]
+        assert texts_of(first) == ["One."]
         assert [e.turn_usage for e in first if isinstance(e, CodexTurnCompleted)] == [CodexUsage(200, 100, 0, 40, 0)]
         assert isinstance(first[-1], Exited)
         assert first[-1].code == 0
@@ -182,7 +184,7 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
         again = await CodexClient(cwd, CODEX, stage.environment.env).resume_session(session.session_id, "third")
         assert again.session_id == session.session_id
         third = await whole_turn(again)
-        assert spoken(third) == ["Three."]
+        assert texts_of(third) == ["Three."]
         assert [e.turn_usage for e in third if isinstance(e, CodexTurnCompleted)] == [ONE_CALL]
         await again.close()
 
@@ -235,17 +237,17 @@ def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sa
         exited = await until(session.events, Exited)
         assert exited.code == 1
         await session.send("go on")
-        assert spoken(await whole_turn(session)) == ["Awake."]
+        assert texts_of(await whole_turn(session)) == ["Awake."]
         await session.close()
 
     play(tmp_path, cwd, [shell(f"({marker}; true) & {marker}"), say("Awake.")], scene)
 
 
 def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd: Path) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     async def ask(question: Question) -> Decision:
-        asked.append(question)
+        questions.append(question)
         return Decline() if isinstance(question, CommandExecutionRequestApproval) else Accept()
 
     async def scene(stage: Stage) -> None:
@@ -253,11 +255,11 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         session = await stage.client.create_session("first", config)
         assert isinstance(session, CodexThread)
         first = await whole_turn(session)
-        assert spoken(first) == ["One."]
+        assert texts_of(first) == ["One."]
         assert first[-1].turn_usage == CodexUsage(300, 150, 0, 60, 0)
         assert (cwd / "new.txt").read_text() == "new\n"
         assert not (cwd / "never.txt").exists()
-        patch, command = asked
+        patch, command = questions
         assert isinstance(patch, FileChangeRequestApproval)
         assert patch.changes == [FileUpdateChange(str(cwd / "new.txt"), PatchChangeKind("add"), "new\n")]
         assert isinstance(command, CommandExecutionRequestApproval)
@@ -275,7 +277,7 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         again = await CodexClient(cwd, CODEX, stage.environment.env).resume_session(session.session_id, "3", config)
         assert again.session_id == session.session_id
         third = await whole_turn(again)
-        assert spoken(third) == ["Three."]
+        assert texts_of(third) == ["Three."]
         assert third[-1].turn_usage == ONE_CALL
         await again.close()
         stage.model.assert_consumed()
@@ -299,12 +301,12 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
         await session.send("wait")
         await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
         await session.interrupt()
-        await gone(marker)
+        await wait_until_gone(marker)
         assert [path.name for path in cwd.iterdir()] == [".git"]
         assert (await until(session.events, TurnCompletedNotification)).turn.status == "interrupted"
 
         await session.send("go on")
-        assert spoken(await whole_turn(session))[-1] == "Awake."
+        assert texts_of(await whole_turn(session))[-1] == "Awake."
         await session.cancel()
         assert (await until(session.events, Exited)).code == 0
 
@@ -359,7 +361,7 @@ def test_app_server_keeps_threads_and_their_sub_agents_apart(tmp_path: Path, cwd
                 family = set(server.protocol.thread_states.family(session.session_id))
                 assert threads == family
                 assert len(family) == 2
-                assert "I am the child." in spoken(events)
+                assert "I am the child." in texts_of(events)
             listed = await server.list_threads(cwd=str(cwd))
             assert {thread.id for thread in listed} == {parent.session_id, other.session_id}
 
@@ -378,8 +380,8 @@ def test_app_server_plan_mode_asks_the_user(tmp_path: Path, cwd: Path) -> None:
         await session.close()
 
     options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
-    asked = [{"id": "q1", "header": "Colour", "question": "Which colour?", "options": options}]
-    play(tmp_path, cwd, [native("request_user_input", questions=asked), say("Blue it is.")], scene)
+    questions = [{"id": "q1", "header": "Colour", "question": "Which colour?", "options": options}]
+    play(tmp_path, cwd, [native("request_user_input", questions=questions), say("Blue it is.")], scene)
 
 
 def test_app_server_steers_the_running_turn(tmp_path: Path, cwd: Path) -> None:
@@ -390,7 +392,7 @@ def test_app_server_steers_the_running_turn(tmp_path: Path, cwd: Path) -> None:
         await session.steer("and mind the tests")
         (cwd / "go").touch()
         events = await whole_turn(session)
-        assert spoken(events) == ["Done."]
+        assert texts_of(events) == ["Done."]
         assert "and mind the tests" in str(stage.model.requests[-1].body)
         with pytest.raises(LocalProtocolError, match="no running turn"):
             await session.steer("too late")
@@ -411,7 +413,7 @@ def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path
                 await asyncio.sleep(0.02)
             del session
             gc.collect()
-            await gone(marker)
+            await wait_until_gone(marker)
 
     play(tmp_path, cwd, [shell(marker), say("Never said.")], scene)
 
@@ -474,10 +476,10 @@ def test_exec_reports_a_failed_turn(tmp_path: Path, cwd: Path) -> None:
 
 
 def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Path) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     def ask(question: Question) -> Decision:
-        asked.append(question)
+        questions.append(question)
         return AcceptForSession()
 
     async def scene(stage: Stage) -> None:
@@ -485,7 +487,7 @@ def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Pat
         config = CodexConfig(can_use_tool=ask, model="scripted-model", mcp_servers={"adder": server})
         session = await stage.client.create_session("add", config)
         await whole_turn(session)
-        (question,) = asked
+        (question,) = questions
         assert isinstance(question, McpServerElicitationRequest)
         assert question.call is not None
         assert (question.call.server, question.call.tool, question.tool_params) == (
@@ -502,11 +504,11 @@ def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Pat
 
 
 def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     def ask(question: Question) -> Decision:
-        asked.append(question)
-        return AcceptForSession() if len(asked) == 1 else Decline()
+        questions.append(question)
+        return AcceptForSession() if len(questions) == 1 else Decline()
 
     async def scene(stage: Stage) -> None:
         config = CodexConfig(
@@ -514,17 +516,17 @@ def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path
         )
         session = await stage.client.create_session("net", config)
         await whole_turn(session)
-        assert [type(question) for question in asked] == [PermissionsRequestApproval] * 2
+        assert [type(question) for question in questions] == [PermissionsRequestApproval] * 2
         granted, refused = (json.loads(request.outcomes[-1].output) for request in stage.model.requests[1:])
         assert (granted["permissions"]["network"], granted["scope"]) == ({"enabled": True}, "session")
         assert not any(refused["permissions"].values())
         await session.close()
 
-    wanted = [
+    requests = [
         native("request_permissions", reason="why", permissions={"network": {"enabled": True}}),
         native("request_permissions", reason="why", permissions={"file_system": {"write": ["/etc"]}}),
     ]
-    play(tmp_path, cwd, [*wanted, say("Done.")], scene)
+    play(tmp_path, cwd, [*requests, say("Done.")], scene)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the co
 
 BOUND = 60.0
 DRIVERS = ("app-server", "exec")
-Seen = TypeVar("Seen")
+EventT = TypeVar("Seen")
 Decide = Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny]
 
 
@@ -89,13 +89,13 @@ async def turn(session: stagedoor.Session, prompt: str) -> list[Event]:
     return [event async for event in session.send(prompt)]
 
 
-def of(events: list[Event], kind: type[Seen]) -> list[Seen]:
+def of(events: list[Event], kind: type[EventT]) -> list[EventT]:
     return [event for event in events if isinstance(event, kind)]
 
 
 def completed(events: list[Event]) -> stagedoor.TurnCompleted:
-    [found] = of(events, stagedoor.TurnCompleted)
-    return found
+    [event] = of(events, stagedoor.TurnCompleted)
+    return event
 
 
 def results(events: list[Event]) -> list[tuple[str, str, int | None]]:
@@ -117,18 +117,18 @@ def test_turns_of_an_autonomous_session(tmp_path: Path, driver: str) -> None:
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage:
             async with stage.open(driver=driver, tier="autonomous") as session:
-                heard = await turn(session, "Talk")
-                assert (completed(heard).result, completed(heard).status) == ("Hello there.", "success")
-                deltas = "".join(delta.text for delta in of(heard, stagedoor.TextDelta))
+                events = await turn(session, "Talk")
+                assert (completed(events).result, completed(events).status) == ("Hello there.", "success")
+                deltas = "".join(delta.text for delta in of(events, stagedoor.TextDelta))
                 assert deltas == ("Hello there." if driver == "app-server" else "")
-                one_call = completed(heard).usage
+                one_call = completed(events).usage
                 assert (one_call.input_tokens, one_call.output_tokens, one_call.total_tokens) == (100, 20, 120)
-                heard = await turn(session, "Commands")
-                assert results(heard) == [("shell", "success", 0), ("shell", "error", 3)]
-                assert [use.target for use in of(heard, stagedoor.ToolUse)] == ["echo fine", "echo bad; exit 3"]
-                assert completed(heard).usage.total_tokens == 360  # of this turn's three calls, not of all four
-                heard = await turn(session, "Files")
-                changes = [(change.path, change.change, change.diff) for change in of(heard, stagedoor.FileChange)]
+                events = await turn(session, "Commands")
+                assert results(events) == [("shell", "success", 0), ("shell", "error", 3)]
+                assert [use.target for use in of(events, stagedoor.ToolUse)] == ["echo fine", "echo bad; exit 3"]
+                assert completed(events).usage.total_tokens == 360  # of this turn's three calls, not of all four
+                events = await turn(session, "Files")
+                changes = [(change.path, change.change, change.diff) for change in of(events, stagedoor.FileChange)]
                 assert changes == [
                     ("a.txt", "created", "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"),
                     ("a.txt", "modified", changes[1][2]),
@@ -136,24 +136,24 @@ def test_turns_of_an_autonomous_session(tmp_path: Path, driver: str) -> None:
                 ]
                 assert changes[1][2].startswith("--- a/a.txt\n+++ b/a.txt\n@@")
                 assert "-two\n+2\n" in changes[1][2]
-                heard = await turn(session, "Delete")
-                assert [(change.path, change.change) for change in of(heard, stagedoor.FileChange)] == [
+                events = await turn(session, "Delete")
+                assert [(change.path, change.change) for change in of(events, stagedoor.FileChange)] == [
                     ("b.txt", "deleted")
                 ]
-                ids = [use.tool_use_id for use in of(heard, stagedoor.ToolUse)]
+                ids = [use.tool_use_id for use in of(events, stagedoor.ToolUse)]
                 assert len(ids) == len(set(ids))
                 identity = session.id
             async with stage.open(driver=driver, tier="autonomous", resume=identity) as session:
-                heard = await turn(session, "Again")
-                assert of(heard, stagedoor.Init)[0].resumed
-                assert (session.id, completed(heard).result) == (identity, "Here again.")
-                assert completed(heard).usage.total_tokens == 120
+                events = await turn(session, "Again")
+                assert of(events, stagedoor.Init)[0].resumed
+                assert (session.id, completed(events).result) == (identity, "Here again.")
+                assert completed(events).usage.total_tokens == 120
             async with stage.open(driver=driver, tier="autonomous", resume=identity, fork=True) as session:
-                heard = await turn(session, "Elsewhere")
-                assert completed(heard).usage.total_tokens == 120
+                events = await turn(session, "Elsewhere")
+                assert completed(events).usage.total_tokens == 120
                 assert session.id != identity
             stored = stagedoor.history(stage.cwd, "codex", env=stage.env)
-            assert identity in [one.session_id for one in stored]
+            assert identity in [session.session_id for session in stored]
 
     play(scene)
 
@@ -173,53 +173,53 @@ def test_questions(tmp_path: Path) -> None:
             say("Done."),
         ],
     }
-    asked: list[stagedoor.PermissionRequest] = []
+    requests: list[stagedoor.PermissionRequest] = []
     decide: Decide = lambda request: stagedoor.Allow()  # noqa: E731
 
     def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
-        asked.append(request)
+        requests.append(request)
         return decide(request)
 
     async def scene() -> None:
         nonlocal decide
         async with staged(tmp_path, routes) as stage, stage.open(can_use_tool=callback) as session:
-            heard = await turn(session, "Allow")
-            assert [(one.tool_name, one.target, one.input["cwd"]) for one in asked] == [
+            events = await turn(session, "Allow")
+            assert [(request.tool_name, request.target, request.input["cwd"]) for request in requests] == [
                 ("shell", "touch allowed", str(stage.cwd))
             ]
-            assert results(heard) == [("shell", "success", 0)]
+            assert results(events) == [("shell", "success", 0)]
             assert (stage.cwd / "allowed").exists()
 
             decide = lambda request: stagedoor.Deny("not today")  # noqa: E731
-            heard = await turn(session, "Refuse")
-            [result] = of(heard, stagedoor.ToolResult)
+            events = await turn(session, "Refuse")
+            [result] = of(events, stagedoor.ToolResult)
             assert (result.status, result.output) == ("denied", "not today")
-            assert completed(heard).result == "Understood."
+            assert completed(events).result == "Understood."
 
             decide = lambda request: stagedoor.Allow(updated_input={"command": "touch other"})  # noqa: E731
-            heard = await turn(session, "Change")
-            assert [one.decision for one in of(heard, stagedoor.PermissionResolved)] == ["deny"]
-            assert results(heard) == [("shell", "denied", None)]
+            events = await turn(session, "Change")
+            assert [event.decision for event in of(events, stagedoor.PermissionResolved)] == ["deny"]
+            assert results(events) == [("shell", "denied", None)]
 
             decide = lambda request: stagedoor.Deny("stop", interrupt=True)  # noqa: E731
-            heard = await turn(session, "Stop")
-            assert completed(heard).status == "interrupted"
-            assert results(heard) == [("shell", "denied", None)]
+            events = await turn(session, "Stop")
+            assert completed(events).status == "interrupted"
+            assert results(events) == [("shell", "denied", None)]
 
-            asked.clear()
+            requests.clear()
             decide = lambda request: stagedoor.Allow(remember="session")  # noqa: E731
-            heard = await turn(session, "Remember")
-            assert [one.target for one in asked] == ["touch kept"]
-            assert results(heard) == [("shell", "success", 0)] * 2
+            events = await turn(session, "Remember")
+            assert [request.target for request in requests] == ["touch kept"]
+            assert results(events) == [("shell", "success", 0)] * 2
 
-            asked.clear()
+            requests.clear()
             decide = lambda request: stagedoor.Deny("not there")  # noqa: E731
-            heard = await turn(session, "Edit")
-            assert [Path(one.target).name for one in asked] == ["out.txt", "post-commit"]
-            assert [status for _, status, _ in results(heard)] == ["success", "denied", "denied"]
-            assert [change.path for change in of(heard, stagedoor.FileChange)] == ["in.txt"]
-            made = {path.name for path in stage.cwd.iterdir()} | {path.name for path in stage.outside.iterdir()}
-            assert made == {".git", "allowed", "kept", "in.txt"}
+            events = await turn(session, "Edit")
+            assert [Path(request.target).name for request in requests] == ["out.txt", "post-commit"]
+            assert [status for _, status, _ in results(events)] == ["success", "denied", "denied"]
+            assert [change.path for change in of(events, stagedoor.FileChange)] == ["in.txt"]
+            paths = {path.name for path in stage.cwd.iterdir()} | {path.name for path in stage.outside.iterdir()}
+            assert paths == {".git", "allowed", "kept", "in.txt"}
 
     play(scene)
 
@@ -233,18 +233,18 @@ def test_an_interrupt_closes_a_question(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage, stage.open(can_use_tool=never) as session:
-            heard: list[Event] = []
+            events: list[Event] = []
             stopping: list[asyncio.Task[None]] = []
             async for event in session.send("Wait"):
-                heard.append(event)
+                events.append(event)
                 if isinstance(event, stagedoor.PermissionRequest):
                     stopping.append(asyncio.create_task(session.interrupt()))
             await asyncio.gather(*stopping)
-            assert [(one.decision, one.by) for one in of(heard, stagedoor.PermissionResolved)] == [
+            assert [(event.decision, event.by) for event in of(events, stagedoor.PermissionResolved)] == [
                 ("deny", "interrupt")
             ]
-            assert results(heard) == [("shell", "denied", None)]
-            assert completed(heard).status == "interrupted"
+            assert results(events) == [("shell", "denied", None)]
+            assert completed(events).status == "interrupted"
             assert completed(await turn(session, "Go on")).result == "Still here."
             assert not (stage.cwd / "late").exists()
 
@@ -261,9 +261,9 @@ def test_nobody_to_ask(tmp_path: Path) -> None:
         async with staged(tmp_path, routes) as stage:
             for driver in DRIVERS:
                 async with stage.open(driver=driver) as session:
-                    heard = await turn(session, "Go")
-                assert completed(heard).result == "Done."
-                assert [change.path for change in of(heard, stagedoor.FileChange)] == ["in.txt"]
+                    events = await turn(session, "Go")
+                assert completed(events).result == "Done."
+                assert [change.path for change in of(events, stagedoor.FileChange)] == ["in.txt"]
                 assert {path.name for path in stage.cwd.iterdir()} == {".git", "in.txt"}
                 (stage.cwd / "in.txt").unlink()
 
@@ -301,11 +301,11 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, driver: str, rules: bool) -> 
                 (folder / "default.rules").write_text("\n".join(allowed) + "\n")
             before = stage.snapshot()
             async with stage.open(driver=driver, tier="dry-run", can_use_tool=None) as session:
-                heard = await turn(session, "Try")
-            assert completed(heard).result == "I tried."
+                events = await turn(session, "Try")
+            assert completed(events).result == "I tried."
             assert stage.snapshot() == before
-            assert of(heard, stagedoor.FileChange) == []
-            reads = [one.status for one in of(heard, stagedoor.ToolResult) if one.output == "one\ntwo\n"]
+            assert of(events, stagedoor.FileChange) == []
+            reads = [event.status for event in of(events, stagedoor.ToolResult) if event.output == "one\ntwo\n"]
             assert reads == ([] if rules and driver == "app-server" else ["success"])
 
     play(scene)
@@ -341,14 +341,14 @@ def _sandbox_modes(tmp_path: Path, outside: Path, driver: str) -> None:
         async with staged(tmp_path, routes) as stage:
             for sandbox, (inside, elsewhere, git) in SANDBOXES.items():
                 async with stage.open(driver=driver, tier="autonomous", sandbox=sandbox) as session:
-                    heard = await turn(session, f"Mode {sandbox}")
-                assert completed(heard).result == "Tried."
-                made = (
+                    events = await turn(session, f"Mode {sandbox}")
+                assert completed(events).result == "Tried."
+                paths = (
                     (stage.cwd / sandbox).exists(),
                     (outside / sandbox).exists(),
                     (stage.cwd / ".git" / sandbox).exists(),
                 )
-                assert (sandbox, *made) == (sandbox, inside, elsewhere, git)
+                assert (sandbox, *paths) == (sandbox, inside, elsewhere, git)
                 patched = ((stage.cwd / f"{sandbox}.txt").exists(), (outside / f"{sandbox}.txt").exists())
                 assert (sandbox, *patched) == (sandbox, inside, elsewhere)
 
@@ -375,16 +375,16 @@ def test_approval_modes(tmp_path: Path) -> None:
     async def scene() -> None:
         async with staged(tmp_path, {f"Mode {mode}": steps for mode in expected}) as stage:
             for mode, targets in expected.items():
-                asked: list[str] = []
+                requests: list[str] = []
 
-                def callback(request: stagedoor.PermissionRequest, asked: list[str] = asked) -> stagedoor.Deny:
-                    asked.append(request.target)
+                def callback(request: stagedoor.PermissionRequest, requests: list[str] = requests) -> stagedoor.Deny:
+                    requests.append(request.target)
                     return stagedoor.Deny("no")
 
                 async with stage.open(approval=mode, can_use_tool=callback) as session:
-                    heard = await turn(session, f"Mode {mode}")
-                assert completed(heard).result == "Done."
-                assert (mode, asked) == (mode, targets)
+                    events = await turn(session, f"Mode {mode}")
+                assert completed(events).result == "Done."
+                assert (mode, requests) == (mode, targets)
                 (stage.cwd / "in.txt").unlink(missing_ok=True)
 
     play(scene)
@@ -417,10 +417,10 @@ def test_tools_of_mcp_servers(tmp_path: Path, driver: str) -> None:
     """Even one that says of itself that it only reads: refused in a dry run, asked about, or let through."""
     mark = tmp_path / "mark"
     server = stagedoor.McpServer(command=sys.executable, args=("-I", "-c", SERVER, str(mark)))
-    asked: list[stagedoor.PermissionRequest] = []
+    requests: list[stagedoor.PermissionRequest] = []
 
     def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        asked.append(request)
+        requests.append(request)
         return stagedoor.Allow()
 
     cases: list[tuple[dict[str, Any], bool]] = [
@@ -436,12 +436,14 @@ def test_tools_of_mcp_servers(tmp_path: Path, driver: str) -> None:
                 mark.unlink(missing_ok=True)
                 options |= {"model": "scripted-model", "mcp_servers": {"marks": server}, "driver": driver}
                 async with stage.open(**options) as session:
-                    heard = await turn(session, "Mark")
-                assert completed(heard).result == "Done."
+                    events = await turn(session, "Mark")
+                assert completed(events).result == "Done."
                 assert (options.get("tier"), mark.exists()) == (options.get("tier"), called)
-                [result] = of(heard, stagedoor.ToolResult)
+                [result] = of(events, stagedoor.ToolResult)
                 assert (result.name, result.status) == ("mcp", "success" if called else "denied")
-            assert [one.native_name for one in asked] == (["mcp__marks__mark"] if driver == "app-server" else [])
+            assert [request.native_name for request in requests] == (
+                ["mcp__marks__mark"] if driver == "app-server" else []
+            )
 
     play(scene)
 
@@ -474,16 +476,16 @@ def test_interrupt(tmp_path: Path, driver: str, napping: Any) -> None:
 
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage, stage.open(driver=driver, tier="autonomous") as session:
-            heard: list[Event] = []
+            events: list[Event] = []
             async for event in session.send("Sleep"):
-                heard.append(event)
+                events.append(event)
                 if isinstance(event, stagedoor.ToolUse):
                     await nap.until(True)
                     stopping = asyncio.create_task(session.interrupt())
             await stopping
-            assert completed(heard).status == "interrupted"
-            assert [status for _, status, _ in results(heard)] == ["error"]
-            assert of(heard, stagedoor.Error) == []
+            assert completed(events).status == "interrupted"
+            assert [status for _, status, _ in results(events)] == ["error"]
+            assert of(events, stagedoor.Error) == []
             await nap.until(False)
             assert completed(await turn(session, "Go on")).result == "Still here."
 
@@ -495,21 +497,23 @@ def test_sub_agents_and_structured_answers(tmp_path: Path) -> None:
         "Delegate": [task("The sub job", [shell("touch below"), say("Below.")]), say("Delegated.")],
         "Answer": [structured({"answer": 42})],
     }
-    asked: list[stagedoor.PermissionRequest] = []
+    requests: list[stagedoor.PermissionRequest] = []
 
     def callback(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        asked.append(request)
+        requests.append(request)
         return stagedoor.Allow()
 
     async def scene() -> None:
         async with staged(tmp_path, routes) as stage:
             async with stage.open(can_use_tool=callback, model="scripted-model") as session:
-                heard = await turn(session, "Delegate")
-                [spawn] = [use.tool_use_id for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
-                [command] = [use for use in of(heard, stagedoor.ToolUse) if use.name == "shell"]
+                events = await turn(session, "Delegate")
+                [spawn] = [use.tool_use_id for use in of(events, stagedoor.ToolUse) if use.name == "task"]
+                [command] = [use for use in of(events, stagedoor.ToolUse) if use.name == "shell"]
                 assert command.parent_tool_use_id == spawn
-                assert [(one.target, one.parent_tool_use_id) for one in asked] == [("touch below", spawn)]
-                assert (completed(heard).result, completed(heard).status) == ("Delegated.", "success")
+                assert [(request.target, request.parent_tool_use_id) for request in requests] == [
+                    ("touch below", spawn)
+                ]
+                assert (completed(events).result, completed(events).status) == ("Delegated.", "success")
                 assert (stage.cwd / "below").exists()
             schema = {
                 "type": "object",
@@ -533,14 +537,14 @@ def test_instructions_and_pictures_reach_the_model(tmp_path: Path, driver: str) 
     async def scene() -> None:
         async with staged(tmp_path, {"Look": [say("Seen.")]}) as stage:
             (stage.cwd / "dot.png").write_bytes(PICTURE)
-            told = {"system_prompt": "You are a lighthouse.", "append_system_prompt": "Blink twice."}
-            async with stage.open(driver=driver, tier="autonomous", images=("dot.png",), **told) as session:
+            prompts = {"system_prompt": "You are a lighthouse.", "append_system_prompt": "Blink twice."}
+            async with stage.open(driver=driver, tier="autonomous", images=("dot.png",), **prompts) as session:
                 assert completed(await turn(session, "Look")).result == "Seen."
-            said = json.dumps(stage.model.requests[-1].body)
-            assert "You are a lighthouse." in said
-            assert "You are Codex" not in said
-            assert "Blink twice." in said
-            assert "data:image/png;base64," in said
+            body = json.dumps(stage.model.requests[-1].body)
+            assert "You are a lighthouse." in body
+            assert "You are Codex" not in body
+            assert "Blink twice." in body
+            assert "data:image/png;base64," in body
 
     play(scene)
 
@@ -550,10 +554,10 @@ def test_a_wrong_key(tmp_path: Path, driver: str) -> None:
     async def scene() -> None:
         async with staged(tmp_path, {"Hello": [http_error(401)] * 9}) as stage:
             async with stage.open(driver=driver, tier="autonomous") as session:
-                heard = await turn(session, "Hello")
-            assert [error.kind for error in of(heard, stagedoor.Error)] == ["authentication_failed"]
-            assert completed(heard).status == "error"
-            assert of(heard, stagedoor.Retry) != []
+                events = await turn(session, "Hello")
+            assert [error.kind for error in of(events, stagedoor.Error)] == ["authentication_failed"]
+            assert completed(events).status == "error"
+            assert of(events, stagedoor.Retry) != []
 
     play(scene)
 
@@ -562,14 +566,14 @@ def test_what_is_installed(tmp_path: Path) -> None:
     async def scene() -> None:
         async with staged(tmp_path, {}) as stage:
             env = stage.env | {"PATH": f"{Path(str(CODEX)).parent}:{stage.env['PATH']}"}
-            [found] = await stagedoor.discover(["codex"], env=env)
-            assert (found.installed, found.signed_in, found.problem) == (True, None, "")
-            assert found.version.count(".") == 2
+            [presence] = await stagedoor.discover(["codex"], env=env)
+            assert (presence.installed, presence.signed_in, presence.problem) == (True, None, "")
+            assert presence.version.count(".") == 2
             bare = {"PATH": env["PATH"], "HOME": str(tmp_path / "nobody")}
-            [found] = await stagedoor.discover(["codex"], env=bare)
-            assert (found.signed_in, found.fix) == (False, "codex login")
-            [found] = await stagedoor.discover(["codex"], env={"PATH": str(tmp_path)})
-            assert (found.installed, found.fix) == (False, "npm install -g @openai/codex")
+            [presence] = await stagedoor.discover(["codex"], env=bare)
+            assert (presence.signed_in, presence.fix) == (False, "codex login")
+            [presence] = await stagedoor.discover(["codex"], env={"PATH": str(tmp_path)})
+            assert (presence.installed, presence.fix) == (False, "npm install -g @openai/codex")
 
     play(scene)
 
@@ -588,12 +592,12 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
                 agents={"codex": AgentSettings(command=str(CODEX), env=stage.env)},
             )
             async with Service(settings) as service:
-                wanted = Wanted(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
-                session_id = (await service.sessions.create(wanted)).id
-                heard: list[Event] = []
+                body = Wanted(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
+                session_id = (await service.sessions.create(body)).id
+                events: list[Event] = []
                 async with contextlib.aclosing(service.events.follow(session_id, 0)) as batches:
                     async for event in (decode(record.body) async for batch in batches for record in batch):
-                        heard.append(event)
+                        events.append(event)
                         if isinstance(event, stagedoor.ToolUse):
                             message = await service.sessions.send(session_id, "Mind the tests", steer=True)
                             assert message.state == "sent"
@@ -605,13 +609,13 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
                             assert message.state == "queued"
                         if isinstance(event, stagedoor.TurnCompleted) and event.turn == 2:
                             break
-            told = [(one.turn, one.message) for one in of(heard, stagedoor.Notice) if one.code == "steered"]
-            assert told == [(1, "Mind the tests")]
-            assert [(one.turn, one.result) for one in of(heard, stagedoor.TurnCompleted)] == [
+            steered = [(event.turn, event.message) for event in of(events, stagedoor.Notice) if event.code == "steered"]
+            assert steered == [(1, "Mind the tests")]
+            assert [(event.turn, event.result) for event in of(events, stagedoor.TurnCompleted)] == [
                 (1, "Done."),
                 (2, "Later."),
             ]
-            assert [one.prompt for one in of(heard, stagedoor.TurnStarted)] == ["Wait for me", "And then"]
+            assert [event.prompt for event in of(events, stagedoor.TurnStarted)] == ["Wait for me", "And then"]
             assert any("Mind the tests" in str(request.body) for request in stage.model.requests)
 
     play(scene)

@@ -87,13 +87,13 @@ def bare(events: Iterable[Event]) -> list[Event]:
     """Without header and without deltas, advice and counts: what was said and done."""
     passed_over = (Init, TextDelta, ThinkingDelta, UsageReport, TurnStarted, TurnCompleted, Done)
     passed_over += (PermissionRequest, PermissionResolved)  # the goldens of tests/contract hold the questions
-    kept = [
+    essentials = [
         event
         for event in events
         if not isinstance(event, passed_over)
         and not (isinstance(event, Notice) and event.code in ("config_warning", "model_unknown", "usage_of_thread"))
     ]
-    return [_without_header(event) for event in kept]
+    return [_without_header(event) for event in essentials]
 
 
 def _without_header(event: Event) -> Event:
@@ -113,8 +113,8 @@ def well_formed(events: Sequence[Event]) -> None:
     results = [event.tool_use_id for event in events if isinstance(event, ToolResult)]
     assert len(uses) == len(set(uses))
     assert sorted(uses) == sorted(results)
-    told = {event.message_id for event in events if isinstance(event, Text)}
-    assert {event.message_id for event in events if isinstance(event, TextDelta)} <= told
+    message_ids = {event.message_id for event in events if isinstance(event, Text)}
+    assert {event.message_id for event in events if isinstance(event, TextDelta)} <= message_ids
     for event in events:
         if isinstance(event, Text):
             deltas = [e.text for e in events if isinstance(e, TextDelta) and e.message_id == event.message_id]
@@ -276,8 +276,8 @@ def test_a_recording_does_not_tell_whether_its_thread_was_resumed() -> None:
     lines += (TRANSCRIPTS / "68-resume-flags-after.jsonl").read_bytes().splitlines()
     lines += (TRANSCRIPTS / "78-fork.jsonl").read_bytes().splitlines()
     events = translated(TRANSCRIPTS / "65-resume-base.jsonl", lines)
-    said = [(event.turn, event.code) for event in events if isinstance(event, Notice)]
-    assert said == [
+    notices = [(event.turn, event.code) for event in events if isinstance(event, Notice)]
+    assert notices == [
         (1, "usage_of_thread"),
         (2, "cumulative_usage"),
         (2, "session_changed"),
@@ -290,7 +290,7 @@ def test_a_recording_does_not_tell_whether_its_thread_was_resumed() -> None:
 def test_a_client_that_goes_on_in_a_fork_is_followed() -> None:
     events = of("100")
     assert {event.parent_tool_use_id for event in events} == {None}
-    turns = [(one.status, one.result, one.usage.total_tokens) for one in events if isinstance(one, TurnCompleted)]
+    turns = [(turn.status, turn.result, turn.usage.total_tokens) for turn in events if isinstance(turn, TurnCompleted)]
     assert turns == [
         ("success", "The command ran.", 13985),
         ("success", "second", 7163),
@@ -395,8 +395,8 @@ def test_an_answer_that_is_asked_for_again_counts_once() -> None:
 @pytest.mark.parametrize(
     ("exited", "message"),
     [
-        (Exited(1, ""), "Codex ended with code 1 before the turn was over"),
-        (Exited(-9, "Error: gone\n"), "Codex ended with code -9 before the turn was over: Error: gone"),
+        (Exited(1, ""), "Codex exited with code 1 before the turn ended"),
+        (Exited(-9, "Error: gone\n"), "Codex exited with code -9 before the turn ended: Error: gone"),
     ],
 )
 def test_the_end_of_the_program_ends_the_turn(number: str, exited: Exited, message: str) -> None:
@@ -446,7 +446,7 @@ def test_the_shell_around_a_command_is_taken_away(wrapped: str, plain: str) -> N
 # ---------------------------------------------------------------------------------------------------------- questions
 
 
-def asked(number: str) -> tuple[Question, PermissionRequest]:
+def question_of(number: str) -> tuple[Question, PermissionRequest]:
     """The first question of a recording, natively and in our words."""
     [path] = TRANSCRIPTS.glob(f"{number}-*.jsonl")
     protocol, dictionary = AppServerProtocol(), AppServerDictionary()
@@ -459,7 +459,7 @@ def asked(number: str) -> tuple[Question, PermissionRequest]:
                     assert request is not None
                     return native, request
                 dictionary.translate(native)
-    raise AssertionError("nothing was asked")
+    raise AssertionError("no question in the recording")
 
 
 CHOICES = ["allow_once", "allow_session", "reject_once", "reject_and_stop"]
@@ -519,7 +519,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("number", REQUESTS)
 def test_questions_in_our_words(number: str) -> None:
-    question, request = asked(number)
+    question, request = question_of(number)
     assert request == PermissionRequest(
         request_id=f"{question.thread_id}:{question.request_id}",
         tool_use_id=question.item_id,
@@ -543,8 +543,8 @@ def test_questions_in_our_words(number: str) -> None:
     ],
 )
 def test_answers_in_codex_words(number: str, decision: Allow, answer: Any) -> None:
-    given = native_answer(asked(number)[0], decision)
-    assert isinstance(given, Decline) if answer is Decline else given == answer
+    native = native_answer(question_of(number)[0], decision)
+    assert isinstance(native, Decline) if answer is Decline else native == answer
 
 
 @pytest.mark.parametrize(
@@ -560,8 +560,8 @@ def test_forms_of_mcp_servers(schema: Any, decision: Allow, answer: Any) -> None
     form = McpServerElicitationRequest(
         request_id=7, thread_id="t", server_name="forms", mode="form", message="Who?", requested_schema=schema
     )
-    given = native_answer(form, decision)
-    assert isinstance(given, Decline) if answer is Decline else given == answer
+    native = native_answer(form, decision)
+    assert isinstance(native, Decline) if answer is Decline else native == answer
     request = AppServerDictionary().request(form)
     assert request is not None
     assert (request.tool_name, request.native_name, request.target, request.description) == (
@@ -573,7 +573,7 @@ def test_forms_of_mcp_servers(schema: Any, decision: Allow, answer: Any) -> None
 
 
 def test_a_refusal_is_told_with_its_reason() -> None:
-    question, _ = asked("109f")
+    question, _ = question_of("109f")
     dictionary = AppServerDictionary()
     dictionary.translate(question)
     dictionary.refuse(question, "not now")
@@ -610,9 +610,9 @@ RIGHTS: list[tuple[dict[str, Any], DriverName, SandboxMode, ApprovalPolicy | Non
 ]
 
 
-@pytest.mark.parametrize(("given", "driver", "sandbox", "policy", "network", "disabled"), RIGHTS)
+@pytest.mark.parametrize(("fields", "driver", "sandbox", "policy", "network", "disabled"), RIGHTS)
 def test_rights(
-    given: dict[str, Any],
+    fields: dict[str, Any],
     driver: DriverName,
     sandbox: SandboxMode,
     policy: ApprovalPolicy | None,
@@ -620,7 +620,7 @@ def test_rights(
     disabled: tuple[str, ...],
     tmp_path: Path,
 ) -> None:
-    options = Options(cwd=str(tmp_path), env={"HOME": str(tmp_path)}, inherit_env=False, **given)
+    options = Options(cwd=str(tmp_path), env={"HOME": str(tmp_path)}, inherit_env=False, **fields)
     config = config_of(options, driver)
     assert (config.sandbox, config.approval_policy, config.network_access, config.disable) == (
         sandbox,
@@ -628,7 +628,7 @@ def test_rights(
         network,
         disabled,
     )
-    assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in given))
+    assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in fields))
 
 
 def test_rules_of_the_user_cost_a_dry_run_its_shell(tmp_path: Path) -> None:
@@ -720,13 +720,13 @@ def test_options_in_codex_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"mcp_servers": {"a": McpServer(url="http://127.0.0.1:1/sse", transport="sse")}},
         {"resume": "x", "append_system_prompt": "more"},
         {"resume": "x", "system_prompt": "whole"},
     ],
 )
-def test_what_codex_cannot_do_is_refused(given: dict[str, Any]) -> None:
+def test_what_codex_cannot_do_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(NotSupported):
-        config_of(Options(**given), "app-server")
+        config_of(Options(**fields), "app-server")

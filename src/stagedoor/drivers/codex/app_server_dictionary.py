@@ -524,7 +524,7 @@ class AppServerDictionary:
         out: list[Event] = []
         status: Status = {"completed": "success", "interrupted": "interrupted"}.get(turn.status, "error")  # type: ignore[assignment]
         if status == "error" and self._error is None:
-            out.append(error_of(turn.error or threads.TurnErrorDetails(f"the turn ended as {turn.status!r}")))
+            out.append(error_of(turn.error or threads.TurnErrorDetails(f"the turn ended with status {turn.status!r}")))
         answer = stream.answer
         if status == "success" and answer is None:
             out.append(no_answer())

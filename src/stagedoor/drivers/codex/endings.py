@@ -82,7 +82,7 @@ def broken_off(exited: Exited, last_error: str = "") -> Error:
     """The program ended in the middle of a turn."""
     words = last_error or complaint(exited.stderr)
     kind = kind_of_message(words) if words else "unknown"
-    ended = f"Codex ended with code {exited.code} before the turn was over"
+    ended = f"Codex exited with code {exited.code} before the turn ended"
     return Error(
         kind="connection_failed" if kind == "unknown" else kind,
         message=f"{ended}: {words}" if words else ended,

@@ -50,12 +50,12 @@ ExecCallItem: TypeAlias = (
     | events.WebSearchItem
     | events.CollabToolCallItem
 )
-CUMULATIVE = "Codex counts the tokens of the whole thread ({} in all); this turn's are the difference"
+CUMULATIVE = "Codex reports the tokens of the whole thread ({} so far): this turn's tokens are the difference"
 OF_THREAD = (
     "Codex tells the tokens of the whole thread, and a recording does not say whether it had earlier turns: if the "
     "thread was resumed, these are counted here too"
 )
-UNKNOWN_USAGE = "Codex only told the tokens of the whole thread, and what it had used before is not known"
+UNKNOWN_USAGE = "the tokens of this turn are unknown: Codex reported only those of the whole thread"
 
 
 class ExecDictionary:

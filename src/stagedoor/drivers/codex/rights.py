@@ -115,7 +115,9 @@ def _without_shell(options: Options, stance: Stance, driver: DriverName) -> tupl
 
 def _instructions(options: Options, text: str | None) -> str | None:
     if text is not None and options.resume is not None:
-        raise NotSupported("a Codex thread keeps the instructions it was started with; leave them out when resuming")
+        raise NotSupported(
+            "system_prompt and append_system_prompt cannot change when a Codex thread is resumed: leave them out"
+        )
     return text
 
 
@@ -129,7 +131,7 @@ def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]
             http = {"url": server.url, "http_headers": dict(server.headers)}
             return {**http, "default_tools_approval_mode": mode}
         case "sse":
-            raise NotSupported(f"Codex speaks to no MCP server over SSE, as {name!r} wants; use http or stdio")
+            raise NotSupported(f"MCP server {name!r}: Codex does not support SSE: use http or stdio")
 
 
 def allowed_unasked(request: PermissionRequest, options: Options) -> bool:
