@@ -126,11 +126,11 @@ def _understudy(driver: str, options: Options) -> str:
 
 
 def _opencode(driver: str, options: Options) -> str:
-    from stagedoor.agents.opencode import Driver
-    from stagedoor.drivers.opencode.agent import config_of
+    from stagedoor.agents.opencode.config import OpenCodeDriver
+    from stagedoor.drivers.opencode.opening import config_of
     from stagedoor.drivers.opencode.rights import stance_of
 
-    config = config_of(options, Driver(driver))
+    config = config_of(options, OpenCodeDriver(driver))
     rules: dict[str, Any] = dict(cast("Mapping[str, Any]", config.permission))
     if driver == "acp":
         rules["task"] = "deny"  # by the launch itself: a sub-agent's question would wait for ever

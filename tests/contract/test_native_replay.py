@@ -21,7 +21,7 @@ from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.claude.protocol import ClaudeProtocol
 from stagedoor.agents.codex.protocol import AppServerProtocol, ExecProtocol
 from stagedoor.agents.gemini.protocol import StreamProtocol
-from stagedoor.agents.opencode.events import ServerSaid
+from stagedoor.agents.opencode.events import ServerOutput
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized
@@ -78,6 +78,8 @@ GOLDEN_NAMES: dict[str, str] = {
     "CallReply": "Replied",
     "CallRefusal": "Refused",
     "UntypedResponse": "Answered",
+    "ServerAnswer": "Answered",
+    "ServerOutput": "ServerSaid",
 }
 """Types that are called otherwise since the goldens were reviewed → their names there."""
 
@@ -119,7 +121,7 @@ def test_any_chunking_gives_the_same_events(path: Path, size: int) -> None:
 def test_no_line_raises_and_none_is_lost(make: Callable[[], Any], line: bytes) -> None:
     events = make().receive(line)
     if make is ServeProtocol and not line.startswith(b"{"):
-        assert [type(event) for event in events] == [ServerSaid]  # its server also prints plain lines
+        assert [type(event) for event in events] == [ServerOutput]  # its server also prints plain lines
     else:
         assert [event.raw for event in events if isinstance(event, Unrecognized)] == [line]
 

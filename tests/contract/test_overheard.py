@@ -18,12 +18,12 @@ from stagedoor.agents.codex.command_decoder import UNREADABLE
 from stagedoor.agents.codex.protocol import AppServerProtocol
 from stagedoor.agents.opencode import commands as opencode
 from stagedoor.agents.opencode.command_decoder import command_in
-from stagedoor.agents.opencode.requests import (
-    abort,
-    prompt,
-    reject_question,
-    reply_permission,
-    reply_question,
+from stagedoor.agents.opencode.commands import (
+    abort_request,
+    permission_request,
+    prompt_request,
+    question_request,
+    rejection_request,
 )
 from stagedoor.wire.http import Request
 
@@ -239,22 +239,25 @@ def test_acp_requests() -> None:
 @pytest.mark.parametrize(
     ("request_", "command"),
     [
-        (prompt("s", opencode.Prompt("Hi. {}"), "/w"), opencode.Prompt("Hi. {}")),
-        (abort("s", ""), opencode.Abort()),
-        (reply_permission(opencode.ReplyPermission("p/1", "always"), "/w"), opencode.ReplyPermission("p/1", "always")),
+        (prompt_request("s", opencode.OpenCodePrompt("Hi. {}"), "/w"), opencode.OpenCodePrompt("Hi. {}")),
+        (abort_request("s", ""), opencode.Abort()),
         (
-            reply_permission(opencode.ReplyPermission("p", "reject", "No."), ""),
+            permission_request(opencode.ReplyPermission("p/1", "always"), "/w"),
+            opencode.ReplyPermission("p/1", "always"),
+        ),
+        (
+            permission_request(opencode.ReplyPermission("p", "reject", "No."), ""),
             opencode.ReplyPermission("p", "reject", "No."),
         ),
         (
             Request("POST", "/session/s/permissions/p", b'{"response":"reject"}'),
             opencode.ReplyPermission("p", "reject"),
         ),
-        (reply_question(opencode.ReplyQuestion("q", (("A", "B"),)), ""), opencode.ReplyQuestion("q", (("A", "B"),))),
-        (reject_question("q", "/w"), opencode.RejectQuestion("q")),
+        (question_request(opencode.ReplyQuestion("q", (("A", "B"),)), ""), opencode.ReplyQuestion("q", (("A", "B"),))),
+        (rejection_request("q", "/w"), opencode.RejectQuestion("q")),
         (Request("POST", "/permission/p/reply", b'{"reply":"perhaps"}'), None),
         (Request("GET", "/session/s/message"), None),
-        (Request("POST", "/session/s/message", b"{"), opencode.Prompt("")),
+        (Request("POST", "/session/s/message", b"{"), opencode.OpenCodePrompt("")),
     ],
 )
 def test_opencode(request_: Request, command: opencode.Command | None) -> None:

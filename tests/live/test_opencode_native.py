@@ -19,19 +19,21 @@ from stagedoor.agents.opencode import (
     AUTONOMOUS,
     READ_ONLY,
     SUPERVISED,
-    Allow,
-    Decision,
-    Driver,
+    OpenCodeAllow,
     OpenCodeClient,
     OpenCodeConfig,
+    OpenCodeDecision,
+    OpenCodeDriver,
+    OpenCodeReject,
     OpenCodeRunSession,
     OpenCodeSession,
-    Reject,
-    guard,
+    launch,
 )
 from stagedoor.agents.opencode.events import (
     MessagePartDelta,
     MessagePartUpdated,
+    OpenCodeText,
+    OpenCodeToolUse,
     PermissionAsked,
     PermissionReplied,
     QuestionAsked,
@@ -39,11 +41,9 @@ from stagedoor.agents.opencode.events import (
     ServerListening,
     StepFinish,
     StepStart,
-    Text,
-    ToolUse,
     TurnEnded,
 )
-from stagedoor.agents.opencode.parts import Cache, TextPart, Tokens, ToolPart
+from stagedoor.agents.opencode.parts import Cache, OpenCodeTokens, TextPart, ToolPart
 from stagedoor.errors import (
     AlreadyAnswered,
     LaunchError,
@@ -78,7 +78,7 @@ class Stage:
     def another_client(self) -> OpenCodeClient:
         return OpenCodeClient(self.cwd, str(CLI), self.environment.env)
 
-    def config(self, driver: Driver = Driver.SERVE, **more: Any) -> OpenCodeConfig:
+    def config(self, driver: OpenCodeDriver = OpenCodeDriver.SERVE, **more: Any) -> OpenCodeConfig:
         return OpenCodeConfig(driver=driver, model=self.environment.model, **more)
 
     async def serve(self, prompt: str | None = None, **more: Any) -> OpenCodeSession:
@@ -87,7 +87,7 @@ class Stage:
         return session
 
     async def run(self, prompt: str, **more: Any) -> OpenCodeRunSession:
-        session = await self.client.create_session(prompt, self.config(Driver.RUN, **more))
+        session = await self.client.create_session(prompt, self.config(OpenCodeDriver.RUN, **more))
         assert isinstance(session, OpenCodeRunSession)
         return session
 
@@ -137,7 +137,7 @@ def is_running_command(event: MessagePartUpdated) -> bool:
     return isinstance(part, ToolPart) and part.state.status == "running" and "output" in part.state.metadata
 
 
-ONE_CALL = Tokens(input=50, output=20, reasoning=0, cache=Cache(read=50), total=120)
+ONE_CALL = OpenCodeTokens(input=50, output=20, reasoning=0, cache=Cache(read=50), total=120)
 
 
 def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
@@ -193,17 +193,17 @@ def test_serve_permissions_are_asked_answered_and_closed(tmp_path: Path) -> None
         asked: list[PermissionAsked | RequestPermission] = []
         waiting = asyncio.Event()
 
-        async def decide(request: PermissionAsked | RequestPermission) -> Decision:
+        async def decide(request: PermissionAsked | RequestPermission) -> OpenCodeDecision:
             assert isinstance(request, PermissionAsked)
             asked.append(request)
             if "touch never" in request.patterns:
-                return Reject("Not that one.")
+                return OpenCodeReject("Not that one.")
             if "touch hang" in request.patterns:
                 waiting.set()
                 await asyncio.Event().wait()
             if "touch broken" in request.patterns:
                 raise RuntimeError("a bug of the caller")
-            return Allow()
+            return OpenCodeAllow()
 
         async with await stage.serve(
             "YES", permission=SUPERVISED, can_use_tool=decide, answer_question=lambda asked: [["B"]]
@@ -226,7 +226,7 @@ def test_serve_permissions_are_asked_answered_and_closed(tmp_path: Path) -> None
             assert (await session.turn_ended()).outcome == "aborted"
             await until(events, PermissionReplied, lambda event: event.request_id == asked[-1].id)  # type: ignore[union-attr]
             with pytest.raises(AlreadyAnswered):
-                await session.answer_permission(asked[-1].id, Allow())  # type: ignore[union-attr]
+                await session.answer_permission(asked[-1].id, OpenCodeAllow())  # type: ignore[union-attr]
         assert [(one.permission, one.metadata.get("command")) for one in asked if isinstance(one, PermissionAsked)] == [
             ("bash", "touch yes"),
             ("edit", None),
@@ -255,9 +255,9 @@ def test_serve_questions_left_open_are_answered_through_the_session(tmp_path: Pa
             permission = await until(events, PermissionAsked)
             with pytest.raises(LocalProtocolError, match="a turn is running"):
                 await session.send("not now")
-            await session.answer_permission(permission.id, Allow(always=True))
+            await session.answer_permission(permission.id, OpenCodeAllow(always=True))
             with pytest.raises(AlreadyAnswered):
-                await session.answer_permission(permission.id, Reject())
+                await session.answer_permission(permission.id, OpenCodeReject())
             asked = await until(events, QuestionAsked)
             await session.answer_question(asked.id, None)
             assert (await session.turn_ended()).outcome == "completed"
@@ -315,7 +315,15 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         session = await stage.run('FIRST "quoted"\nprompt', auto=True, permission=SUPERVISED)
         first = await seen_until(session.events, Exited)
-        assert [type(event) for event in first] == [StepStart, ToolUse, StepFinish, StepStart, Text, StepFinish, Exited]
+        assert [type(event) for event in first] == [
+            StepStart,
+            OpenCodeToolUse,
+            StepFinish,
+            StepStart,
+            OpenCodeText,
+            StepFinish,
+            Exited,
+        ]
         assert first[-1].code == 0
         assert first[4].part.text == "One."
         assert (stage.cwd / "made").exists()
@@ -330,11 +338,13 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
         await session.close()
 
         elsewhere = OpenCodeClient(tmp_path, str(CLI), stage.environment.env)
-        again = await elsewhere.resume_session(session.session_id, "SECOND", stage.config(Driver.RUN))
+        again = await elsewhere.resume_session(session.session_id, "SECOND", stage.config(OpenCodeDriver.RUN))
         assert again.session_id == session.session_id
         assert isinstance(again, OpenCodeRunSession)
         async with again:
-            assert [e.part.text for e in await seen_until(again.events, Exited) if isinstance(e, Text)] == ["Two."]
+            assert [e.part.text for e in await seen_until(again.events, Exited) if isinstance(e, OpenCodeText)] == [
+                "Two."
+            ]
 
     routes: dict[str, Script] = {
         "FIRST": [shell("touch made"), say("One.")],
@@ -348,12 +358,12 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         asked: list[RequestPermission] = []
 
-        def decide(request: PermissionAsked | RequestPermission) -> Decision:
+        def decide(request: PermissionAsked | RequestPermission) -> OpenCodeDecision:
             assert isinstance(request, RequestPermission)
             asked.append(request)
-            return Allow()
+            return OpenCodeAllow()
 
-        config = stage.config(Driver.ACP, permission=SUPERVISED, can_use_tool=decide)
+        config = stage.config(OpenCodeDriver.ACP, permission=SUPERVISED, can_use_tool=decide)
         session = await stage.client.create_session("FIRST", config)
         assert isinstance(session, AcpSession)
         async with session:
@@ -398,7 +408,7 @@ def test_read_only_holds_against_the_users_own_settings(tmp_path: Path) -> None:
         theirs["permission"] = {"*": "allow", "bash": "allow", "edit": "allow"}
         theirs["agent"] = {"build": {"permission": {"bash": "allow", "edit": {"*": "allow"}}}}
         settings.write_bytes(msgspec.json.encode(theirs))
-        for driver in Driver:
+        for driver in OpenCodeDriver:
             session = await stage.client.create_session("WRITE", stage.config(driver, permission=READ_ONLY))
             async with session:
                 if isinstance(session, OpenCodeRunSession):
@@ -420,13 +430,17 @@ BROKEN = b'throw new Error("no")'
 
 
 @pytest.mark.parametrize(
-    ("driver", "source", "flags"), [(Driver.SERVE, None, ("--pure=true",)), (Driver.ACP, BROKEN, ())]
+    ("driver", "source", "flags"), [(OpenCodeDriver.SERVE, None, ("--pure=true",)), (OpenCodeDriver.ACP, BROKEN, ())]
 )
 def test_nothing_is_asked_of_one_that_would_not_ask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver, source: bytes | None, flags: tuple[str, ...]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: OpenCodeDriver,
+    source: bytes | None,
+    flags: tuple[str, ...],
 ) -> None:
     if source is not None:
-        monkeypatch.setattr(guard, "SOURCE", source)
+        monkeypatch.setattr(launch, "GUARD_SOURCE", source)
 
     async def scene(stage: Stage) -> None:
         config = stage.config(driver, permission=SUPERVISED, ask_every_command=True, extra_args=flags)
@@ -442,13 +456,13 @@ def test_what_cannot_be_says_what_to_do(tmp_path: Path) -> None:
         assert await stage.client.check_version() >= (1, 18, 0)
         with pytest.raises(NotInstalled, match="npm install -g opencode-ai"):
             await OpenCodeClient(stage.cwd, env={"PATH": "/nowhere", "HOME": "/nowhere"}).create_session("x")
-        with pytest.raises(LaunchError, match="does not exist"):
+        with pytest.raises(LaunchError, match="not found"):
             await OpenCodeClient(stage.cwd / "missing", str(CLI), stage.environment.env).create_session("x")
         with pytest.raises(SessionNotFound, match="list_sessions"):
             await stage.client.resume_session("ses_unknown", "x", stage.config())
         with pytest.raises(NotSignedIn, match="opencode auth login"):
             await stage.client.create_session("x", OpenCodeConfig(model="nobody/nothing"))
-        with pytest.raises(LocalProtocolError, match="it offers scripted-model"):
+        with pytest.raises(LocalProtocolError, match="choose from scripted-model"):
             await stage.client.create_session("x", OpenCodeConfig(model="scripted/nothing"))
         with pytest.raises(LaunchError, match="configuration"):
             await stage.client.create_session("x", stage.config(settings={"snapshot": "perhaps"}))
@@ -468,8 +482,8 @@ async def answer_without_end(reader: asyncio.StreamReader, writer: asyncio.Strea
     await writer.wait_closed()
 
 
-@pytest.mark.parametrize("driver", [Driver.RUN, Driver.SERVE])
-def test_a_turn_that_repeats_itself_without_end_is_ended(tmp_path: Path, driver: Driver) -> None:
+@pytest.mark.parametrize("driver", [OpenCodeDriver.RUN, OpenCodeDriver.SERVE])
+def test_a_turn_that_repeats_itself_without_end_is_ended(tmp_path: Path, driver: OpenCodeDriver) -> None:
     async def scene(stage: Stage) -> None:
         server = await asyncio.start_server(answer_without_end, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
@@ -478,7 +492,7 @@ def test_a_turn_that_repeats_itself_without_end_is_ended(tmp_path: Path, driver:
         async with server:
             session = await stage.client.create_session("LOOP", config)
             async with session:
-                end = Exited if driver is Driver.RUN else TurnEnded
+                end = Exited if driver is OpenCodeDriver.RUN else TurnEnded
                 events = await seen_until(session.events, end)
         assert [event.steps for event in events if isinstance(event, Runaway)] == [4]
 

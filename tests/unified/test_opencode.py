@@ -14,7 +14,7 @@ import pytest
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.acp.requests import RequestPermission
 from stagedoor.agents.opencode import OpenCodeConfig, RunProtocol, ServeProtocol
-from stagedoor.agents.opencode.credentials import has_credentials
+from stagedoor.agents.opencode.client import has_credentials
 from stagedoor.agents.opencode.events import (
     MessagePartDelta,
     MessagePartUpdated,
@@ -22,7 +22,7 @@ from stagedoor.agents.opencode.events import (
     PermissionAsked,
     PermissionReplied,
     QuestionAsked,
-    Refused,
+    RequestRefused,
     Runaway,
     SessionCompacted,
     SessionCreated,
@@ -32,16 +32,15 @@ from stagedoor.agents.opencode.events import (
     TurnEnded,
 )
 from stagedoor.agents.opencode.launch import configuration
-from stagedoor.agents.opencode.parts import Cache, Failure, Tokens
-from stagedoor.drivers.opencode import OpenCodeAcpDictionary, RunDictionary, ServeDictionary
-from stagedoor.drivers.opencode import agent as driver
-from stagedoor.drivers.opencode.agent import RecordedRun
-from stagedoor.drivers.opencode.calls import Calls, judged
-from stagedoor.drivers.opencode.changes import changes_of, plan_of
-from stagedoor.drivers.opencode.failures import error_of
-from stagedoor.drivers.opencode.questions import answers_in
+from stagedoor.agents.opencode.parts import Cache, OpenCodeFailure, OpenCodeTokens
+from stagedoor.drivers.opencode.acp_dictionary import OpenCodeAcpDictionary
+from stagedoor.drivers.opencode.agent import AGENT
+from stagedoor.drivers.opencode.calls import Calls, changes_of, judge_call, plan_of
+from stagedoor.drivers.opencode.endings import error_of, usage_of
+from stagedoor.drivers.opencode.opening import RecordedRun
 from stagedoor.drivers.opencode.rights import rules, stance_of
-from stagedoor.drivers.opencode.spending import usage_of
+from stagedoor.drivers.opencode.run_dictionary import RunDictionary
+from stagedoor.drivers.opencode.serve_dictionary import ServeDictionary, answers_in
 from stagedoor.drivers.opencode.tools import permissions_of
 from stagedoor.errors import NotSupported
 from stagedoor.replay import translate
@@ -92,14 +91,14 @@ def way_of(path: Path) -> str:
 
 
 def replayed(path: Path, lines: Iterable[bytes]) -> list[Event]:
-    return list(translate("opencode", driver.AGENT.drivers[way_of(path)], lines))
+    return list(translate("opencode", AGENT.drivers[way_of(path)], lines))
 
 
 def meant(name: str) -> list[Event]:
     """What the dictionary alone makes of a recording."""
     [path] = TRANSCRIPTS.glob(f"{name}*.jsonl")
     protocol: Any = {"serve": ServeProtocol, "acp": AcpProtocol, "run": RecordedRun}[way_of(path)]()
-    dictionary: Any = driver.AGENT.drivers[way_of(path)].dictionary()
+    dictionary: Any = AGENT.drivers[way_of(path)].dictionary()
     out: list[Event] = []
     for line in lines_of(path):
         both: Any = json.loads(line) if line.startswith(b'{"dir"') else {"dir": "out", "line": line.decode()}
@@ -307,7 +306,7 @@ def test_run_endings() -> None:
         TurnCompleted(status="success"),
     ]
     assert run(Exited(1, "Error: Session not found\n")) == [
-        Error(kind="session_not_found", message="opencode ended before it began: Error: Session not found", fatal=True),
+        Error(kind="session_not_found", message="opencode ended at its start: Error: Session not found", fatal=True),
         TurnCompleted(status="error"),
     ]
     assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="no sign of life for 5 s")]
@@ -388,7 +387,7 @@ def _event(kind: Any, properties: dict[str, Any]) -> Any:
     return msgspec.convert(properties, kind)
 
 
-def ended(outcome: Any = "completed", finish: str | None = "stop", error: Failure | None = None) -> TurnEnded:
+def ended(outcome: Any = "completed", finish: str | None = "stop", error: OpenCodeFailure | None = None) -> TurnEnded:
     return TurnEnded(ROOT, outcome, finish, error)
 
 
@@ -405,7 +404,7 @@ def test_serve_subagents_carry_their_parent_and_spend_for_the_turn() -> None:
         tool("bash", "c", "running", CHILD, "n", input={"command": "ls"}, metadata={"output": "a\nb\n"}),
         tool("bash", "c", "completed", CHILD, "n", input={"command": "ls"}, output="a\nb\n", metadata={"exit": 0}),
         updated({"type": "step-finish", "reason": "stop", "tokens": tokens, "cost": 0.5}, CHILD, "n"),
-        SessionError(session_id=CHILD, error=Failure("APIError", {"message": "busy"})),
+        SessionError(session_id=CHILD, error=OpenCodeFailure("APIError", {"message": "busy"})),
         tool("task", "t", "completed", input={"description": "Look"}, output="Done."),
         ended(),
     )
@@ -457,7 +456,7 @@ def test_serve_speech() -> None:
         _event(SessionStatus, {"sessionID": ROOT, "status": {"type": "retry", "attempt": 2, "message": "busy"}}),
         updated({**empty, "id": "b", "text": "So f", "time": {"start": 1, "end": 2}}),
         SessionCompacted(session_id=ROOT),
-        Refused(404, "POST /permission/x/reply", "gone"),
+        RequestRefused(404, "POST /permission/x/reply", "gone"),
     )
     assert made == [
         ThinkingDelta(text="Hm."),
@@ -480,10 +479,18 @@ NO = "The user rejected permission to use this specific tool call."
     [
         ([ended()], "success", None),
         ([ended(finish=None)], "success", None),
-        ([ended("aborted", None, Failure("MessageAbortedError"))], "interrupted", None),
-        ([ended("failed", None, Failure("APIError", {"message": "no", "statusCode": 429}))], "error", "rate_limited"),
-        ([ended("failed", None, Failure("ProviderAuthError", {}))], "error", "authentication_failed"),
-        ([ended("failed", None, Failure("UnknownError", {"message": "no such model"}))], "error", "model_not_found"),
+        ([ended("aborted", None, OpenCodeFailure("MessageAbortedError"))], "interrupted", None),
+        (
+            [ended("failed", None, OpenCodeFailure("APIError", {"message": "no", "statusCode": 429}))],
+            "error",
+            "rate_limited",
+        ),
+        ([ended("failed", None, OpenCodeFailure("ProviderAuthError", {}))], "error", "authentication_failed"),
+        (
+            [ended("failed", None, OpenCodeFailure("UnknownError", {"message": "no such model"}))],
+            "error",
+            "model_not_found",
+        ),
         ([ended(finish="length")], "error", "unknown"),
         ([ended(finish="unknown")], "error", "unknown"),
         ([ended(finish="tool-calls")], "success", None),
@@ -510,7 +517,7 @@ def test_serve_endings(said: list[Any], status: str, kind: str | None) -> None:
 
 
 def test_serve_tokens_of_the_turn_where_no_step_told_them() -> None:
-    tokens = Tokens(input=1, output=2, cache=Cache(read=3, write=4))
+    tokens = OpenCodeTokens(input=1, output=2, cache=Cache(read=3, write=4))
     usage = Usage(input_tokens=8, output_tokens=2, cached_tokens=3, total_tokens=10)
     assert serve(TurnEnded(ROOT, "completed", "stop", None, tokens)) == [
         used(usage),
@@ -569,10 +576,10 @@ def test_serve_questions() -> None:
         input={"command": "ls"},
         choices=["allow_once", "allow_always", "reject_once"],
     )
-    assert not dictionary.knows(asked)
+    assert not dictionary.has_call_of(asked)
     assert dictionary.request(asked) == request
     serve(tool("bash", "c", "running", input={"command": "ls", "description": "List"}), dictionary=dictionary)
-    assert dictionary.knows(asked)
+    assert dictionary.has_call_of(asked)
     dictionary.guarded = True
     assert [event.code for event in dictionary.translate(asked) if isinstance(event, Notice)] == ["guard_missing"]
     marked = tool("bash", "c", "running", input={"command": ":\nls", "description": "List"})
@@ -678,10 +685,10 @@ def test_acp_refusals_that_end_the_turn() -> None:
     assert refused[:5] == ["success", "success", "interrupted", "interrupted", "success"]
 
 
-def acp(*updates: dict[str, Any], goes_on: bool = False, stop: str = "end_turn") -> list[Event]:
+def acp(*updates: dict[str, Any], continues_after_refusal: bool = False, stop: str = "end_turn") -> list[Event]:
     """A turn of these updates."""
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
-    dictionary.goes_on = goes_on
+    dictionary.continues_after_refusal = continues_after_refusal
     protocol.decode_command(
         b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}'
     )
@@ -704,7 +711,7 @@ SAID = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"t
 
 
 @pytest.mark.parametrize(
-    ("updates", "goes_on", "ending"),
+    ("updates", "continues_after_refusal", "ending"),
     [
         ([SAID, ASKED, REFUSED], False, [TurnCompleted(status="interrupted")]),
         ([ASKED, REFUSED, SAID], False, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
@@ -713,8 +720,10 @@ SAID = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"t
         ([], True, [SILENT, TurnCompleted(status="success")]),
     ],
 )
-def test_acp_turns_that_end_with_a_refusal(updates: list[dict[str, Any]], goes_on: bool, ending: list[Event]) -> None:
-    made = acp(*updates, goes_on=goes_on)
+def test_acp_turns_that_end_with_a_refusal(
+    updates: list[dict[str, Any]], continues_after_refusal: bool, ending: list[Event]
+) -> None:
+    made = acp(*updates, continues_after_refusal=continues_after_refusal)
     last = max((index for index, event in enumerate(made) if isinstance(event, ToolResult | TextDelta)), default=-1)
     assert made[last + 1 :] == ending
 
@@ -736,7 +745,7 @@ def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
     [question] = protocol.receive(asked)
     assert isinstance(question, RequestPermission)
-    assert not dictionary.knows(question)
+    assert not dictionary.has_call_of(question)
     made = dictionary.request(question)
     assert (made.tool_name, made.operation, made.target) == ("shell", "execute", "touch ~/.bashrc")
 
@@ -769,7 +778,7 @@ def test_ids_of_calls_that_come_again_are_told_apart() -> None:
     ],
 )
 def test_judged(tool: str, status: str, error: str, metadata: dict[str, Any], expected: Any) -> None:
-    assert judged(tool, status, error, metadata) == expected
+    assert judge_call(tool, status, error, metadata) == expected
 
 
 PATCH = "Index: /r/a\n=====\n--- /r/a\n+++ /r/a\n@@ -1 +1 @@\n-x\n+y\n"
@@ -823,7 +832,9 @@ def test_plan() -> None:
 
 
 def test_errors_that_say_nothing() -> None:
-    error = error_of(Failure("UnknownError", {"message": "Unexpected server error. Check server logs for details."}))
+    error = error_of(
+        OpenCodeFailure("UnknownError", {"message": "Unexpected server error. Check server logs for details."})
+    )
     assert (error.kind, "opencode models" in error.message) == ("model_not_found", True)
 
 
@@ -918,5 +929,5 @@ def test_credentials(tmp_path: Path) -> None:
 
 
 def test_money_leaves_no_dust() -> None:
-    assert usage_of(Tokens(), 0.1 + 0.2).cost_usd == 0.3
-    assert usage_of(Tokens(), 0.0).cost_usd is None
+    assert usage_of(OpenCodeTokens(), 0.1 + 0.2).cost_usd == 0.3
+    assert usage_of(OpenCodeTokens(), 0.0).cost_usd is None

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.opencode.history import History, StoredSession, database, find_session, list_sessions
+from stagedoor.agents.opencode.history import (
+    OpenCodeHistory,
+    OpenCodeStoredSession,
+    database,
+    find_session,
+    list_sessions,
+)
 
 SCHEMA = """
 create table session (
@@ -66,8 +72,10 @@ def store(path: Path) -> Store:
     return write
 
 
-def stored(session_id: str, directory: str, updated: int, path: Path, prompt: str, messages: int) -> StoredSession:
-    return StoredSession(
+def stored(
+    session_id: str, directory: str, updated: int, path: Path, prompt: str, messages: int
+) -> OpenCodeStoredSession:
+    return OpenCodeStoredSession(
         session_id=session_id,
         cwd=directory,
         title=f"Title of {session_id}",
@@ -88,7 +96,7 @@ def test_only_this_folders_root_sessions_newest_first(store: Store, env: dict[st
     store("ses_b", "/repo", 200)
     store("ses_c", "/elsewhere", 300, "not here")
     store("ses_d", "/repo", 400, "a sub-agent", parent="ses_a")
-    assert list_sessions("/repo", env=env) == History(
+    assert list_sessions("/repo", env=env) == OpenCodeHistory(
         [stored("ses_b", "/repo", 200, path, "", 0), stored("ses_a", "/repo", 100, path, "first", 2)], []
     )
     assert find_session("ses_c", env=env) == stored("ses_c", "/elsewhere", 300, path, "not here", 1)
@@ -97,7 +105,7 @@ def test_only_this_folders_root_sessions_newest_first(store: Store, env: dict[st
 
 def test_no_database_is_no_history_and_a_broken_one_is_reported(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    assert list_sessions("/repo", env=env) == History()
+    assert list_sessions("/repo", env=env) == OpenCodeHistory()
     (tmp_path / "opencode").mkdir()
     broken = tmp_path / "opencode" / "opencode.db"
     broken.write_bytes(b"this is no database" * 100)

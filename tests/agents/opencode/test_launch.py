@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,25 +12,41 @@ from stagedoor.agents.opencode import (
     AUTONOMOUS,
     READ_ONLY,
     SUPERVISED,
-    Driver,
     McpLocal,
     McpRemote,
     OpenCodeConfig,
-    Rule,
-    guard,
+    OpenCodeDriver,
+    PermissionRule,
 )
-from stagedoor.agents.opencode.launch import configuration, launch
-from stagedoor.agents.opencode.permissions import KNOWN, rules_of, spelled_out
-from stagedoor.errors import LocalProtocolError, NotSupported, StagedoorError
-from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
+from stagedoor.agents.opencode.config import PERMISSIONS, expand_permission, permission_rules
+from stagedoor.agents.opencode.launch import (
+    GUARD_FILE,
+    GUARD_SOURCE,
+    PortInUse,
+    complaint,
+    configuration,
+    launch,
+    no_provider,
+    startup_failure,
+)
+from stagedoor.errors import (
+    LaunchError,
+    LocalProtocolError,
+    NotSignedIn,
+    NotSupported,
+    SessionNotFound,
+    StagedoorError,
+)
+from stagedoor.transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 QUIET = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_SHARE": "1",
     "OPENCODE_SERVER_USERNAME": "opencode",
 }
 PLAIN = '{"autoupdate":false,"share":"disabled"}'
-RUN = Driver.RUN
+RUN = OpenCodeDriver.RUN
 
 
 def run(*options: str, env: dict[str, str] | None = None, content: str = PLAIN, stdin: bytes = b"hi") -> Launch:
@@ -90,15 +107,17 @@ def test_the_prompt_goes_to_standard_input_untouched() -> None:
 @pytest.mark.parametrize(
     ("driver", "word", "stdin", "stop"),
     [
-        (Driver.SERVE, "serve", "null", (Signal(15, 2.0),)),
-        (Driver.ACP, "acp", "pipe", (EndInput(3.0), Signal(15, 2.0))),
+        (OpenCodeDriver.SERVE, "serve", "null", (Signal(15, 2.0),)),
+        (OpenCodeDriver.ACP, "acp", "pipe", (EndInput(3.0), Signal(15, 2.0))),
     ],
 )
-def test_what_opens_a_port_has_a_password(driver: Driver, word: str, stdin: Any, stop: Any) -> None:
+def test_what_opens_a_port_has_a_password(driver: OpenCodeDriver, word: str, stdin: Any, stop: Any) -> None:
     config = OpenCodeConfig(driver=driver)
     plan = launch(config, cwd="/repo", executable="oc", port=4711, password="secret")
     content = (
-        PLAIN if driver is Driver.SERVE else '{"autoupdate":false,"share":"disabled","permission":{"task":"deny"}}'
+        PLAIN
+        if driver is OpenCodeDriver.SERVE
+        else '{"autoupdate":false,"share":"disabled","permission":{"task":"deny"}}'
     )
     assert plan == Launch(
         argv=("oc", word, "--hostname", "127.0.0.1", "--port", "4711"),
@@ -144,7 +163,7 @@ def test_the_configuration() -> None:
 
 
 def test_permissions_are_spelled_out_for_every_known_name() -> None:
-    assert spelled_out("ask") == {"*": "ask", **dict.fromkeys(KNOWN, "ask")}
+    assert expand_permission("ask") == {"*": "ask", **dict.fromkeys(PERMISSIONS, "ask")}
     denied = (
         "edit",
         "bash",
@@ -158,18 +177,22 @@ def test_permissions_are_spelled_out_for_every_known_name() -> None:
         "skill",
     )
     allowed = ("read", "glob", "grep", "list", "todowrite")
-    assert spelled_out(READ_ONLY) == {"*": "deny", **dict.fromkeys(denied, "deny"), **dict.fromkeys(allowed, "allow")}
-    assert spelled_out(SUPERVISED) == SUPERVISED
-    assert set(spelled_out(AUTONOMOUS).values()) == {"allow"}
-    assert rules_of({"bash": {"*": "deny", "ls *": "allow"}, "edit": "ask"}) == (
-        Rule("bash", "*", "deny"),
-        Rule("bash", "ls *", "allow"),
-        Rule("edit", "*", "ask"),
+    assert expand_permission(READ_ONLY) == {
+        "*": "deny",
+        **dict.fromkeys(denied, "deny"),
+        **dict.fromkeys(allowed, "allow"),
+    }
+    assert expand_permission(SUPERVISED) == SUPERVISED
+    assert set(expand_permission(AUTONOMOUS).values()) == {"allow"}
+    assert permission_rules({"bash": {"*": "deny", "ls *": "allow"}, "edit": "ask"}) == (
+        PermissionRule("bash", "*", "deny"),
+        PermissionRule("bash", "ls *", "allow"),
+        PermissionRule("edit", "*", "ask"),
     )
 
 
 def test_over_acp_sub_agents_are_denied_last() -> None:
-    config = OpenCodeConfig(driver=Driver.ACP, permission="allow")
+    config = OpenCodeConfig(driver=OpenCodeDriver.ACP, permission="allow")
     permission = json.loads(configuration(config))["permission"]
     assert list(permission)[-1] == "task"
     assert permission["task"] == "deny"
@@ -181,14 +204,14 @@ BAD: list[tuple[OpenCodeConfig, type[StagedoorError], str]] = [
     (OpenCodeConfig(small_model="/x"), LocalProtocolError, "small_model"),
     (OpenCodeConfig(steps=0), LocalProtocolError, "steps"),
     (OpenCodeConfig(most_empty_steps=0), LocalProtocolError, "most_empty_steps"),
-    (OpenCodeConfig(permission={"bash": "maybe"}), LocalProtocolError, "must be allow, ask or deny"),  # type: ignore[dict-item]
+    (OpenCodeConfig(permission={"bash": "maybe"}), LocalProtocolError, "use allow, ask or deny"),  # type: ignore[dict-item]
     (OpenCodeConfig(permission={"bash": {"rm *": "no"}}), LocalProtocolError, "bash"),  # type: ignore[dict-item]
-    (OpenCodeConfig(auto=True), NotSupported, "auto needs OpenCode's run driver, not serve"),
+    (OpenCodeConfig(auto=True), NotSupported, "auto is not supported by OpenCode's serve driver: use run"),
     (OpenCodeConfig(driver=RUN, can_use_tool=lambda _: None), NotSupported, "serve or acp"),  # type: ignore[arg-type, return-value]
-    (OpenCodeConfig(driver=RUN, rules=(Rule("bash"),)), NotSupported, "rules needs"),
+    (OpenCodeConfig(driver=RUN, rules=(PermissionRule("bash"),)), NotSupported, "rules is not supported"),
     (OpenCodeConfig(driver=RUN, ask_every_command=True), NotSupported, "serve or acp"),
-    (OpenCodeConfig(driver=Driver.ACP, title="x"), NotSupported, "title needs"),
-    (OpenCodeConfig(driver=Driver.ACP, system="x"), NotSupported, "system needs"),
+    (OpenCodeConfig(driver=OpenCodeDriver.ACP, title="x"), NotSupported, "title is not supported"),
+    (OpenCodeConfig(driver=OpenCodeDriver.ACP, system="x"), NotSupported, "system is not supported"),
 ]
 
 
@@ -199,7 +222,7 @@ def test_bad_combinations(config: OpenCodeConfig, error: type[StagedoorError], s
 
 
 def test_run_needs_a_prompt_and_an_inherited_config_must_be_json() -> None:
-    with pytest.raises(LocalProtocolError, match="needs a prompt"):
+    with pytest.raises(LocalProtocolError, match="the prompt is empty"):
         launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt=" \n")
     with pytest.raises(LocalProtocolError, match="correct or unset it"):
         launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt="x", inherited="{not json")
@@ -213,10 +236,10 @@ def test_every_command_is_asked_about_by_a_plugin() -> None:
         port=1,
         password="p",
     )
-    assert plan.files == {guard.FILE: guard.SOURCE}
+    assert plan.files == {GUARD_FILE: GUARD_SOURCE}
     assert plan.unset == ("OPENCODE_PERMISSION", "OPENCODE_PURE", "OPENCODE_DISABLE_EXTERNAL_PLUGINS")
     content = plan.env["OPENCODE_CONFIG_CONTENT"].replace(SCRATCH, "/tmp/x")
-    assert json.loads(content)["plugin"] == ["theirs", f"file:///tmp/x/{guard.FILE}"]
+    assert json.loads(content)["plugin"] == ["theirs", f"file:///tmp/x/{GUARD_FILE}"]
     with pytest.raises(NotSupported, match="plugin"):
         launch(OpenCodeConfig(ask_every_command=True, plugins=False), cwd="/", executable="x", port=1, password="p")
 
@@ -225,4 +248,41 @@ def test_most_steps_must_be_some() -> None:
     with pytest.raises(LocalProtocolError, match="most_steps"):
         launch(OpenCodeConfig(most_steps=0), cwd="/", executable="x", port=1, password="p")
     with pytest.raises(NotSupported, match="most_steps"):
-        launch(OpenCodeConfig(most_steps=2, driver=Driver.ACP), cwd="/", executable="x", port=1, password="p")
+        launch(OpenCodeConfig(most_steps=2, driver=OpenCodeDriver.ACP), cwd="/", executable="x", port=1, password="p")
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+@pytest.mark.parametrize(
+    ("recording", "error", "says"),
+    [
+        ("74-resume-unknown", SessionNotFound, r"session 'ses_x' not found: list_sessions\(\) lists"),
+        (
+            "97-bad-config-content",
+            LaunchError,
+            "refused its configuration: Error: Config file at OPENCODE_CONFIG_CONTENT",
+        ),
+        ("80-no-prompt", LaunchError, "ended with code 1 at its start: Error: You must provide a message"),
+    ],
+)
+def test_recorded_complaints(recording: str, error: type[StagedoorError], says: str) -> None:
+    stderr = (TRANSCRIPTS / f"{recording}.stderr.txt").read_text()
+    failure = startup_failure(Exited(1, stderr), "ses_x")
+    assert type(failure) is error
+    with pytest.raises(error, match=says):
+        raise failure
+
+
+def test_silence_and_unknown_options() -> None:
+    assert str(startup_failure(Exited(-9))) == "opencode ended with code -9 at its start: it printed nothing"
+    assert "Correct extra_args" in str(startup_failure(Exited(1, "Unknown argument: nonsense\n")))
+    assert type(startup_failure(Exited(1, "Error: Failed to start server. Is port 4096 in use?"))) is PortInUse
+    assert complaint("\x1b[91m\x1b[1mError: \x1b[0mOh\n") == "Error: Oh"
+
+
+@pytest.mark.parametrize("provider", [None, "anthropic"])
+def test_no_provider(provider: str | None) -> None:
+    failure = no_provider(provider)
+    assert isinstance(failure, NotSignedIn)
+    assert "opencode auth login" in str(failure)

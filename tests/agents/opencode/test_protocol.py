@@ -13,41 +13,41 @@ from stagedoor.agents.opencode.commands import (
     CheckStatus,
     Command,
     CreateSession,
-    ForkSession,
-    Model,
+    ModelName,
+    OpenCodeForkSession,
+    OpenCodePrompt,
     OpenSession,
-    Prompt,
+    PermissionRule,
     RejectQuestion,
     ReplyPermission,
     ReplyQuestion,
-    Rule,
 )
 from stagedoor.agents.opencode.events import (
-    Answered,
-    Failure,
     MessagePartUpdated,
+    OpenCodeText,
+    OpenCodeToolUse,
     PermissionAsked,
     QuestionAsked,
-    Refused,
+    RequestRefused,
     Runaway,
+    ServerAnswer,
     ServerEvent,
     ServerListening,
     ServerNotice,
-    ServerSaid,
+    ServerOutput,
     StepFinish,
     StepsExhausted,
     StepStart,
-    Text,
-    ToolUse,
     TurnEnded,
 )
 from stagedoor.agents.opencode.parts import (
     Cache,
+    OpenCodeFailure,
+    OpenCodeTokens,
     Span,
     StepFinishPart,
     StepStartPart,
     TextPart,
-    Tokens,
     ToolPart,
     ToolState,
 )
@@ -77,7 +77,7 @@ def opened(**more: Any) -> ServeProtocol:
 
 def in_turn(**more: Any) -> ServeProtocol:
     protocol = opened(**more)
-    protocol.send(Prompt("go"))
+    protocol.send(OpenCodePrompt("go"))
     protocol.outgoing()
     assert hear(protocol, BUSY, message("msg_1")) == []
     return protocol
@@ -136,7 +136,7 @@ def test_run_events() -> None:
         StepStart(session_id=SESSION, timestamp=5, part=StepStartPart())
     ]
     assert protocol.receive(line("tool_use", part=tool)) == [
-        ToolUse(
+        OpenCodeToolUse(
             session_id=SESSION,
             timestamp=5,
             part=ToolPart(
@@ -150,7 +150,7 @@ def test_run_events() -> None:
         )
     ]
     assert protocol.receive(line("text", part={"type": "text", "text": "Hi."})) == [
-        Text(session_id=SESSION, timestamp=5, part=TextPart(text="Hi."))
+        OpenCodeText(session_id=SESSION, timestamp=5, part=TextPart(text="Hi."))
     ]
     tokens = {"input": 1, "output": 2, "reasoning": 3, "cache": {"read": 4, "write": 5}}
     finish = {"type": "step-finish", "reason": "stop", "tokens": tokens, "cost": 0.5}
@@ -158,7 +158,7 @@ def test_run_events() -> None:
         StepFinish(
             session_id=SESSION,
             timestamp=5,
-            part=StepFinishPart(reason="stop", tokens=Tokens(1, 2, 3, Cache(4, 5)), cost=0.5),
+            part=StepFinishPart(reason="stop", tokens=OpenCodeTokens(1, 2, 3, Cache(4, 5)), cost=0.5),
         )
     ]
     assert protocol.session_id == SESSION
@@ -186,7 +186,7 @@ def test_run_notices_a_loop_once_and_forgives_retries() -> None:
 SAID: list[tuple[Command, list[Request]]] = [
     (CreateSession(), [Request("POST", "/session", b"{}", HERE)]),
     (
-        CreateSession("T", "plan", Model("p", "m"), "high", (Rule("bash", "*", "deny"),)),
+        CreateSession("T", "plan", ModelName("p", "m"), "high", (PermissionRule("bash", "*", "deny"),)),
         [
             Request(
                 "POST",
@@ -198,7 +198,7 @@ SAID: list[tuple[Command, list[Request]]] = [
         ],
     ),
     (
-        OpenSession("ses_9", (Rule("edit"),)),
+        OpenSession("ses_9", (PermissionRule("edit"),)),
         [
             Request("GET", "/session/ses_9", b"", HERE),
             Request(
@@ -209,12 +209,12 @@ SAID: list[tuple[Command, list[Request]]] = [
             ),
         ],
     ),
-    (ForkSession("ses_9", "msg_2"), [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', HERE)]),
+    (OpenCodeForkSession("ses_9", "msg_2"), [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', HERE)]),
     (
-        Prompt(
+        OpenCodePrompt(
             "hi",
             (Attachment("file:///a.png", "image/png", "a.png"),),
-            Model("p", "m"),
+            ModelName("p", "m"),
             "build",
             "high",
             "Be brief.",
@@ -248,14 +248,14 @@ def test_commands_become_requests(command: Command, requests: list[Request]) -> 
 
 def test_what_cannot_be_said_now() -> None:
     protocol = ServeProtocol(directory="/repo")
-    with pytest.raises(LocalProtocolError, match="no session yet"):
-        protocol.send(Prompt("x"))
+    with pytest.raises(LocalProtocolError, match="no session is open"):
+        protocol.send(OpenCodePrompt("x"))
     protocol = opened()
-    with pytest.raises(LocalProtocolError, match="empty prompt"):
-        protocol.send(Prompt("  "))
-    protocol.send(Prompt("x"))
+    with pytest.raises(LocalProtocolError, match="the prompt is empty"):
+        protocol.send(OpenCodePrompt("  "))
+    protocol.send(OpenCodePrompt("x"))
     with pytest.raises(LocalProtocolError, match="a turn is running"):
-        protocol.send(Prompt("y"))
+        protocol.send(OpenCodePrompt("y"))
     for answer in (ReplyPermission("per_9", "once"), ReplyQuestion("que_9", ()), RejectQuestion("que_9")):
         with pytest.raises(AlreadyAnswered):
             protocol.send(answer)
@@ -271,7 +271,7 @@ def test_a_turn_ends_when_idle_and_finished_with_its_sums() -> None:
     second = message("msg_2", completed=True, finish="stop", tokens=tokens, cost=0.5)
     assert hear(protocol, first, BUSY, message("msg_2"), second, IDLE_STATUS) == []
     assert hear(protocol, IDLE) == [
-        TurnEnded(SESSION, "completed", "stop", None, Tokens(8, 6, 2, Cache(4, 0), 20), 0.75)
+        TurnEnded(SESSION, "completed", "stop", None, OpenCodeTokens(8, 6, 2, Cache(4, 0), 20), 0.75)
     ]
     assert hear(protocol, IDLE_STATUS, IDLE) == []
     assert not protocol.in_turn
@@ -285,7 +285,7 @@ def test_after_an_abort_the_first_idle_is_not_the_end() -> None:
     assert protocol.in_turn
     over = message("msg_1", completed=True, error=ABORTED)
     assert hear(protocol, over, IDLE_STATUS, IDLE, IDLE) == [
-        TurnEnded(SESSION, "aborted", None, Failure("MessageAbortedError", {"message": "Aborted"}))
+        TurnEnded(SESSION, "aborted", None, OpenCodeFailure("MessageAbortedError", {"message": "Aborted"}))
     ]
 
 
@@ -300,24 +300,24 @@ def test_an_error_that_was_mended_is_not_the_turns() -> None:
 
 def test_an_error_before_any_message_fails_the_turn() -> None:
     protocol = opened()
-    protocol.send(Prompt("go"))
+    protocol.send(OpenCodePrompt("go"))
     (ended,) = hear(
         protocol,
         IDLE,  # of the turn before
         sse("session.error", sessionID=SESSION, error={"name": "UnknownError", "data": {"message": "Model not found"}}),
         IDLE,
     )
-    assert ended == TurnEnded(SESSION, "failed", None, Failure("UnknownError", {"message": "Model not found"}))
+    assert ended == TurnEnded(SESSION, "failed", None, OpenCodeFailure("UnknownError", {"message": "Model not found"}))
 
 
 def test_a_refused_prompt_and_a_dead_server_end_the_turn() -> None:
     protocol = opened()
-    protocol.send(Prompt("go"))
+    protocol.send(OpenCodePrompt("go"))
     (request,) = protocol.outgoing()
     said = protocol.receive_answer(request, Answer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
     assert said == [
-        Refused(500, "POST /session/ses_1/prompt_async", "Oh."),
-        TurnEnded(SESSION, "failed", None, Failure("UnknownError", {"message": "Oh.", "statusCode": 500})),
+        RequestRefused(500, "POST /session/ses_1/prompt_async", "Oh."),
+        TurnEnded(SESSION, "failed", None, OpenCodeFailure("UnknownError", {"message": "Oh.", "statusCode": 500})),
     ]
     protocol = in_turn()
     (ended,) = protocol.receive_eof()
@@ -338,7 +338,7 @@ def test_a_sub_agents_end_is_not_the_turns() -> None:
 
 def test_an_abort_before_the_server_is_busy_waits_for_it() -> None:
     protocol = opened()
-    protocol.send(Prompt("go"))
+    protocol.send(OpenCodePrompt("go"))
     protocol.outgoing()
     protocol.send(Abort())
     assert protocol.outgoing() == []
@@ -355,9 +355,9 @@ def test_a_broken_stream_is_asked_about() -> None:
     (request,) = protocol.outgoing()
     assert request == Request("GET", "/session/status", b"", HERE)
     busy = Answer(200, b'{"ses_1":{"type":"busy"}}')
-    assert protocol.receive_answer(request, busy) == [Answered(200, busy.body, "GET /session/status")]
+    assert protocol.receive_answer(request, busy) == [ServerAnswer(200, busy.body, "GET /session/status")]
     answered, ended = protocol.receive_answer(request, Answer(200, b"{}"))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, ServerAnswer)
     assert isinstance(ended, TurnEnded)
 
 
@@ -365,7 +365,7 @@ def test_a_turn_of_which_nothing_was_heard_ends_at_the_second_idle() -> None:
     protocol = opened()
     connected, beat = sse("server.connected"), sse("server.heartbeat")
     hear(protocol, connected)
-    protocol.send(Prompt("go"))
+    protocol.send(OpenCodePrompt("go"))
     hear(protocol, beat)
     assert len(protocol.outgoing()) == 1  # the prompt: nothing is in doubt
     hear(protocol, connected)
@@ -444,13 +444,13 @@ def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
     [
         (b"stdout: opencode server listening on http://127.0.0.1:4096", ServerListening("http://127.0.0.1:4096")),
         (b"opencode server listening on http://127.0.0.1:4096", ServerListening("http://127.0.0.1:4096")),
-        (b"Warning: something", ServerSaid("Warning: something")),
-        (b"HTTP 204 ", Answered(204, b"")),
-        (b'HTTP 200 {"a":1}', Answered(200, b'{"a":1}')),
-        (b"HTTP what", ServerSaid("HTTP what")),
+        (b"Warning: something", ServerOutput("Warning: something")),
+        (b"HTTP 204 ", ServerAnswer(204, b"")),
+        (b'HTTP 200 {"a":1}', ServerAnswer(200, b'{"a":1}')),
+        (b"HTTP what", ServerOutput("HTTP what")),
         (b"exit -15", Exited(-15)),
-        (b"exit now", ServerSaid("exit now")),
-        (b"", ServerSaid("")),
+        (b"exit now", ServerOutput("exit now")),
+        (b"", ServerOutput("")),
         (
             b'{"type":"new.thing","properties":{}}',
             Unrecognized(b'{"type":"new.thing","properties":{}}', "unknown type 'new.thing'"),
@@ -476,7 +476,7 @@ def test_lines_of_every_sort(raw: bytes, event: ServerEvent) -> None:
 )
 def test_nothing_the_server_says_raises(raw: bytes) -> None:
     (event,) = ServeProtocol().receive(raw)
-    assert isinstance(event, (Unrecognized, ServerSaid))
+    assert isinstance(event, (Unrecognized, ServerOutput))
 
 
 def test_half_an_emoji_and_wrapped_events() -> None:

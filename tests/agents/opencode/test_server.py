@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.opencode import OpenCodeClient, OpenCodeConfig, OpenCodeSession
-from stagedoor.agents.opencode.events import Answered, MessagePartDelta, ServerConnected, TurnEnded
+from stagedoor.agents.opencode.events import MessagePartDelta, ServerAnswer, ServerConnected, TurnEnded
 from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, UnsupportedVersion
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.shapes import Unrecognized
@@ -56,7 +56,7 @@ async def started(client: OpenCodeClient, prompt: str | None = "go") -> OpenCode
         ("bad-config", LaunchError, "refused its configuration: bad member"),
         ("old", UnsupportedVersion, "OpenCode 0.3.1 is too old"),
         ("public", LaunchError, "not on the loopback address"),
-        ("mute", LaunchError, "did not begin to listen within 0.5 s"),
+        ("mute", LaunchError, "did not listen within 0.5 s"),
     ],
 )
 def test_a_server_that_does_not_begin(
@@ -96,7 +96,7 @@ def test_the_end_of_a_turn_that_nobody_heard_is_asked_for(client: Callable[..., 
         seen = [event async for event in events]
         assert ended.outcome == "completed"
         assert len([event for event in seen if isinstance(event, ServerConnected)]) == 2
-        assert any(isinstance(event, Answered) and event.call == "GET /session/status" for event in seen)
+        assert any(isinstance(event, ServerAnswer) and event.call == "GET /session/status" for event in seen)
 
     play(scene())
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from stagedoor.agents.opencode.events import (
-    Error,
     MessagePartUpdated,
+    OpenCodeError,
+    OpenCodeText,
+    OpenCodeToolUse,
     PermissionAsked,
     QuestionAsked,
     Runaway,
     RunEvent,
     ServerEvent,
     StepFinish,
-    Text,
-    ToolUse,
     TurnEnded,
 )
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
@@ -77,15 +77,15 @@ ASKED = {"40-serve-main": 5, "42-serve-password": 2}
 
 
 def test_what_runs_came_to() -> None:
-    (command,) = [event for event in heard("02-bash") if isinstance(event, ToolUse)]
+    (command,) = [event for event in heard("02-bash") if isinstance(event, OpenCodeToolUse)]
     assert (command.part.tool, command.part.state.output) == ("bash", "hello-from-bash\n")
     assert command.part.state.metadata["exit"] == 0
-    (failed,) = [event for event in heard("30-http401") if isinstance(event, Error)]
+    (failed,) = [event for event in heard("30-http401") if isinstance(event, OpenCodeError)]
     assert (failed.error.name, failed.error.message) == ("APIError", "Incorrect API key provided: fake.")
     assert [event.part.reason for event in heard("23-length") if isinstance(event, StepFinish)] == ["length"]
     rejected = heard("12-permission-ask-bash-headless")
-    assert [event.part.state.status for event in rejected if isinstance(event, ToolUse)] == ["error"]
-    synthetic = [event.part.synthetic for event in heard("38-context-overflow") if isinstance(event, Text)]
+    assert [event.part.state.status for event in rejected if isinstance(event, OpenCodeToolUse)] == ["error"]
+    synthetic = [event.part.synthetic for event in heard("38-context-overflow") if isinstance(event, OpenCodeText)]
     assert True in synthetic
 
 

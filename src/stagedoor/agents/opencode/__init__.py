@@ -1,53 +1,55 @@
 """OpenCode, as a library of its own: ``run``, ``serve`` and ``acp``."""
 
 from .client import OpenCodeClient
-from .commands import Action, Attachment, Model, Reply, Rule
+from .commands import Action, Attachment, ModelName, PermissionReply, PermissionRule
 from .config import (
-    Allow,
+    AUTONOMOUS,
+    READ_ONLY,
+    SUPERVISED,
     AnswerQuestion,
     CanUseTool,
-    Decision,
-    Driver,
     McpLocal,
     McpRemote,
+    OpenCodeAllow,
     OpenCodeConfig,
-    Reject,
+    OpenCodeDecision,
+    OpenCodeDriver,
+    OpenCodeReject,
+    Permission,
 )
 from .events import Event, RunEvent, ServerEvent
-from .history import History, StoredSession, list_sessions
-from .permissions import AUTONOMOUS, READ_ONLY, SUPERVISED, Permission
+from .history import OpenCodeHistory, OpenCodeStoredSession, list_sessions
 from .protocol import RunProtocol, ServeProtocol
-from .run_session import OpenCodeRunSession
-from .serve_session import OpenCodeSession
+from .sessions import OpenCodeRunSession, OpenCodeSession
 
 __all__ = [
     "AUTONOMOUS",
     "READ_ONLY",
     "SUPERVISED",
     "Action",
-    "Allow",
     "AnswerQuestion",
     "Attachment",
     "CanUseTool",
-    "Decision",
-    "Driver",
     "Event",
-    "History",
     "McpLocal",
     "McpRemote",
-    "Model",
+    "ModelName",
+    "OpenCodeAllow",
     "OpenCodeClient",
     "OpenCodeConfig",
+    "OpenCodeDecision",
+    "OpenCodeDriver",
+    "OpenCodeHistory",
+    "OpenCodeReject",
     "OpenCodeRunSession",
     "OpenCodeSession",
+    "OpenCodeStoredSession",
     "Permission",
-    "Reject",
-    "Reply",
-    "Rule",
+    "PermissionReply",
+    "PermissionRule",
     "RunEvent",
     "RunProtocol",
     "ServeProtocol",
     "ServerEvent",
-    "StoredSession",
     "list_sessions",
 ]

@@ -17,16 +17,12 @@ from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError
 from stagedoor.transports.executables import find_executable, read_version, require_version
 from stagedoor.wire.http import Request
 
-from . import guard, history
-from .acp import PROFILE, acp_config
-from .commands import CreateSession, ForkSession, Model, OpenSession, Rule
-from .config import Driver, OpenCodeConfig
-from .failures import INSTALL, LEAST_VERSION, no_provider, unknown_session
-from .launch import launch
-from .permissions import rules_of
-from .run_session import OpenCodeRunSession
-from .serve_session import OpenCodeSession
+from . import history
+from .commands import CreateSession, ModelName, OpenCodeForkSession, OpenSession, PermissionRule
+from .config import ACP_PROFILE, OpenCodeConfig, OpenCodeDriver, permission_rules
+from .launch import GUARD_PROOF, INSTALL, LEAST_VERSION, PortInUse, launch, no_provider, unknown_session
 from .server import Server
+from .sessions import OpenCodeRunSession, OpenCodeSession, acp_config
 
 AnySession: TypeAlias = OpenCodeSession | OpenCodeRunSession | AcpSession
 HINTS = ("~/.opencode/bin", "~/.local/bin", "~/.bun/bin", "~/node_modules/.bin")
@@ -37,16 +33,16 @@ PORT_TRIES = 3
 NOT_FOUND = (400, 404)
 
 
-class _Provider(msgspec.Struct, frozen=True):
+class _OfferedProvider(msgspec.Struct, frozen=True):
     id: str
     models: dict[str, msgspec.Raw] = {}
 
 
-class _Providers(msgspec.Struct, frozen=True):
-    providers: list[_Provider] = []
+class _OfferedProviders(msgspec.Struct, frozen=True):
+    providers: list[_OfferedProvider] = []
 
 
-class _Configured(msgspec.Struct, frozen=True):
+class _ConfiguredModel(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
@@ -67,17 +63,17 @@ class OpenCodeClient:
         self._start_timeout = start_timeout
 
     async def create_session(self, prompt: str | None = None, config: OpenCodeConfig | None = None) -> AnySession:
-        """Open a new session and, with a prompt, begin its first turn. The run driver needs the prompt."""
+        """Open a new session and, with a prompt, start its first turn. The run driver needs the prompt."""
         config = config or OpenCodeConfig()
         self._check_cwd(self.cwd)
         match config.driver:
-            case Driver.RUN:
+            case OpenCodeDriver.RUN:
                 return await self._run(prompt, config, self.cwd, None)
-            case Driver.SERVE:
+            case OpenCodeDriver.SERVE:
                 return await self._serve(prompt, config, self.cwd, None)
-            case Driver.ACP:
+            case OpenCodeDriver.ACP:
                 client = self._acp(config, self.cwd)
-                return await _begun(await client.create_session(None, acp_config(config)), prompt, config)
+                return await _with_prompt(await client.create_session(None, acp_config(config)), prompt, config)
 
     async def resume_session(
         self, session_id: str, prompt: str | None = None, config: OpenCodeConfig | None = None
@@ -90,24 +86,24 @@ class OpenCodeClient:
         # Everywhere but in the session's own folder `run` waits for ever, while the turn really runs.
         self._check_cwd(stored.cwd)
         match config.driver:
-            case Driver.RUN:
+            case OpenCodeDriver.RUN:
                 return await self._run(prompt, config, stored.cwd, session_id)
-            case Driver.SERVE:
+            case OpenCodeDriver.SERVE:
                 return await self._serve(prompt, config, stored.cwd, session_id)
-            case Driver.ACP:
+            case OpenCodeDriver.ACP:
                 client = self._acp(config, stored.cwd)
-                opens = client.fork_session if config.fork else client.resume_session
-                return await _begun(await opens(session_id, None, acp_config(config)), prompt, config)
+                open_session = client.fork_session if config.fork else client.resume_session
+                return await _with_prompt(await open_session(session_id, None, acp_config(config)), prompt, config)
 
-    def list_sessions(self) -> history.History:
+    def list_sessions(self) -> history.OpenCodeHistory:
         """The sessions of this client's folder, newest first."""
         return history.list_sessions(self.cwd, env=self._environ)
 
     async def check_version(self) -> tuple[int, int, int]:
         """The installed version. Raises ``NotInstalled`` or ``UnsupportedVersion``."""
-        found = await read_version(self.find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
-        require_version("OpenCode", found, LEAST_VERSION, INSTALL)
-        return found
+        version = await read_version(self.find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
+        require_version("OpenCode", version, LEAST_VERSION, INSTALL)
+        return version
 
     @property
     def _environ(self) -> Mapping[str, str]:
@@ -123,7 +119,7 @@ class OpenCodeClient:
 
     def _check_cwd(self, cwd: str) -> None:
         if not Path(cwd).is_dir():
-            raise LaunchError(f"the working directory {cwd!r} does not exist; create it or pass another cwd")
+            raise LaunchError(f"working directory {cwd!r} not found: create it or pass another cwd")
 
     async def _run(
         self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None
@@ -145,7 +141,7 @@ class OpenCodeClient:
             plan,
             cwd,
             self._env,
-            profile=PROFILE,
+            profile=ACP_PROFILE,
             start_timeout=self._start_timeout,
             quiet=config.stall_after,
         )
@@ -154,7 +150,7 @@ class OpenCodeClient:
         server = await self._server(config, cwd)
         try:
             if config.ask_every_command:
-                guard.require_proof(server.process.scratch)
+                require_guard(server.process.scratch)
             if config.verify_model:
                 await check_model(server, config, cwd)
             await _open(server, config, resume)
@@ -177,17 +173,16 @@ class OpenCodeClient:
                 return await Server.start(
                     plan, config, password=password, base_env=self._env, start_timeout=self._start_timeout
                 )
-            except LaunchError as error:
-                # Between our looking and its listening somebody else may have taken the port.
-                if attempt == PORT_TRIES or not ("port" in str(error) and "in use" in str(error)):
+            except PortInUse:
+                if attempt == PORT_TRIES:
                     raise
         raise AssertionError("unreachable")
 
 
-async def _begun(session: AcpSession, prompt: str | None, config: OpenCodeConfig) -> AcpSession:
+async def _with_prompt(session: AcpSession, prompt: str | None, config: OpenCodeConfig) -> AcpSession:
     try:
         if config.ask_every_command:
-            guard.require_proof(session.scratch)
+            require_guard(session.scratch)
         if prompt is not None:
             await session.send(prompt)
     except BaseException:
@@ -197,16 +192,18 @@ async def _begun(session: AcpSession, prompt: str | None, config: OpenCodeConfig
 
 
 async def _open(server: Server, config: OpenCodeConfig, resume: str | None) -> None:
-    rules: tuple[Rule, ...] = (rules_of(config.permission) if config.permission is not None else ()) + config.rules
+    rules: tuple[PermissionRule, ...] = config.rules
+    if config.permission is not None:
+        rules = permission_rules(config.permission) + rules
     try:
         if resume is None:
-            model = Model.parse(config.model) if config.model else None
-            await server.say(CreateSession(config.title, config.agent, model, config.variant, rules))
+            model = ModelName.parse(config.model) if config.model else None
+            await server.send(CreateSession(config.title, config.agent, model, config.variant, rules))
             return
         if config.fork:
-            await server.say(ForkSession(resume))
+            await server.send(OpenCodeForkSession(resume))
             resume = server.protocol.session_id
-        await server.say(OpenSession(resume, rules or None))
+        await server.send(OpenSession(resume, rules or None))
     except AgentRefused as refused:
         if resume is not None and refused.code in NOT_FOUND:
             raise unknown_session(resume) from refused
@@ -214,28 +211,38 @@ async def _open(server: Server, config: OpenCodeConfig, resume: str | None) -> N
 
 
 async def check_model(server: Server, config: OpenCodeConfig, directory: str) -> None:
-    """Refuse a model that there is not: once sent, it would stick to the session."""
+    """Refuse an unknown model: once sent, it would stick to the session."""
     query = {"directory": directory}
-    # Asked past the protocol: the answer holds the user's keys in clear and is no event.
+    # Not through the protocol: the answer holds the user's keys in clear and is no event.
     answer = await server.http.send(Request("GET", "/config/providers", query=query))
     try:
-        offered = {one.id: one.models for one in msgspec.json.decode(answer.body, type=_Providers).providers}
+        providers = msgspec.json.decode(answer.body, type=_OfferedProviders).providers
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
     if not answer.ok:
         return
-    model = Model.parse(config.model) if config.model else None
+    offered = {provider.id: provider.models for provider in providers}
+    model = ModelName.parse(config.model) if config.model else None
     if model is not None:
         if model.provider_id not in offered:
             raise no_provider(model.provider_id)
         if model.model_id not in offered[model.provider_id]:
             few = ", ".join(sorted(offered[model.provider_id])[:20]) or "none"
-            raise LocalProtocolError(f"{model.provider_id} has no model {model.model_id!r}; it offers {few}")
+            raise LocalProtocolError(f"{model.provider_id} has no model {model.model_id!r}: choose from {few}")
         return
     configured = await server.http.send(Request("GET", "/config", query=query))
-    with_model = msgspec.json.decode(configured.body, type=_Configured).model if configured.ok else None
+    with_model = msgspec.json.decode(configured.body, type=_ConfiguredModel).model if configured.ok else None
     if with_model is None and set(offered) <= {HOSTED}:
         raise no_provider(None)
+
+
+def require_guard(scratch: str) -> None:
+    """Raise ``LaunchError`` unless the plugin in this folder takes part. OpenCode loads it before it answers."""
+    if not (Path(scratch) / GUARD_PROOF).is_file():
+        raise LaunchError(
+            "OpenCode has not loaded the plugin that makes it ask about every command, and would run some without "
+            "asking: remove what turns plugins off (--pure, settings of your organisation) or use an autonomous tier"
+        )
 
 
 def free_port() -> int:
@@ -244,3 +251,44 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+# --------------------------------------------------------------------------------------------------------- credentials
+
+_KEYS = ("_API_KEY", "_API_TOKEN", "_AUTH_TOKEN")
+_OTHERS = frozenset(
+    {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_APPLICATION_CREDENTIALS", "GITHUB_TOKEN"}
+)
+_CONFIGURATIONS = ("config.json", "opencode.json", "opencode.jsonc")
+
+
+def has_credentials(env: Mapping[str, str] | None = None) -> bool:
+    """Whether OpenCode has the credentials of any provider: by ``opencode auth login``, by a variable, or in the user's
+    configuration. Nothing is called."""
+    environ = os.environ if env is None else env
+    if any(value and (name.endswith(_KEYS) or name in _OTHERS) for name, value in environ.items()):
+        return True
+    home = Path(environ.get("HOME") or Path.home())
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    if _has_entries(environ.get("OPENCODE_AUTH_CONTENT", "")) or _has_entries(_read(data / "opencode" / "auth.json")):
+        return True
+    configurations = [environ.get("OPENCODE_CONFIG_CONTENT", "")]
+    if environ.get("OPENCODE_CONFIG"):
+        configurations.append(_read(Path(environ["OPENCODE_CONFIG"])))
+    configurations += [_read(config / "opencode" / name) for name in _CONFIGURATIONS]
+    return any('"apiKey"' in configuration for configuration in configurations)
+
+
+def _has_entries(content: str) -> bool:
+    try:
+        return bool(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))
+    except msgspec.DecodeError:
+        return False
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

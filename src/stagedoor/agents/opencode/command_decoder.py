@@ -10,22 +10,30 @@ import msgspec
 
 from stagedoor.wire.shapes import repaired
 
-from .commands import Abort, Command, Prompt, RejectQuestion, Reply, ReplyPermission, ReplyQuestion
+from .commands import (
+    Abort,
+    Command,
+    OpenCodePrompt,
+    PermissionReply,
+    RejectQuestion,
+    ReplyPermission,
+    ReplyQuestion,
+)
 
 _REQUEST = re.compile(rb"POST (/[^ ?]*)(?:\?[^ ]*)?(?: (.*))?", re.DOTALL)
-_REPLIES: dict[object, Reply] = {"once": "once", "always": "always", "reject": "reject"}
+_REPLIES: dict[object, PermissionReply] = {"once": "once", "always": "always", "reject": "reject"}
 
 
 def command_in(line: bytes) -> Command | None:
     """One request as ``Request.line`` writes it; ``None`` for what has no bearing on a turn."""
-    found = _REQUEST.fullmatch(line)
-    if found is None:
+    request = _REQUEST.fullmatch(line)
+    if request is None:
         return None
-    body = _members(found[2] or b"")
-    path = [unquote(part) for part in found[1].decode("utf-8", "replace").split("/")[1:]]
+    body = _members(request[2] or b"")
+    path = [unquote(part) for part in request[1].decode("utf-8", "replace").split("/")[1:]]
     match path:
         case ["session", _, "prompt_async" | "message"]:
-            return Prompt(_text(body.get("parts")))
+            return OpenCodePrompt(_text(body.get("parts")))
         case ["session", _, "abort"]:
             return Abort()
         case ["permission", permission_id, "reply"]:
@@ -44,9 +52,9 @@ def command_in(line: bytes) -> Command | None:
 
 def _permission(permission_id: str, reply: object, message: object) -> ReplyPermission | None:
     """The server refuses a request with another word, and the question stays open."""
-    known = _REPLIES.get(reply) if isinstance(reply, str) else None
-    why = message if isinstance(message, str) else None
-    return None if known is None else ReplyPermission(permission_id, known, why)
+    word = _REPLIES.get(reply) if isinstance(reply, str) else None
+    reason = message if isinstance(message, str) else None
+    return None if word is None else ReplyPermission(permission_id, word, reason)
 
 
 def _labels(row: object) -> tuple[str, ...]:
@@ -54,14 +62,14 @@ def _labels(row: object) -> tuple[str, ...]:
 
 
 def _text(parts: object) -> str:
-    found: list[str] = []
+    texts: list[str] = []
     for part in cast("list[object]", parts) if isinstance(parts, list) else []:
         match part:
             case {"type": "text", "text": str(text)}:
-                found.append(text)
+                texts.append(text)
             case _:
                 pass
-    return "\n".join(found)
+    return "\n".join(texts)
 
 
 def _members(body: bytes) -> dict[str, Any]:

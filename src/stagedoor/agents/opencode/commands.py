@@ -1,17 +1,20 @@
-"""What a caller can want from OpenCode."""
+"""What a caller can want from OpenCode, and the HTTP requests that say it to the server. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
+from stagedoor.wire.http import Request
+
 Action: TypeAlias = Literal["allow", "ask", "deny"]
-Reply: TypeAlias = Literal["once", "always", "reject"]
+PermissionReply: TypeAlias = Literal["once", "always", "reject"]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PermissionRule(msgspec.Struct, frozen=True):
     """One permission rule of a session; the last that matches wins."""
 
     permission: str
@@ -19,21 +22,21 @@ class Rule(msgspec.Struct, frozen=True):
     action: Action = "ask"
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelName(msgspec.Struct, frozen=True):
     """A model by its two names. Written ``provider/model`` everywhere else."""
 
     provider_id: str
     model_id: str
 
     @classmethod
-    def parse(cls, name: str) -> Model | None:
+    def parse(cls, name: str) -> ModelName | None:
         """Model names may contain slashes; provider names may not."""
         provider, slash, model = name.partition("/")
         return cls(provider, model) if slash and provider and model else None
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """A file that goes along with a prompt: a ``file:`` or ``data:`` URL."""
+    """A file sent with a prompt: a ``file:`` or ``data:`` URL."""
 
     url: str
     mime: str = "text/plain"
@@ -43,31 +46,31 @@ class Attachment(msgspec.Struct, frozen=True):
 class CreateSession(msgspec.Struct, frozen=True):
     title: str | None = None
     agent: str | None = None
-    model: Model | None = None
+    model: ModelName | None = None
     variant: str | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
 
 
 class OpenSession(msgspec.Struct, frozen=True):
-    """Go on with a stored session. ``rules`` take the place of those it was stored with."""
+    """Continue a stored session. ``rules`` take the place of those it was stored with."""
 
     session_id: str
-    rules: tuple[Rule, ...] | None = None
+    rules: tuple[PermissionRule, ...] | None = None
 
 
-class ForkSession(msgspec.Struct, frozen=True):
-    """Go on from a copy of a stored session, or of its part before ``message_id``."""
+class OpenCodeForkSession(msgspec.Struct, frozen=True):
+    """Continue from a copy of a stored session, or of its part before ``message_id``."""
 
     session_id: str
     message_id: str | None = None
 
 
-class Prompt(msgspec.Struct, frozen=True):
-    """Begin a turn. The model goes along every time: one bad choice would stick to the session otherwise."""
+class OpenCodePrompt(msgspec.Struct, frozen=True):
+    """Start a turn. The model is sent every time: one bad choice would stick to the session otherwise."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
-    model: Model | None = None
+    model: ModelName | None = None
     agent: str | None = None
     variant: str | None = None
     system: str | None = None
@@ -80,10 +83,10 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 class ReplyPermission(msgspec.Struct, frozen=True):
-    """``reject`` ends the turn; with a ``message`` the model hears it instead, and the turn goes on."""
+    """``reject`` ends the turn; with a ``message`` the model reads it instead, and the turn continues."""
 
     permission_id: str
-    reply: Reply
+    reply: PermissionReply
     message: str | None = None
 
 
@@ -105,11 +108,85 @@ class CheckStatus(msgspec.Struct, frozen=True):
 Command: TypeAlias = (
     CreateSession
     | OpenSession
-    | ForkSession
-    | Prompt
+    | OpenCodeForkSession
+    | OpenCodePrompt
     | Abort
     | ReplyPermission
     | ReplyQuestion
     | RejectQuestion
     | CheckStatus
 )
+
+# ---------------------------------------------------------------------------------------------------- as HTTP requests
+
+
+def _post(path: str, body: object, directory: str, method: str = "POST") -> Request:
+    content = b"" if body is None else msgspec.json.encode(body)
+    return Request(method, path, content, {"directory": directory} if directory else {})
+
+
+def _session_path(session_id: str, verb: str = "") -> str:
+    return f"/session/{quote(session_id, safe='')}{verb}"
+
+
+def create_request(command: CreateSession, directory: str) -> Request:
+    body: dict[str, Any] = {}
+    if command.title is not None:
+        body["title"] = command.title
+    if command.agent is not None:
+        body["agent"] = command.agent
+    if command.model is not None:
+        body["model"] = {"providerID": command.model.provider_id, "id": command.model.model_id}
+        if command.variant is not None:
+            body["model"]["variant"] = command.variant
+    if command.rules:
+        body["permission"] = command.rules
+    return _post("/session", body, directory)
+
+
+def open_requests(command: OpenSession, directory: str) -> list[Request]:
+    path = _session_path(command.session_id)
+    requests = [_post(path, None, directory, "GET")]
+    if command.rules is not None:
+        requests.append(_post(path, {"permission": command.rules}, directory, "PATCH"))
+    return requests
+
+
+def fork_request(command: OpenCodeForkSession, directory: str) -> Request:
+    body = {} if command.message_id is None else {"messageID": command.message_id}
+    return _post(_session_path(command.session_id, "/fork"), body, directory)
+
+
+def prompt_request(session_id: str, command: OpenCodePrompt, directory: str) -> Request:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": command.text}] if command.text else []
+    for attachment in command.attachments:
+        part = {"type": "file", "mime": attachment.mime, "url": attachment.url}
+        parts.append(part if attachment.filename is None else part | {"filename": attachment.filename})
+    body: dict[str, Any] = {"parts": parts}
+    if command.model is not None:
+        body["model"] = {"providerID": command.model.provider_id, "modelID": command.model.model_id}
+    for name in ("agent", "variant", "system", "tools"):
+        if (value := getattr(command, name)) is not None:
+            body[name] = value
+    if command.output_schema is not None:
+        body["format"] = {"type": "json_schema", "schema": command.output_schema}
+    return _post(_session_path(session_id, "/prompt_async"), body, directory)
+
+
+def abort_request(session_id: str, directory: str) -> Request:
+    return _post(_session_path(session_id, "/abort"), None, directory)
+
+
+def permission_request(command: ReplyPermission, directory: str) -> Request:
+    body: dict[str, Any] = {"reply": command.reply}
+    if command.message:
+        body["message"] = command.message
+    return _post(f"/permission/{quote(command.permission_id, safe='')}/reply", body, directory)
+
+
+def question_request(command: ReplyQuestion, directory: str) -> Request:
+    return _post(f"/question/{quote(command.question_id, safe='')}/reply", {"answers": command.answers}, directory)
+
+
+def rejection_request(question_id: str, directory: str) -> Request:
+    return _post(f"/question/{quote(question_id, safe='')}/reject", None, directory)

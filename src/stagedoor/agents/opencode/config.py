@@ -1,4 +1,4 @@
-"""How a session with OpenCode is set up."""
+"""How a session with OpenCode is set up: its permissions and everything else. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,106 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stagedoor.agents.acp.config import AcpProfile
 from stagedoor.agents.acp.requests import RequestPermission
+from stagedoor.errors import LocalProtocolError
 
-from .commands import Attachment, Rule
+from .commands import Action, Attachment, PermissionRule
 from .events import PermissionAsked, QuestionAsked
-from .permissions import Permission
-from .runaway import MOST_EMPTY_STEPS
+from .protocol import MOST_EMPTY_STEPS
+
+Permission: TypeAlias = Action | Mapping[str, Action | Mapping[str, Action]]
+"""An action for everything, or by permission (``bash``, ``edit``, ``*`` …), or by permission and pattern.
+
+The last rule that matches wins. ``edit`` covers every tool that writes."""
+
+PERMISSIONS = (
+    "read",
+    "edit",
+    "glob",
+    "grep",
+    "list",
+    "bash",
+    "task",
+    "external_directory",
+    "todowrite",
+    "question",
+    "webfetch",
+    "websearch",
+    "lsp",
+    "doom_loop",
+    "skill",
+)
+
+READ_ONLY: Mapping[str, Action] = {
+    "*": "deny",
+    "read": "allow",
+    "glob": "allow",
+    "grep": "allow",
+    "list": "allow",
+    "todowrite": "allow",
+}
+"""Nothing can be written or run. The agent ``plan`` does not promise that: it may still use the shell."""
+
+SUPERVISED: Mapping[str, Action] = {
+    "edit": "ask",
+    "bash": "ask",
+    "webfetch": "ask",
+    "websearch": "ask",
+    "external_directory": "ask",
+    "doom_loop": "ask",
+}
+AUTONOMOUS: Mapping[str, Action] = {"*": "allow", "external_directory": "allow", "doom_loop": "allow"}
 
 
-class Driver(enum.Enum):
+def expand_permission(permission: Permission) -> dict[str, Action | Mapping[str, Action]]:
+    """The same with ``*`` written out for every known permission.
+
+    OpenCode merges its configuration files member by member, so a ``bash: allow`` of the user's own would survive
+    behind our ``*: deny``.
+    """
+    actions: dict[str, Action | Mapping[str, Action]]
+    actions = {"*": permission} if isinstance(permission, str) else dict(permission)
+    for_all = actions.get("*")
+    if not isinstance(for_all, str):
+        return actions
+    whole: dict[str, Action | Mapping[str, Action]] = {"*": for_all}
+    for name in PERMISSIONS:
+        if name not in actions:
+            whole[name] = for_all
+    for name, value in actions.items():
+        if name != "*":
+            whole[name] = value
+    return whole
+
+
+def permission_rules(permission: Permission) -> tuple[PermissionRule, ...]:
+    """The same as the rules of a session, which come after every configuration."""
+    rules: list[PermissionRule] = []
+    for name, value in expand_permission(permission).items():
+        if isinstance(value, str):
+            rules.append(PermissionRule(name, "*", value))
+        else:
+            rules += [PermissionRule(name, pattern, action) for pattern, action in value.items()]
+    return tuple(rules)
+
+
+def check_permission(permission: Permission) -> None:
+    """Raise ``LocalProtocolError`` for an unknown action."""
+    for rule in permission_rules(permission):
+        if rule.action not in ("allow", "ask", "deny"):
+            raise LocalProtocolError(
+                f"permission {rule.permission!r} has the unknown action {rule.action!r}: use allow, ask or deny"
+            )
+
+
+# ----------------------------------------------------------------------------------------------------------- a session
+
+ACP_PROFILE = AcpProfile(undeclared_writes_are_echoes=True)
+"""How OpenCode speaks the Agent Client Protocol."""
+
+
+class OpenCodeDriver(enum.Enum):
     """How OpenCode is run: one process a turn, a private HTTP server, or the Agent Client Protocol."""
 
     RUN = "run"
@@ -24,21 +115,21 @@ class Driver(enum.Enum):
     ACP = "acp"
 
 
-class Allow(msgspec.Struct, frozen=True):
+class OpenCodeAllow(msgspec.Struct, frozen=True):
     """``always``: for the patterns OpenCode proposed, as long as this server runs."""
 
     always: bool = False
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """Without a ``message`` the turn ends here; with one the model hears it and goes on."""
+class OpenCodeReject(msgspec.Struct, frozen=True):
+    """Without a ``message`` the turn ends here; with one the model reads it and continues."""
 
     message: str | None = None
 
 
-Decision: TypeAlias = Allow | Reject
-CanUseTool: TypeAlias = Callable[[PermissionAsked | RequestPermission], Decision | Awaitable[Decision]]
-"""Asked with ``PermissionAsked`` by the serve driver and with ``RequestPermission`` by the acp driver."""
+OpenCodeDecision: TypeAlias = OpenCodeAllow | OpenCodeReject
+CanUseTool: TypeAlias = Callable[[PermissionAsked | RequestPermission], OpenCodeDecision | Awaitable[OpenCodeDecision]]
+"""Called with ``PermissionAsked`` by the serve driver and with ``RequestPermission`` by the acp driver."""
 
 AnswerQuestion: TypeAlias = Callable[
     [QuestionAsked], Sequence[Sequence[str]] | Awaitable[Sequence[Sequence[str]] | None] | None
@@ -67,20 +158,20 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
     ``model`` is ``provider/model``. ``permission`` goes into the validated configuration, ``rules`` are those of this
-    session alone and come after it (serve only). ``auto`` answers *once* to everything that would be asked (run only).
+    session alone and come after it (serve only). ``auto`` answers *once* to every question (run only).
     ``settings`` are further members of OpenCode's configuration (``provider``, ``agent``, ``instructions`` …).
-    ``can_use_tool`` is asked in a task of its own for each question; when it raises, returns something else or takes
-    longer than ``permission_timeout`` seconds, the answer is no. Without it a question is rejected, unless
-    ``leave_open`` is true: then the caller answers through the session.
-    ``ask_every_command`` closes a gap: OpenCode does not ask about a script it finds no command in (see ``guard``);
-    where that cannot be, no session begins. ``run`` asks nobody: deny it ``bash`` as a whole.
+    ``can_use_tool`` may be a plain function, which runs in a thread, or a coroutine function; when it raises, returns
+    something else or takes longer than ``permission_timeout`` seconds, the answer is no. Without it a question is
+    rejected, unless ``leave_open`` is true: then the caller answers through the session.
+    ``ask_every_command`` closes a gap: OpenCode does not ask about a script in which it finds no command (see
+    ``launch``); where the gap cannot be closed, no session starts. ``run`` asks nobody: deny it ``bash`` as a whole.
     ``verify_model`` refuses a model that OpenCode does not offer before it sticks to the session (serve only).
-    ``steps`` is OpenCode's own bound on the model requests of a turn: it tells the model to come to an end.
+    ``steps`` is OpenCode's own bound on the model requests of a turn: at the last one it asks the model to finish.
     ``most_steps`` ends the turn after so many (serve and run). ``most_empty_steps`` ends a turn that repeats itself
     without end.
     """
 
-    driver: Driver = Driver.SERVE
+    driver: OpenCodeDriver = OpenCodeDriver.SERVE
     model: str | None = None
     verify_model: bool = True
     small_model: str | None = None
@@ -95,7 +186,7 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool = True
     steps: int | None = None
     permission: Permission | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
     auto: bool = False
     can_use_tool: CanUseTool | None = None
     answer_question: AnswerQuestion | None = None

@@ -1,4 +1,4 @@
-"""What OpenCode says, in its own words: ``run`` prints one event a line (see ``run_events``), ``serve`` streams them.
+"""What OpenCode says, in its own words: ``run`` prints one finished part a line, ``serve`` streams events.
 
 The events of ``serve`` are the ``properties`` of what the server sent; the name in the table is its ``type``. The last
 few are not OpenCode's: they say what happened around it.
@@ -11,26 +11,72 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import Shapes, Unrecognized
 
-from .parts import PARTS, Part, Tokens
-from .parts import Failure as Failure
-from .records import Choice as Choice
-from .records import Message as Message
-from .records import Question as Question
-from .records import SessionRecord as SessionRecord
-from .records import Status as Status
-from .records import Times as Times
-from .records import Todo as Todo
-from .records import ToolRef as ToolRef
-from .run_events import RUN_EVENTS as RUN_EVENTS
-from .run_events import Error as Error
-from .run_events import KnownRunEvent as KnownRunEvent
-from .run_events import Reasoning as Reasoning
-from .run_events import StepFinish as StepFinish
-from .run_events import StepStart as StepStart
-from .run_events import Text as Text
-from .run_events import ToolUse as ToolUse
+from .parts import (
+    PARTS,
+    MessageRecord,
+    OpenCodeFailure,
+    OpenCodeQuestion,
+    OpenCodeStatus,
+    OpenCodeTokens,
+    Part,
+    ReasoningPart,
+    SessionRecord,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    TodoItem,
+    ToolPart,
+    ToolRef,
+)
+
+# ----------------------------------------------------------------------------------------------------------------- run
+
+
+class _RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    session_id: str = msgspec.field(default="", name="sessionID")
+    timestamp: float = 0
+
+
+class StepStart(_RunEvent, frozen=True, kw_only=True):
+    part: StepStartPart
+
+
+class OpenCodeText(_RunEvent, frozen=True, kw_only=True):
+    part: TextPart
+
+
+class OpenCodeReasoning(_RunEvent, frozen=True, kw_only=True):
+    part: ReasoningPart
+
+
+class OpenCodeToolUse(_RunEvent, frozen=True, kw_only=True):
+    """A finished call: its state is ``completed`` or ``error``."""
+
+    part: ToolPart
+
+
+class StepFinish(_RunEvent, frozen=True, kw_only=True):
+    part: StepFinishPart
+
+
+class OpenCodeError(_RunEvent, frozen=True, kw_only=True):
+    error: OpenCodeFailure
+
+
+KnownRunEvent: TypeAlias = StepStart | OpenCodeText | OpenCodeReasoning | OpenCodeToolUse | StepFinish | OpenCodeError
+
+RUN_EVENTS: Shapes[KnownRunEvent] = Shapes(
+    {
+        "step_start": StepStart,
+        "text": OpenCodeText,
+        "reasoning": OpenCodeReasoning,
+        "tool_use": OpenCodeToolUse,
+        "step_finish": StepFinish,
+        "error": OpenCodeError,
+    }
+)
 
 # ------------------------------------------------------------------------------------------------------------- serve
 
@@ -60,7 +106,7 @@ class SessionDeleted(_OfSession, frozen=True, kw_only=True):
 
 
 class SessionStatus(_OfSession, frozen=True, kw_only=True):
-    status: Status = Status()
+    status: OpenCodeStatus = OpenCodeStatus()
 
 
 class SessionIdle(_OfSession, frozen=True, kw_only=True):
@@ -68,7 +114,7 @@ class SessionIdle(_OfSession, frozen=True, kw_only=True):
 
 
 class SessionError(_OfSession, frozen=True, kw_only=True):
-    error: Failure = Failure()
+    error: OpenCodeFailure = OpenCodeFailure()
 
 
 class SessionDiff(_OfSession, frozen=True, kw_only=True):
@@ -80,7 +126,7 @@ class SessionCompacted(_OfSession, frozen=True, kw_only=True):
 
 
 class MessageUpdated(_OfSession, frozen=True, kw_only=True):
-    info: Message
+    info: MessageRecord
 
 
 class MessageRemoved(_OfSession, frozen=True, kw_only=True):
@@ -129,7 +175,7 @@ class PermissionReplied(_OfSession, frozen=True, kw_only=True):
 
 class QuestionAsked(_OfSession, frozen=True, kw_only=True):
     id: str
-    questions: list[Question] = []
+    questions: list[OpenCodeQuestion] = []
     tool: ToolRef | None = None
 
 
@@ -143,7 +189,7 @@ class QuestionRejected(_OfSession, frozen=True, kw_only=True):
 
 
 class TodoUpdated(_OfSession, frozen=True, kw_only=True):
-    todos: list[Todo] = []
+    todos: list[TodoItem] = []
 
 
 class FileEdited(msgspec.Struct, frozen=True):
@@ -157,7 +203,7 @@ class CommandExecuted(_OfSession, frozen=True, kw_only=True):
 
 
 class ServerNotice(msgspec.Struct, frozen=True):
-    """News of the server that concern no conversation: plugins loaded, catalogs refreshed, files watched."""
+    """An event of the server that concerns no conversation: plugins loaded, catalogs refreshed, files watched."""
 
     type: str
     properties: msgspec.Raw = msgspec.Raw(b"{}")
@@ -259,13 +305,13 @@ class ServerListening(msgspec.Struct, frozen=True):
     url: str
 
 
-class ServerSaid(msgspec.Struct, frozen=True):
+class ServerOutput(msgspec.Struct, frozen=True):
     """A line the server printed."""
 
     line: str
 
 
-class Answered(msgspec.Struct, frozen=True):
+class ServerAnswer(msgspec.Struct, frozen=True):
     """The server's answer to one of our calls. ``call`` is empty in a recording, which does not say."""
 
     status: int
@@ -273,7 +319,7 @@ class Answered(msgspec.Struct, frozen=True):
     call: str = ""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RequestRefused(msgspec.Struct, frozen=True):
     """The server answered one of our calls with an error."""
 
     status: int
@@ -291,21 +337,25 @@ class TurnEnded(msgspec.Struct, frozen=True):
     session_id: str
     outcome: Literal["completed", "failed", "aborted"]
     finish: str | None = None
-    error: Failure | None = None
-    tokens: Tokens = Tokens()
+    error: OpenCodeFailure | None = None
+    tokens: OpenCodeTokens = OpenCodeTokens()
     cost: float = 0
 
 
 class Runaway(msgspec.Struct, frozen=True):
-    """So many steps in a row began and came to nothing; OpenCode would go on for ever, so the turn is ended."""
+    """So many steps in a row came to nothing. OpenCode would continue for ever, so the turn is ended.
+
+    ``empty_steps``: the model's answers end without a reason, and OpenCode repeats the request without limit.
+    ``context_overflow``: the context overflows however often OpenCode summarizes the conversation.
+    """
 
     session_id: str
     steps: int
-    why: str = "the model's answers end without a reason, and OpenCode repeats the request without limit"
+    cause: Literal["empty_steps", "context_overflow"] = "empty_steps"
 
 
 class StepsExhausted(msgspec.Struct, frozen=True):
-    """The model was asked as often as ``most_steps`` allows and wants to go on; the turn is ended."""
+    """The model used as many requests as ``most_steps`` allows and wants to continue; the turn is ended."""
 
     session_id: str
     steps: int
@@ -316,9 +366,9 @@ ServerEvent: TypeAlias = (
     KnownServerEvent
     | ServerNotice
     | ServerListening
-    | ServerSaid
-    | Answered
-    | Refused
+    | ServerOutput
+    | ServerAnswer
+    | RequestRefused
     | TurnEnded
     | Runaway
     | StepsExhausted

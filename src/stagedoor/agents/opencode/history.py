@@ -13,7 +13,7 @@ import msgspec
 LONGEST_PROMPT = 2000
 
 
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCodeStoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """``tokens`` is everything the session used, cache included. OpenCode stores no branch."""
 
     session_id: str
@@ -32,10 +32,10 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
 
 
-class History(msgspec.Struct, frozen=True):
+class OpenCodeHistory(msgspec.Struct, frozen=True):
     """Newest first. ``skipped`` are databases and sessions that could not be read, with the reason."""
 
-    sessions: list[StoredSession] = []
+    sessions: list[OpenCodeStoredSession] = []
     skipped: list[tuple[str, str]] = []
 
 
@@ -48,7 +48,7 @@ def database(env: Mapping[str, str] | None = None) -> Path:
     return share / "opencode" / (named or "opencode.db")  # an absolute name takes the place of the folder
 
 
-def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> History:
+def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> OpenCodeHistory:
     """The sessions of ``cwd``, without those of sub-agents.
 
     OpenCode itself lists by project: clones of a repository share one, and so do all folders outside of any.
@@ -57,7 +57,7 @@ def list_sessions(cwd: str | Path, *, env: Mapping[str, str] | None = None) -> H
     return _read(database(env), "s.directory = ? and s.parent_id is null", (place,))
 
 
-def find_session(session_id: str, *, env: Mapping[str, str] | None = None) -> StoredSession | None:
+def find_session(session_id: str, *, env: Mapping[str, str] | None = None) -> OpenCodeStoredSession | None:
     """One session, wherever it belongs."""
     return next(iter(_read(database(env), "s.id = ?", (session_id,)).sessions), None)
 
@@ -72,21 +72,21 @@ _QUERY = """
 _FIRST_PARTS = "select substr(data, 1, 100000) from part where message_id = ? order by id limit 8"
 
 
-class _Model(msgspec.Struct, frozen=True):
+class _StoredModel(msgspec.Struct, frozen=True):
     id: str = ""
     provider: str = msgspec.field(default="", name="providerID")
 
 
-class _Text(msgspec.Struct, frozen=True):
+class _StoredText(msgspec.Struct, frozen=True):
     type: str = ""
     text: str = ""
     synthetic: bool = False
 
 
-def _read(path: Path, which: str, values: tuple[str, ...]) -> History:
+def _read(path: Path, which: str, values: tuple[str, ...]) -> OpenCodeHistory:
     if not path.exists():
-        return History()
-    sessions: list[StoredSession] = []
+        return OpenCodeHistory()
+    sessions: list[OpenCodeStoredSession] = []
     skipped: list[tuple[str, str]] = []
     try:
         with _opened(path) as connection:
@@ -97,7 +97,7 @@ def _read(path: Path, which: str, values: tuple[str, ...]) -> History:
                     skipped.append((f"{path}#{row[0]}", str(error) or type(error).__name__))
     except sqlite3.Error as error:
         skipped.append((str(path), str(error) or type(error).__name__))
-    return History(sessions, skipped)
+    return OpenCodeHistory(sessions, skipped)
 
 
 @contextlib.contextmanager
@@ -123,9 +123,9 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _session(connection: sqlite3.Connection, row: tuple[object, ...], path: Path) -> StoredSession:
+def _session(connection: sqlite3.Connection, row: tuple[object, ...], path: Path) -> OpenCodeStoredSession:
     session_id, directory, title, agent, model, created, updated, archived, cost, tokens, messages, first = row
-    return StoredSession(
+    return OpenCodeStoredSession(
         session_id=str(session_id),
         cwd=str(directory),
         title=str(title or ""),
@@ -150,7 +150,7 @@ def _model(stored: object) -> str | None:
     if not isinstance(stored, str):
         return None
     try:
-        model = msgspec.json.decode(stored, type=_Model)
+        model = msgspec.json.decode(stored, type=_StoredModel)
     except msgspec.DecodeError:
         return None
     return f"{model.provider}/{model.id}" if model.id else None
@@ -161,7 +161,7 @@ def _first_prompt(connection: sqlite3.Connection, message_id: object) -> str:
         return ""
     for (content,) in connection.execute(_FIRST_PARTS, (message_id,)):
         try:
-            part = msgspec.json.decode(content, type=_Text)
+            part = msgspec.json.decode(content, type=_StoredText)
         except (msgspec.DecodeError, TypeError):
             continue
         if part.type == "text" and not part.synthetic:

@@ -1,4 +1,7 @@
-"""The parts of a message, in OpenCode's own words. Only the fields that matter; the rest stays in the raw message."""
+"""What OpenCode's events are made of, in its own words: the parts of a message, and what its server stores.
+
+Only the fields that matter; the rest stays in the raw message.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class Cache(msgspec.Struct, frozen=True):
     write: float = 0
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class OpenCodeTokens(msgspec.Struct, frozen=True):
     """``input`` excludes what was read from the cache, ``output`` excludes ``reasoning``."""
 
     input: float = 0
@@ -23,22 +26,22 @@ class Tokens(msgspec.Struct, frozen=True):
     cache: Cache = Cache()
     total: float | None = None
 
-    def plus(self, other: Tokens) -> Tokens:
+    def plus(self, other: OpenCodeTokens) -> OpenCodeTokens:
         cache = Cache(self.cache.read + other.cache.read, self.cache.write + other.cache.write)
         total = None if self.total is None and other.total is None else (self.total or 0) + (other.total or 0)
-        return Tokens(
+        return OpenCodeTokens(
             self.input + other.input, self.output + other.output, self.reasoning + other.reasoning, cache, total
         )
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Milliseconds since the epoch. ``end`` is missing while it goes on."""
+    """Milliseconds since the epoch. ``end`` is missing while it lasts."""
 
     start: float = 0
     end: float | None = None
 
 
-class Failure(msgspec.Struct, frozen=True):
+class OpenCodeFailure(msgspec.Struct, frozen=True):
     """An error as OpenCode names it: ``APIError``, ``MessageAbortedError``, ``ContextOverflowError`` and so on."""
 
     name: str = "UnknownError"
@@ -46,17 +49,17 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        said = self.data.get("message")
-        return said if isinstance(said, str) else self.name
+        message = self.data.get("message")
+        return message if isinstance(message, str) else self.name
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
+class _PartOfMessage(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     session_id: str = msgspec.field(default="", name="sessionID")
     message_id: str = msgspec.field(default="", name="messageID")
 
 
-class TextPart(_Part, frozen=True, kw_only=True):
+class TextPart(_PartOfMessage, frozen=True, kw_only=True):
     """``synthetic`` text was written by OpenCode itself. It may belong to a user message."""
 
     text: str = ""
@@ -66,7 +69,7 @@ class TextPart(_Part, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class ReasoningPart(_Part, frozen=True, kw_only=True):
+class ReasoningPart(_PartOfMessage, frozen=True, kw_only=True):
     text: str = ""
     time: Span | None = None
     metadata: dict[str, Any] | None = None
@@ -86,57 +89,57 @@ class ToolState(msgspec.Struct, frozen=True, kw_only=True):
     attachments: list[msgspec.Raw] = []
 
 
-class ToolPart(_Part, frozen=True, kw_only=True):
+class ToolPart(_PartOfMessage, frozen=True, kw_only=True):
     tool: str = ""
     call_id: str = msgspec.field(default="", name="callID")
     state: ToolState = ToolState()
     metadata: dict[str, Any] | None = None
 
 
-class StepStartPart(_Part, frozen=True, kw_only=True):
+class StepStartPart(_PartOfMessage, frozen=True, kw_only=True):
     snapshot: str | None = None
 
 
-class StepFinishPart(_Part, frozen=True, kw_only=True):
+class StepFinishPart(_PartOfMessage, frozen=True, kw_only=True):
     """``reason`` is ``stop``, ``tool-calls``, ``length`` or ``unknown``; ``cost`` is this step's, in US dollars."""
 
     reason: str = ""
     snapshot: str | None = None
-    tokens: Tokens = Tokens()
+    tokens: OpenCodeTokens = OpenCodeTokens()
     cost: float = 0
 
 
-class FilePart(_Part, frozen=True, kw_only=True):
+class FilePart(_PartOfMessage, frozen=True, kw_only=True):
     mime: str = ""
     url: str = ""
     filename: str | None = None
 
 
-class SubtaskPart(_Part, frozen=True, kw_only=True):
+class SubtaskPart(_PartOfMessage, frozen=True, kw_only=True):
     prompt: str = ""
     description: str = ""
     agent: str = ""
 
 
-class SnapshotPart(_Part, frozen=True, kw_only=True):
+class SnapshotPart(_PartOfMessage, frozen=True, kw_only=True):
     snapshot: str = ""
 
 
-class PatchPart(_Part, frozen=True, kw_only=True):
+class PatchPart(_PartOfMessage, frozen=True, kw_only=True):
     hash: str = ""
     files: list[str] = []
 
 
-class AgentPart(_Part, frozen=True, kw_only=True):
+class AgentPart(_PartOfMessage, frozen=True, kw_only=True):
     name: str = ""
 
 
-class RetryPart(_Part, frozen=True, kw_only=True):
+class RetryPart(_PartOfMessage, frozen=True, kw_only=True):
     attempt: int = 0
-    error: Failure = Failure()
+    error: OpenCodeFailure = OpenCodeFailure()
 
 
-class CompactionPart(_Part, frozen=True, kw_only=True):
+class CompactionPart(_PartOfMessage, frozen=True, kw_only=True):
     auto: bool = False
 
 
@@ -172,3 +175,81 @@ PARTS: Shapes[KnownPart] = Shapes(
         "compaction": CompactionPart,
     }
 )
+
+# ---------------------------------------------------------------------------------------------- what the server stores
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Milliseconds since the epoch."""
+
+    created: float = 0
+    updated: float | None = None
+    completed: float | None = None
+    archived: float | None = None
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as the server keeps it; ``parent_id`` is set for a sub-agent's."""
+
+    id: str
+    directory: str = ""
+    parent_id: str | None = msgspec.field(default=None, name="parentID")
+    project_id: str = msgspec.field(default="", name="projectID")
+    title: str = ""
+    version: str = ""
+    agent: str | None = None
+    model: dict[str, Any] | None = None
+    cost: float = 0
+    tokens: OpenCodeTokens = OpenCodeTokens()
+    time: Times = Times()
+
+
+class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's or an assistant's message, without its parts. An assistant's is over when ``time.completed`` is set."""
+
+    id: str
+    role: str = ""
+    session_id: str = msgspec.field(default="", name="sessionID")
+    parent_id: str | None = msgspec.field(default=None, name="parentID")
+    provider_id: str = msgspec.field(default="", name="providerID")
+    model_id: str = msgspec.field(default="", name="modelID")
+    agent: str = ""
+    finish: str | None = None
+    error: OpenCodeFailure | None = None
+    cost: float = 0
+    tokens: OpenCodeTokens = OpenCodeTokens()
+    time: Times = Times()
+    structured: Any = None
+
+
+class OpenCodeStatus(msgspec.Struct, frozen=True):
+    """``busy``, ``idle``, or ``retry`` (``next`` is when, in milliseconds since the epoch)."""
+
+    type: str = ""
+    attempt: int | None = None
+    message: str | None = None
+    next: float | None = None
+
+
+class ToolRef(msgspec.Struct, frozen=True):
+    message_id: str = msgspec.field(default="", name="messageID")
+    call_id: str = msgspec.field(default="", name="callID")
+
+
+class QuestionOption(msgspec.Struct, frozen=True):
+    label: str = ""
+    description: str = ""
+
+
+class OpenCodeQuestion(msgspec.Struct, frozen=True):
+    question: str = ""
+    header: str = ""
+    options: list[QuestionOption] = []
+    multiple: bool = False
+    custom: bool | None = None
+
+
+class TodoItem(msgspec.Struct, frozen=True):
+    content: str = ""
+    status: str = ""
+    priority: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,52 +17,233 @@ from .commands import (
     CheckStatus,
     Command,
     CreateSession,
-    ForkSession,
+    OpenCodeForkSession,
+    OpenCodePrompt,
     OpenSession,
-    Prompt,
     RejectQuestion,
     ReplyPermission,
     ReplyQuestion,
+    abort_request,
+    create_request,
+    fork_request,
+    open_requests,
+    permission_request,
+    prompt_request,
+    question_request,
+    rejection_request,
 )
 from .events import (
     RUN_EVENTS,
     SERVER_EVENTS,
     SERVER_NOTICES,
-    Answered,
-    Error,
     KnownServerEvent,
+    MessagePartUpdated,
+    MessageUpdated,
+    OpenCodeError,
     PermissionAsked,
     PermissionReplied,
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    Refused,
+    RequestRefused,
     Runaway,
     RunEvent,
+    ServerAnswer,
     ServerConnected,
     ServerEvent,
     ServerHeartbeat,
     ServerListening,
     ServerNotice,
-    ServerSaid,
+    ServerOutput,
     SessionCreated,
-    SessionRecord,
+    SessionError,
+    SessionIdle,
     SessionStatus,
-    Status,
     StepFinish,
     StepsExhausted,
     StepStart,
     TurnEnded,
 )
-from .requests import abort, create, fork, open_stored, prompt, reject_question, reply_permission, reply_question
-from .runaway import MOST_EMPTY_STEPS, STAYS_TOO_LONG, RunawayWatch, StepLimit
-from .turn import OVERFLOW, Turn
+from .parts import (
+    MessageRecord,
+    OpenCodeFailure,
+    OpenCodeStatus,
+    OpenCodeTokens,
+    SessionRecord,
+    StepFinishPart,
+    StepStartPart,
+)
 
 LISTENING = b"opencode server listening on "
+ABORTED = "MessageAbortedError"
+OVERFLOW = "ContextOverflowError"
+
+# ---------------------------------------------------------------------------------------------------- limits of a turn
+
+MOST_EMPTY_STEPS = 8
+"""OpenCode itself gives up after five retries where it counts them; where it does not, we do."""
+MOST_OVERFLOWS = 3
+"""A conversation that is too long is summarized and tried again; where that does not help, OpenCode never stops."""
+
+
+class RunawayWatch:
+    """Counts steps in a row that began and did not finish for a known reason, and overflows of one turn."""
+
+    def __init__(self, most: int | None = MOST_EMPTY_STEPS) -> None:
+        self._most = most
+        self.steps = 0
+        self.overflows = 0
+        self._reported = False
+
+    def count_overflow(self) -> bool:
+        """True, once, when summarizing has not helped."""
+        self.overflows += 1
+        if self._most is None or self.overflows < MOST_OVERFLOWS or self._reported:
+            return False
+        self._reported = True
+        return True
+
+    def start_step(self) -> bool:
+        """True, once, when there were too many."""
+        self.steps += 1
+        if self._most is None or self.steps <= self._most or self._reported:
+            return False
+        self._reported = True
+        return True
+
+    def finish_step(self, reason: str) -> None:
+        if reason != "unknown":
+            self.steps = 0
+
+    def start_turn(self) -> None:
+        self.steps, self.overflows, self._reported = 0, 0, False
+
+
+class StepLimit:
+    """Counts the steps of a turn after which the model wants to continue."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self.steps = 0
+
+    def finish_step(self, reason: str) -> bool:
+        """True, once, when the last step that was allowed is not the end."""
+        self.steps += 1
+        return reason == "tool-calls" and self.steps == self._most
+
+    def start_turn(self) -> None:
+        self.steps = 0
+
+
+# ---------------------------------------------------------------------------------------------- one turn of the server
+
+
+class ServeTurn:
+    """Judges when a turn of the server is over.
+
+    After an abort or an error the server reports *idle* twice, and the last parts and the message's end come in
+    between; so idle alone proves nothing. A turn is over when the session is idle and none of its assistant messages is
+    unfinished.
+    """
+
+    def __init__(self, watch: RunawayWatch, limit: StepLimit | None = None) -> None:
+        self.running = False
+        self._watch = watch
+        self._limit = limit or StepLimit(None)
+        self._session_id = ""
+        self._messages: dict[str, MessageRecord] = {}
+        self._older: set[str] = set()
+        self._failure: OpenCodeFailure | None = None
+        self.is_under_way = False
+
+    def start(self, session_id: str) -> None:
+        self._older |= set(self._messages)
+        self.running, self.is_under_way = True, False
+        self._session_id = session_id
+        self._messages = {}
+        self._failure = None
+        self._watch.start_turn()
+        self._limit.start_turn()
+
+    def observe(self, event: KnownServerEvent) -> list[TurnEnded | Runaway | StepsExhausted]:
+        if not self.running or getattr(event, "session_id", None) != self._session_id:
+            return []
+        match event:
+            case MessageUpdated(info=info):
+                if info.role == "assistant" and info.id not in self._older:
+                    self.is_under_way = True
+                    self._messages[info.id] = info
+            case MessagePartUpdated():
+                return self._step(event)
+            case SessionStatus(status=status):
+                self.is_under_way = self.is_under_way or status.type in ("busy", "retry")
+            case SessionError(error=error):
+                self.is_under_way = True
+                self._failure = self._failure or error
+                if error.name == OVERFLOW and self._watch.count_overflow():
+                    return [Runaway(self._session_id, self._watch.overflows, "context_overflow")]
+            case SessionIdle() if self.is_under_way and all(
+                message.time.completed for message in self._messages.values()
+            ):
+                return [self._end()]
+            case _:
+                pass
+        return []
+
+    def refuse(self, refusal: RequestRefused) -> list[TurnEnded]:
+        """The server refused the prompt itself."""
+        if not self.running:
+            return []
+        self._failure = OpenCodeFailure("UnknownError", {"message": refusal.message, "statusCode": refusal.status})
+        return [self._end()]
+
+    def end_unheard(self) -> list[TurnEnded]:
+        """The server answers that the session is not busy: we have missed the turn's end."""
+        return [self._end()] if self.running else []
+
+    def cut_off(self) -> list[TurnEnded]:
+        """The server has ended."""
+        if not self.running:
+            return []
+        self._failure = self._failure or OpenCodeFailure(
+            "UnknownError", {"message": "the server ended in the middle of a turn"}
+        )
+        return [self._end()]
+
+    def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway | StepsExhausted]:
+        match event.typed():
+            case StepFinishPart(reason=reason):
+                self._watch.finish_step(reason)
+                if self._limit.finish_step(reason):
+                    return [StepsExhausted(self._session_id, self._limit.steps)]
+            case StepStartPart() if self._watch.start_step():
+                return [Runaway(self._session_id, self._watch.steps)]
+            case _:
+                pass
+        return []
+
+    def _end(self) -> TurnEnded:
+        self.running = False
+        tokens, cost = OpenCodeTokens(), 0.0
+        last: MessageRecord | None = None
+        for last in self._messages.values():
+            tokens, cost = tokens.plus(last.tokens), cost + last.cost
+        # A failure that OpenCode overcame (a full context, compacted) is not the turn's: its last message is judged.
+        error = last.error if last is not None and (last.finish or last.error) else self._failure
+        return TurnEnded(self._session_id, _outcome(error), last.finish if last else None, error, tokens, cost)
+
+
+def _outcome(error: OpenCodeFailure | None) -> Literal["completed", "failed", "aborted"]:
+    if error is None:
+        return "completed"
+    return "aborted" if error.name == ABORTED else "failed"
+
+
+# --------------------------------------------------------------------------------------------------- the two protocols
 
 
 class RunProtocol:
-    """``opencode run --format json``: one process is one turn, and nothing can be said to it."""
+    """``opencode run --format json``: one process is one turn, and nothing can be sent to it."""
 
     def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS, most_steps: int | None = None) -> None:
         self.session_id = ""
@@ -76,36 +257,34 @@ class RunProtocol:
             return [event]
         self.session_id = self.session_id or event.session_id
         if isinstance(event, StepFinish):
-            self._watch.step_finished(event.part.reason)
-            if self._limit.step_finished(event.part.reason):
+            self._watch.finish_step(event.part.reason)
+            if self._limit.finish_step(event.part.reason):
                 return [event, StepsExhausted(event.session_id, self._limit.steps)]
-        elif isinstance(event, StepStart) and self._watch.step_began():
+        elif isinstance(event, StepStart) and self._watch.start_step():
             self.runaway = True
             return [event, Runaway(event.session_id, self._watch.steps)]
-        elif isinstance(event, Error) and event.error.name == OVERFLOW and self._watch.overflowed():
+        elif isinstance(event, OpenCodeError) and event.error.name == OVERFLOW and self._watch.count_overflow():
             self.runaway = True
-            return [event, Runaway(event.session_id, self._watch.overflows, STAYS_TOO_LONG)]
+            return [event, Runaway(event.session_id, self._watch.overflows, "context_overflow")]
         return [event]
 
     def receive_eof(self) -> list[RunEvent]:
         return []
 
     def send(self, command: Command) -> None:
-        raise LocalProtocolError(
-            "opencode run takes its prompt at the start and nothing afterwards; use the serve driver"
-        )
+        raise LocalProtocolError("opencode run reads its prompt at the start only: use the serve driver to send more")
 
     def outgoing(self) -> list[bytes]:
         return []
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class _ServerEnvelope(msgspec.Struct, frozen=True):
     type: str = ""
     properties: msgspec.Raw = msgspec.Raw(b"{}")
     payload: msgspec.Raw = msgspec.Raw()
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_ENVELOPE = msgspec.json.Decoder(_ServerEnvelope)
 _DECODERS: dict[str, msgspec.json.Decoder[KnownServerEvent]] = {
     name: msgspec.json.Decoder(shape) for name, shape in SERVER_EVENTS.items()
 }
@@ -132,74 +311,74 @@ class ServeProtocol:
         self._directory = directory
         self._most_empty_steps = most_empty_steps
         self._most_steps = most_steps
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, ServeTurn] = {}
         self._children: set[str] = set()
         self._connected = False
-        self._found_idle = 0  # how often, since the stream broke in a turn whose beginning we have not heard
+        self._idle_answers = 0  # how many, since the stream broke in a turn whose start we have not seen
         self._in_doubt = False
         self._abort_once_busy = False
-        self._listening = True  # until we ask for something, we hear a recording and not a server of ours
+        self._is_recording = True  # until we send something, we read a recording and not a server of ours
         self._outgoing: list[Request] = []
 
     @property
     def in_turn(self) -> bool:
         return self._turn(self.session_id).running
 
-    # --------------------------------------------------------------------------------------------------- what we say
+    # ------------------------------------------------------------------------------------------------------ outgoing
 
     def send(self, command: Command) -> None:
-        """Raises ``LocalProtocolError`` or ``AlreadyAnswered`` for what cannot be said now."""
-        self._listening = False
+        """Raises ``LocalProtocolError`` or ``AlreadyAnswered`` for what cannot be sent now."""
+        self._is_recording = False
         match command:
             case CreateSession():
-                self._say(create(command, self._directory))
+                self._request(create_request(command, self._directory))
             case OpenSession(session_id=session_id):
-                self.opens(session_id)
-                self._outgoing += open_stored(command, self._directory)
-            case ForkSession():
-                self._say(fork(command, self._directory))
-            case Prompt():
-                self._begin(command)
+                self.assign_session(session_id)
+                self._outgoing += open_requests(command, self._directory)
+            case OpenCodeForkSession():
+                self._request(fork_request(command, self._directory))
+            case OpenCodePrompt():
+                self._start_turn(command)
             case Abort():
                 self._abort()
             case ReplyPermission(permission_id=permission_id):
                 self._take(self.permissions, permission_id)
-                self._say(reply_permission(command, self._directory))
+                self._request(permission_request(command, self._directory))
             case ReplyQuestion(question_id=question_id):
                 self._take(self.questions, question_id)
-                self._say(reply_question(command, self._directory))
+                self._request(question_request(command, self._directory))
             case RejectQuestion(question_id=question_id):
                 self._take(self.questions, question_id)
-                self._say(reject_question(question_id, self._directory))
+                self._request(rejection_request(question_id, self._directory))
             case CheckStatus():
-                self._say(Request("GET", "/session/status", query={"directory": self._directory}))
+                self._request(Request("GET", "/session/status", query={"directory": self._directory}))
 
     def outgoing(self) -> list[Request]:
         requests, self._outgoing = self._outgoing, []
         return requests
 
-    def _say(self, request: Request) -> None:
+    def _request(self, request: Request) -> None:
         self._outgoing.append(request)
 
-    def _begin(self, command: Prompt) -> None:
+    def _start_turn(self, command: OpenCodePrompt) -> None:
         if not self.session_id:
-            raise LocalProtocolError("there is no session yet: create or open one first")
+            raise LocalProtocolError("no session is open: create or open one first")
         if self.in_turn:
             # A prompt sent to a busy session is stored, but gets no turn of its own.
             raise LocalProtocolError("a turn is running: wait for TurnEnded, or interrupt it")
         if not command.text.strip() and not command.attachments:
-            raise LocalProtocolError("an empty prompt: OpenCode would call the model with nothing to do")
-        self._turn(self.session_id).begin(self.session_id)
+            raise LocalProtocolError("the prompt is empty: pass some text or an attachment")
+        self._turn(self.session_id).start(self.session_id)
         self._abort_once_busy = self._in_doubt = False
-        self._say(prompt(self.session_id, command, self._directory))
+        self._request(prompt_request(self.session_id, command, self._directory))
 
     def _abort(self) -> None:
         if not self.session_id:
             return
-        if self.in_turn and not self._turn(self.session_id).began:
+        if self.in_turn and not self._turn(self.session_id).is_under_way:
             self._abort_once_busy = True  # now it would be ignored
         else:
-            self._say(abort(self.session_id, self._directory))
+            self._request(abort_request(self.session_id, self._directory))
         self._close_questions()
 
     def _close_questions(self) -> None:
@@ -209,11 +388,11 @@ class ServeProtocol:
         for question_id in list(self.questions):
             self.send(RejectQuestion(question_id))
 
-    def _take(self, open_ones: dict[str, Any], key: str) -> None:
-        if open_ones.pop(key, None) is None:
-            raise AlreadyAnswered(f"{key} is closed: it was answered, or its turn is over")
+    def _take(self, questions: dict[str, Any], key: str) -> None:
+        if questions.pop(key, None) is None:
+            raise AlreadyAnswered(f"question {key!r} is closed: it was answered, or its turn is over")
 
-    # -------------------------------------------------------------------------------------------------- what we hear
+    # ------------------------------------------------------------------------------------------------------ incoming
 
     def receive(self, message: bytes) -> list[ServerEvent]:
         if message.startswith(b"{"):
@@ -224,7 +403,7 @@ class ServeProtocol:
                 return self._streamed(rest.removeprefix(b"data: "))
             case b"HTTP":
                 status, _, body = rest.partition(b" ")
-                return [Answered(int(status), body)] if status.isdigit() else [_said(message)]
+                return [ServerAnswer(int(status), body)] if status.isdigit() else [_output(message)]
             case b"exit" if rest.lstrip(b"-").isdigit():
                 return [Exited(int(rest))]
             case b"stdout:":
@@ -236,28 +415,28 @@ class ServeProtocol:
         """What came back for a request of ours."""
         call = f"{request.method} {request.path}"
         if not answer.ok:
-            refused = Refused(answer.status, call, complaint_in(answer.body))
+            refused = RequestRefused(answer.status, call, complaint_in(answer.body))
             if request.path.endswith("/prompt_async"):
-                return [refused, *self._turn(self.session_id).refused(refused)]
+                return [refused, *self._turn(self.session_id).refuse(refused)]
             return [refused]
         if request.path in ("/session", f"/session/{self.session_id}") or request.path.endswith("/fork"):
             self._opened(answer.body)
         elif request.path == "/session/status":
-            return [Answered(answer.status, answer.body, call), *self._checked(answer.body)]
-        return [Answered(answer.status, answer.body, call)]
+            return [ServerAnswer(answer.status, answer.body, call), *self._checked(answer.body)]
+        return [ServerAnswer(answer.status, answer.body, call)]
 
     def decode_command(self, message: bytes) -> list[Command]:
-        """What a client once asked for, as a two-way recording holds it. Sends nothing."""
+        """The command that a line of a two-way recording was sent for. Sends nothing."""
         command = command_in(message)
         return [] if command is None else [command]
 
     def receive_eof(self) -> list[ServerEvent]:
         self.permissions.clear()
         self.questions.clear()
-        return [ended for turn in self._turns.values() for ended in turn.cut_off()]
+        return [event for turn in self._turns.values() for event in turn.cut_off()]
 
-    def opens(self, session_id: str) -> None:
-        """This conversation is that stored session's."""
+    def assign_session(self, session_id: str) -> None:
+        """This conversation belongs to that stored session."""
         self.session_id = session_id
 
     def _opened(self, body: bytes) -> None:
@@ -265,37 +444,37 @@ class ServeProtocol:
             self.record = msgspec.json.decode(body, type=SessionRecord)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
-        self.opens(self.record.id)
+        self.assign_session(self.record.id)
 
     def _checked(self, body: bytes) -> list[ServerEvent]:
         try:
-            busy = msgspec.json.decode(body, type=dict[str, Status])
+            busy = msgspec.json.decode(body, type=dict[str, OpenCodeStatus])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return []
         if self.session_id in busy:
             return []
-        self._found_idle += 1
+        self._idle_answers += 1
         turn = self._turn(self.session_id)
-        # A prompt just accepted may not be busy yet; at the next heartbeat it is, or it was and nobody heard.
-        return [*turn.found_idle()] if turn.began or self._found_idle > 1 else []
+        # A prompt just accepted may not be busy yet; at the next heartbeat it is, or it was and we missed it.
+        return [*turn.end_unheard()] if turn.is_under_way or self._idle_answers > 1 else []
 
     def _printed(self, line: bytes) -> list[ServerEvent]:
         if line.startswith(LISTENING):
             return [ServerListening(line.removeprefix(LISTENING).decode("utf-8", "replace").strip())]
-        return [_said(line)]
+        return [_output(line)]
 
     def _streamed(self, message: bytes) -> list[ServerEvent]:
         event = _decoded(message)
         if isinstance(event, (Unrecognized, ServerNotice)):
             return [event]
-        return [event, *self._noticed(event)]
+        return [event, *self._follow(event)]
 
-    def _noticed(self, event: KnownServerEvent) -> list[ServerEvent]:
+    def _follow(self, event: KnownServerEvent) -> list[ServerEvent]:
         match event:
             case ServerConnected():
                 again, self._connected = self._connected, True
                 if again and self.in_turn:
-                    self._in_doubt, self._found_idle = True, 0
+                    self._in_doubt, self._idle_answers = True, 0
                     self.send(CheckStatus())
             case ServerHeartbeat():
                 if self._in_doubt and self.in_turn:
@@ -319,22 +498,22 @@ class ServeProtocol:
         session_id = getattr(event, "session_id", "")
         turn = self._turn(session_id)
         busy = isinstance(event, SessionStatus) and event.status.type == "busy"
-        if self._listening and busy and not turn.running and session_id not in self._children:
-            turn.begin(session_id)
-        consequences = turn.sees(event)
-        if any(isinstance(one, (Runaway, StepsExhausted)) for one in consequences) or (
-            self._abort_once_busy and turn.began
+        if self._is_recording and busy and not turn.running and session_id not in self._children:
+            turn.start(session_id)
+        consequences = turn.observe(event)
+        if any(isinstance(consequence, (Runaway, StepsExhausted)) for consequence in consequences) or (
+            self._abort_once_busy and turn.is_under_way
         ):
             self._abort_once_busy = False
             self._abort()
-        if any(isinstance(one, TurnEnded) for one in consequences) and not self._listening:
+        if any(isinstance(consequence, TurnEnded) for consequence in consequences) and not self._is_recording:
             self._close_questions()
         return [*consequences]
 
-    def _turn(self, session_id: str) -> Turn:
+    def _turn(self, session_id: str) -> ServeTurn:
         turn = self._turns.get(session_id)
         if turn is None:
-            turn = self._turns[session_id] = Turn(RunawayWatch(self._most_empty_steps), self._limit_of(session_id))
+            turn = self._turns[session_id] = ServeTurn(RunawayWatch(self._most_empty_steps), self._limit_of(session_id))
         return turn
 
     def _limit_of(self, session_id: str) -> StepLimit:
@@ -357,7 +536,7 @@ def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | Unrecognized:
 
 def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | Unrecognized:
     envelope = _ENVELOPE.decode(message)
-    if bytes(envelope.payload):  # /global/event wraps what /event says
+    if bytes(envelope.payload):  # /global/event wraps what /event sends
         envelope = _ENVELOPE.decode(bytes(envelope.payload))
     decoder = _DECODERS.get(envelope.type)
     if decoder is not None:
@@ -367,8 +546,8 @@ def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | Unre
     return Unrecognized(raw, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")
 
 
-def _said(line: bytes) -> ServerSaid:
-    return ServerSaid(line.decode("utf-8", "replace"))
+def _output(line: bytes) -> ServerOutput:
+    return ServerOutput(line.decode("utf-8", "replace"))
 
 
 class _Complaint(msgspec.Struct, frozen=True):
@@ -381,7 +560,13 @@ class _Complaint(msgspec.Struct, frozen=True):
 def complaint_in(body: bytes) -> str:
     """What the body of a refusal says."""
     try:
-        said = msgspec.json.decode(body, type=_Complaint)
+        complaint = msgspec.json.decode(body, type=_Complaint)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return body.decode("utf-8", "replace")[:500]
-    return said.message or str(said.data.get("message", "")) or said.name or said.tag or body.decode()[:500]
+    return (
+        complaint.message
+        or str(complaint.data.get("message", ""))
+        or complaint.name
+        or complaint.tag
+        or body.decode()[:500]
+    )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from stagedoor.errors import AgentRefused, ConnectionLost, LaunchError, StagedoorError
 from stagedoor.transports.executables import VERSION, require_version
@@ -13,11 +12,12 @@ from stagedoor.transports.http import HttpTransport
 from stagedoor.transports.launch import Exited, Launch, Stalled
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Relay
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.http import Request
 from stagedoor.wire.shapes import Unrecognized
 
-from .answering import Answering, Reply
-from .commands import Command, Prompt
+from .answers import AnswerCommand, OpenCodeAnswers
+from .commands import Command, OpenCodePrompt
 from .config import OpenCodeConfig
 from .events import (
     PermissionAsked,
@@ -25,23 +25,22 @@ from .events import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    Refused,
+    RequestRefused,
     ServerConnected,
     ServerEvent,
     ServerListening,
     TurnEnded,
 )
-from .failures import INSTALL, LEAST_VERSION, refused_configuration, startup_failure
-from .launch import USERNAME
+from .launch import INSTALL, LEAST_VERSION, USERNAME, refused_configuration, startup_failure
 from .protocol import ServeProtocol, complaint_in
 
 Pair = tuple[bytes, ServerEvent]
 SILENCE = 60.0
-"""The server says something every ten seconds; a stream that does not is dead."""
+"""The server sends something every ten seconds; a stream that does not is dead."""
 
 
 class Server:
-    """Made by :meth:`start`. ``relay`` carries everything the server says; it closes when the server has ended."""
+    """Made by :meth:`start`. ``relay`` carries all its events; it closes when the server has ended."""
 
     def __init__(self, process: ChildProcess, config: OpenCodeConfig, directory: str) -> None:
         loop = asyncio.get_running_loop()
@@ -54,12 +53,12 @@ class Server:
         self._config = config
         self._directory = directory
         self._http: HttpTransport | None = None
-        self._answering = Answering(config, self._reply)
+        self._answers = OpenCodeAnswers(config, self._deliver)
         self._listening: asyncio.Future[str] = loop.create_future()
-        self._connected = asyncio.Event()
-        self._errands: set[asyncio.Task[None]] = set()
+        self._connected: asyncio.Future[None] = loop.create_future()
+        self._tasks = TaskOwner()
         self._streaming: asyncio.Task[None] | None = None
-        self._watching = loop.create_task(self._watch())
+        self._watching = self._tasks.start(self._watch(), name="stagedoor opencode serve")
 
     @classmethod
     async def start(
@@ -71,7 +70,7 @@ class Server:
         base_env: Mapping[str, str] | None,
         start_timeout: float,
     ) -> Server:
-        """Start the server and return once its events are heard."""
+        """Start the server and return once its events arrive."""
         server = cls(await ChildProcess.start(plan, base_env=base_env), config, plan.cwd)
         try:
             async with asyncio.timeout(start_timeout):
@@ -79,7 +78,7 @@ class Server:
         except TimeoutError:
             await server.stop()
             raise LaunchError(
-                f"opencode serve did not begin to listen within {start_timeout:g} s; try again, or raise start_timeout"
+                f"opencode serve did not listen within {start_timeout:g} s: try again, or raise start_timeout"
             ) from None
         except BaseException:
             await server.stop()
@@ -89,23 +88,21 @@ class Server:
     @property
     def http(self) -> HttpTransport:
         if self._http is None:
-            raise ConnectionLost("the server is not listening yet")
+            raise ConnectionLost("opencode serve does not listen yet")
         return self._http
 
     @property
     def ended(self) -> bool:
         return self.relay.closed
 
-    async def say(self, command: Command) -> list[ServerEvent]:
+    async def send(self, command: Command) -> None:
         """Send a command and wait for the server's answers to it. Raises ``AgentRefused`` for a refusal."""
         self.protocol.send(command)
-        if isinstance(command, Prompt):
+        if isinstance(command, OpenCodePrompt):
             self.turn = asyncio.get_running_loop().create_future()
-        said = await self._perform(self.protocol.outgoing())
-        for event in said:
-            if isinstance(event, Refused):
+        for event in await self._perform(self.protocol.outgoing()):
+            if isinstance(event, RequestRefused):
                 raise AgentRefused(f"OpenCode refused {event.call}: {event.message or event.status}", code=event.status)
-        return said
 
     async def stop(self) -> None:
         """End the server and everything under it."""
@@ -115,39 +112,35 @@ class Server:
     def abandon(self) -> None:
         """For finalizers: kill everything now, wait for nothing."""
         self.process.abandon()
-        for task in (self._watching, self._streaming, *self._errands):
-            if task is not None and not task.get_loop().is_closed():
-                task.cancel()
+        if not self._watching.get_loop().is_closed():
+            self._tasks.cancel_all()
 
     async def _connect(self, url: str, password: str) -> None:
         if not url.startswith("http://127.0.0.1:"):
-            raise LaunchError(f"opencode serve listens on {url}, not on the loopback address it was given")
+            raise LaunchError(f"opencode serve listens on {url}, not on the loopback address: check its configuration")
         events = Request("GET", "/event", query={"directory": self._directory})
         self._http = HttpTransport(url, events=events, auth=(USERNAME, password), silence=SILENCE)
-        # A folder's configuration is read at its first use; what is wrong with it is said here and nowhere else.
+        # A folder's configuration is read at its first use; mistakes in it are reported here and nowhere else.
         first = await self._http.send(Request("GET", "/config", query={"directory": self._directory}))
         if not first.ok:
             raise refused_configuration(complaint_in(first.body))
         await self._check_version(self._http)
-        loop = asyncio.get_running_loop()
-        self._streaming = loop.create_task(self._stream(self._http))
-        connected = loop.create_task(self._connected.wait())
-        await asyncio.wait((connected, self._watching), return_when=asyncio.FIRST_COMPLETED)
-        connected.cancel()
-        if not self._connected.is_set():
-            raise ConnectionLost("opencode serve ended before its events could be heard; try again")
+        self._streaming = self._tasks.start(self._stream(self._http), name="stagedoor opencode events")
+        await asyncio.wait((self._connected, self._watching), return_when=asyncio.FIRST_COMPLETED)
+        if not self._connected.done():
+            raise ConnectionLost("opencode serve ended before it sent an event: try again")
 
     async def _check_version(self, http: HttpTransport) -> None:
         health = await http.send(Request("GET", "/global/health"))
-        said = VERSION.search(health.body.decode("utf-8", "replace"))
-        if said is not None:
-            require_version("OpenCode", (int(said[1]), int(said[2]), int(said[3])), LEAST_VERSION, INSTALL)
+        version = VERSION.search(health.body.decode("utf-8", "replace"))
+        if version is not None:
+            require_version("OpenCode", (int(version[1]), int(version[2]), int(version[3])), LEAST_VERSION, INSTALL)
 
-    async def _reply(self, reply: Reply) -> None:
-        await self.say(reply)
+    async def _deliver(self, answer: AnswerCommand) -> None:
+        await self.send(answer)
 
     async def _watch(self) -> None:
-        """Read what the server prints, to its end; then say how it ended. Waits for no reader: it prints little."""
+        """Read what the server prints, to its end; then report how it ended. Waits for no reader: it prints little."""
         try:
             async for batch in self.process.batches(quiet=self._config.stall_after):
                 for message in batch:
@@ -172,7 +165,7 @@ class Server:
         if self._streaming is not None:
             self._streaming.cancel()
             await asyncio.wait((self._streaming,))
-        self._answering.close_all()
+        await self._answers.close()
         if self._http is not None:
             await self._http.close()
 
@@ -187,9 +180,9 @@ class Server:
                         pairs += [(message, event) for event in self.protocol.receive(message)]
                 await self._publish(pairs)
         except StagedoorError as error:
-            # A server that cannot be heard is of no use to anybody: its end says so to all who wait.
+            # A server without its events is of no use to anybody: its end says so to all who wait.
             self.relay.add([(b"", Unrecognized(b"", f"the event stream is lost: {error}"))])
-            self._errand(self.process.stop())
+            self._tasks.start(self.process.stop())
 
     async def _publish(self, pairs: list[Pair]) -> None:
         self._consider(pairs)
@@ -203,44 +196,35 @@ class Server:
         for _, event in pairs:
             self._notice(event)
         if requests := self.protocol.outgoing():
-            self._errand(self._perform(requests))
+            self._tasks.start(self._perform_quietly(requests))
 
-    def _errand(self, work: Coroutine[Any, Any, object]) -> None:
-        async def run() -> None:
-            with contextlib.suppress(StagedoorError):  # a dead server says so itself
-                await work
-
-        task = asyncio.get_running_loop().create_task(run())
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    async def _perform_quietly(self, requests: list[Request]) -> None:
+        with contextlib.suppress(StagedoorError):  # a dead server says so itself
+            await self._perform(requests)
 
     async def _perform(self, requests: list[Request]) -> list[ServerEvent]:
-        said: list[ServerEvent] = []
+        answers: list[ServerEvent] = []
         for request in requests:
             answer = await self.http.send(request)
             events = self.protocol.receive_answer(request, answer)
             for event in events:
                 self._notice(event)
             self.relay.add([(answer.line(), event) for event in events])
-            said += events
-        return said
+            answers += events
+        return answers
 
     def _notice(self, event: ServerEvent) -> None:
         match event:
             case ServerListening(url=url) if not self._listening.done():
                 self._listening.set_result(url)
-            case ServerConnected():
-                self._connected.set()
+            case ServerConnected() if not self._connected.done():
+                self._connected.set_result(None)
             case PermissionAsked() | QuestionAsked():
-                self._answering.ask(event)
-            case (
-                PermissionReplied(request_id=asked)
-                | QuestionReplied(request_id=asked)
-                | QuestionRejected(request_id=asked)
-            ):
-                self._answering.close(asked)
+                self._answers.ask(event)
+            case PermissionReplied() | QuestionReplied() | QuestionRejected():
+                self._answers.withdraw(event.request_id)
             case TurnEnded():
-                self._answering.close_all()
+                self._answers.withdraw_all()
                 if self.turn is not None and not self.turn.done():
                     self.turn.set_result(event)
             case _:

@@ -1,15 +1,15 @@
-"""Both sides of a recording of ``opencode serve``, which also says itself how its questions were answered."""
+"""Both sides of a recording of ``opencode serve``, whose own events also hold the answers to its questions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from ...agents.opencode.commands import Abort, Command, Prompt, RejectQuestion, ReplyPermission, ReplyQuestion
+from ...agents.opencode.commands import Abort, Command, OpenCodePrompt, RejectQuestion, ReplyPermission, ReplyQuestion
 from ...agents.opencode.events import PermissionReplied, QuestionRejected, QuestionReplied
 from ...unified.decisions import Allow, Decision, Deny
 from ...unified.recording import PromptSent, QuestionAnswered, RecordedAction, TurnInterrupted
-from .serve import ServeDictionary
+from .serve_dictionary import ServeDictionary
 
 
 class ServeRecordingReader:
@@ -29,7 +29,7 @@ class ServeRecordingReader:
 
     def from_client(self, command: Command) -> Iterable[RecordedAction]:
         match command:
-            case Prompt(text=text):
+            case OpenCodePrompt(text=text):
                 return [PromptSent(text)]
             case Abort():
                 return [TurnInterrupted()]

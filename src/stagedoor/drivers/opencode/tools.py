@@ -37,7 +37,7 @@ INVALID = "invalid"
 """What OpenCode runs in place of a tool it does not have, or whose arguments it cannot read."""
 
 
-class ToolNames(Mapping[str, ToolName]):
+class OpenCodeToolNames(Mapping[str, ToolName]):
     """:data:`NAMES`, and every tool of an MCP server: those are called ``<server>_<tool>``."""
 
     def __getitem__(self, native: str) -> ToolName:
@@ -52,7 +52,7 @@ class ToolNames(Mapping[str, ToolName]):
         return len(NAMES)
 
 
-TOOLS = ToolNames()
+TOOLS = OpenCodeToolNames()
 
 # OpenCode guards tools by permissions; these three of our names share the one for everything that writes.
 _PERMISSIONS: dict[str, tuple[str, ...]] = {

@@ -1,7 +1,7 @@
-"""``opencode acp``: the protocol's dictionary, with what OpenCode says differently put right.
+"""``opencode acp``: the protocol's dictionary, with what OpenCode reports differently corrected.
 
-It announces a call before its input is known, renames it as it goes on, calls a failing command completed, and shows
-the strings of an edit in place of the file. Its raw output holds what the other drivers say.
+It announces a call before its input is known, renames it later, calls a failing command completed, and shows the
+strings of an edit in place of the file. Its raw output holds what the other drivers report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...agents.acp.updates import (
     ToolCallUpdate,
     UsageUpdate,
 )
-from ...agents.opencode.acp import PROFILE
+from ...agents.opencode.config import ACP_PROFILE
 from ...unified.events import (
     Error,
     Event,
@@ -46,17 +46,16 @@ from ...unified.events import (
 from ...unified.faults import kind_of
 from ...unified.tools import described
 from ..acp.dictionary import AcpDictionary, Manner
-from .calls import REJECTED, as_written, judged
-from .changes import changes_of, plan_of
+from .calls import REJECTED, as_written, changes_of, judge_call, plan_of
 from .tools import TOOLS, name_of, target_of
 
 Call = TypeVar("Call", bound=AcpToolCall | ToolCallUpdate)
-MANNER = Manner(tools=TOOLS, profile=PROFILE)
+MANNER = Manner(tools=TOOLS, profile=ACP_PROFILE)
 INTERNAL = "Internal error: "
 LAST_STEP = "OpenCode tells the tokens of the last step only over ACP; the cost is the whole turn's"
 
 
-class _Call:
+class _AnnouncedCall:
     def __init__(self, tool: str) -> None:
         self.tool = tool
         self.input: dict[str, Any] = {}
@@ -66,36 +65,40 @@ class _Call:
 class OpenCodeAcpDictionary:
     def __init__(self) -> None:
         self._protocol = AcpDictionary(MANNER)
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _AnnouncedCall] = {}
         self._spent_before = 0.0
         self._spent: float | None = None
         self._steps = 0
         self._interrupted = False
         self._rejected = False  # whether a call was refused and nothing has followed
-        self.goes_on = False
-        """Whether OpenCode was told to go on after a refusal; else that ends the turn."""
+        self.continues_after_refusal = False
+        """Whether OpenCode is set to continue after a refusal; else that ends the turn."""
         self.on_call: Callable[[], None] = lambda: None
-        """Told whenever a call is announced: a question may overtake that."""
+        """Called whenever a call is announced: a question may overtake that."""
 
-    def knows(self, asked: RequestPermission) -> bool:
+    def has_call_of(self, question: RequestPermission) -> bool:
         """Whether the call it is about has been announced. A question about leaving the project names no tool."""
-        return asked.tool_call.tool_call_id in self._calls
+        return question.tool_call.tool_call_id in self._calls
 
-    def request(self, asked: RequestPermission) -> PermissionRequest:
-        """A question shows a diff in place of the call's own input; both are told."""
-        made = self._protocol.request(replace(asked, tool_call=self._plain(asked.tool_call)))
-        call = self._calls.get(made.tool_use_id)
+    def request(self, question: RequestPermission) -> PermissionRequest:
+        """A question shows a diff in place of the call's own input; the request has both."""
+        request = self._protocol.request(replace(question, tool_call=self._plain(question.tool_call)))
+        call = self._calls.get(request.tool_use_id)
         if call is None:
-            return made
+            return request
         name = name_of(call.tool)
-        given = {**call.input, **({"diff": call.diff} if call.diff else {})} or made.input
-        target = target_of(name, call.tool, given) or asked.tool_call.title or made.target
+        arguments = {**call.input, **({"diff": call.diff} if call.diff else {})} or request.input
         return replace(
-            made, tool_name=name, native_name=call.tool, input=given, target=target, description=described(given)
+            request,
+            tool_name=name,
+            native_name=call.tool,
+            input=arguments,
+            target=target_of(name, call.tool, arguments) or question.tool_call.title or request.target,
+            description=described(arguments),
         )
 
     def interrupt(self) -> None:
-        """The caller refused a call and with it the turn, which ends as if nothing had happened."""
+        """The caller refused a call and with it the turn, which OpenCode then ends like any other."""
         self._interrupted = True
 
     def translate(self, native: acp_events.Event) -> list[Event]:
@@ -106,107 +109,113 @@ class OpenCodeAcpDictionary:
                     self._spent_before = self._spent
                 return []
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call, replayed=False):
-                return self._called(native, call)
+                return self._call_update(native, call)
             case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk(), replayed=False):
                 self._rejected = False
                 return self._protocol.translate(native)
             case RequestPermission():
-                return self._announced(native)
+                return self._question(native)
             case (
                 NewSessionResponse() | ForkSessionResponse() | LoadSessionResponse() | ResumeSessionResponse()
             ) as opened:
                 model = _model(opened.config_options)
-                made = self._protocol.translate(opened)
-                return [replace(event, model=model) if isinstance(event, Init) else event for event in made]
+                translated = self._protocol.translate(opened)
+                return [replace(event, model=model) if isinstance(event, Init) else event for event in translated]
             case PromptResponse():
                 return self._over(native)
             case RequestFailed():
                 self._end()
-                return [_plainly(event) for event in self._protocol.translate(native)]
+                return [_without_prefix(event) for event in self._protocol.translate(native)]
             case _:
                 return self._protocol.translate(native)
 
     # ------------------------------------------------------------------------------------------------ tool calls
 
-    def _announced(self, native: RequestPermission) -> list[Event]:
-        """A question about a call that nobody has announced does so; else the call itself tells more."""
-        is_known = native.tool_call.tool_call_id in self._calls
+    def _question(self, native: RequestPermission) -> list[Event]:
+        """A question about a call that was not announced announces it; else the call itself holds more."""
+        is_announced = native.tool_call.tool_call_id in self._calls
         plain = self._plain(native.tool_call)
-        return [] if is_known else self._protocol.translate(replace(native, tool_call=plain))
+        return [] if is_announced else self._protocol.translate(replace(native, tool_call=plain))
 
-    def _called(self, native: SessionUpdate, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
+    def _call_update(self, native: SessionUpdate, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
         plain = self._plain(call)
-        known = self._calls[call.tool_call_id]
+        announced = self._calls[call.tool_call_id]
         if isinstance(call, AcpToolCall):
             self._rejected = False
-            known.tool = call.title if call.title in TOOLS else known.tool  # it may have been guessed from a question
+            if call.title in TOOLS:
+                announced.tool = call.title  # it may have been guessed from a question
         self.on_call()
         if call.status == "pending":
             return []  # its input comes with the next update
         self._steps += 1
-        made = self._protocol.translate(replace(native, update=plain))
-        return [told for event in made if not isinstance(event, FileChange) for told in self._told(event, call, known)]
+        return [
+            completed
+            for event in self._protocol.translate(replace(native, update=plain))
+            if not isinstance(event, FileChange)
+            for completed in self._completed(event, call, announced)
+        ]
 
-    def _told(self, event: Event, call: AcpToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
+    def _completed(self, event: Event, call: AcpToolCall | ToolCallUpdate, announced: _AnnouncedCall) -> list[Event]:
+        """``event`` with what only OpenCode's own input and output hold."""
         match event:
             case ToolUse():
-                name = name_of(known.tool)
-                shown = "" if event.target == known.tool else event.target  # its title is only the tool's name
-                target = target_of(name, known.tool, known.input) or shown
+                name = name_of(announced.tool)
+                title = "" if event.target == announced.tool else event.target  # else it is only the tool's name
+                target = target_of(name, announced.tool, announced.input) or title
                 return [
                     replace(
                         event,
                         name=name,
-                        native_name=known.tool,
-                        input=known.input,
+                        native_name=announced.tool,
+                        input=announced.input,
                         target=target,
-                        description=described(known.input),
+                        description=described(announced.input),
                     )
                 ]
             case ToolResult():
-                return self._ended(event, call, known)
+                return self._ended(event, call, announced)
             case _:
                 return [event]
 
-    def _ended(self, result: ToolResult, call: AcpToolCall | ToolCallUpdate, known: _Call) -> list[Event]:
+    def _ended(self, result: ToolResult, call: AcpToolCall | ToolCallUpdate, announced: _AnnouncedCall) -> list[Event]:
         self._calls.pop(call.tool_call_id, None)
         metadata: Mapping[str, Any] = {}
         output, error = result.output, ""
         match call.raw_output:
-            case {"output": str(said), "metadata": dict()}:
-                output, metadata = said, cast("dict[str, Any]", call.raw_output["metadata"])
-            case {"error": str(said)}:
-                output = error = said
+            case {"output": str(text), "metadata": dict()}:
+                output, metadata = text, cast("dict[str, Any]", call.raw_output["metadata"])
+            case {"error": str(text)}:
+                output = error = text
             case _:
                 pass
-        match known.tool, known.input:
-            case "invalid", {"tool": str(meant), "error": str(said)}:
-                known.tool, error = meant, said
+        match announced.tool, announced.input:
+            case "invalid", {"tool": str(tool), "error": str(text)}:
+                announced.tool, error = tool, text
             case _:
                 pass
-        status, code = judged(known.tool, "error" if call.status == "failed" else "completed", error, metadata)
+        status, code = judge_call(announced.tool, "error" if call.status == "failed" else "completed", error, metadata)
         self._rejected = self._rejected or error == REJECTED
-        ended = replace(result, name=name_of(known.tool, error), status=status, output=output, exit_code=code)
+        ended = replace(result, name=name_of(announced.tool, error), status=status, output=output, exit_code=code)
         if status != "success":
             return [ended]
-        changes = changes_of(known.tool, known.input, metadata, call.tool_call_id, known.diff)
-        return [*changes, *(plan_of(known.input) if known.tool == "todowrite" else []), ended]
+        changes = changes_of(announced.tool, announced.input, metadata, call.tool_call_id, announced.diff)
+        return [*changes, *(plan_of(announced.input) if announced.tool == "todowrite" else []), ended]
 
     def _plain(self, call: Call) -> Call:
-        """``call`` under the name it began with, and without what is told better elsewhere."""
-        known = self._calls.get(call.tool_call_id)
-        if known is None:
-            known = self._calls[call.tool_call_id] = _Call(_tool(call))
-        given: object = call.raw_input
-        if isinstance(given, dict):
-            said = as_written(cast("dict[str, Any]", given))
-            diff: object = said.get("diff")
+        """``call`` under the name it started with; its input is kept for its own events."""
+        announced = self._calls.get(call.tool_call_id)
+        if announced is None:
+            announced = self._calls[call.tool_call_id] = _AnnouncedCall(_tool_of(call))
+        raw_input: object = call.raw_input
+        if isinstance(raw_input, dict):
+            arguments = as_written(cast("dict[str, Any]", raw_input))
+            diff: object = arguments.get("diff")
             if isinstance(diff, str):
-                known.diff = diff
-            if call.status != "pending" or not known.input:
-                listed = {key: value for key, value in said.items() if key not in ("cwd", "diff")}
-                known.input = listed or known.input
-        return replace(call, title=known.tool)
+                announced.diff = diff
+            if call.status != "pending" or not announced.input:
+                own = {key: value for key, value in arguments.items() if key not in ("cwd", "diff")}
+                announced.input = own or announced.input
+        return replace(call, title=announced.tool)
 
     # ----------------------------------------------------------------------------------------------------- turns
 
@@ -214,7 +223,7 @@ class OpenCodeAcpDictionary:
         spent = None if self._spent is None else dollars(self._spent - self._spent_before) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0
-        gave_up = native.stop_reason == "end_turn" and self._rejected and not self.goes_on
+        gave_up = native.stop_reason == "end_turn" and self._rejected and not self.continues_after_refusal
         interrupted = self._interrupted or gave_up
         self._end()
         out: list[Event] = []
@@ -239,7 +248,7 @@ class OpenCodeAcpDictionary:
         self._steps, self._interrupted, self._rejected = 0, False, False
 
 
-def _tool(call: AcpToolCall | ToolCallUpdate) -> str:
+def _tool_of(call: AcpToolCall | ToolCallUpdate) -> str:
     """The first title of a call is its tool's name; that of a question about an unknown one is not."""
     title = call.title or ""
     if title in TOOLS:
@@ -255,9 +264,9 @@ def _tool(call: AcpToolCall | ToolCallUpdate) -> str:
             return _by_input(call.raw_input) or title
 
 
-def _by_input(given: object) -> str:
-    """For a question about a call that is not known: the most that it can be."""
-    match given:
+def _by_input(raw_input: object) -> str:
+    """For a question about an unknown call: the most that it can be."""
+    match raw_input:
         case {"command": str()}:
             return "bash"
         case {"filePath": str()} | {"filepath": str()}:
@@ -274,7 +283,7 @@ def _model(options: Any) -> str:
     return ""
 
 
-def _plainly(event: Event) -> Event:
+def _without_prefix(event: Event) -> Event:
     if not isinstance(event, Error) or not event.message.startswith(INTERNAL):
         return event
     message = event.message.removeprefix(INTERNAL)

@@ -1,4 +1,4 @@
-"""``opencode run --format json``: finished parts, one a line, and no word about the end; that is judged here.
+"""``opencode run --format json``: finished parts, one a line, and nothing about the end; that is judged here.
 
 The exit code says little: it is 0 after a refused permission, and 1 after a full context that was summarized and
 answered.
@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import assert_never
 
 from ...agents.opencode import events
-from ...agents.opencode.failures import complaint
-from ...agents.opencode.parts import Failure
-from ...agents.opencode.runaway import STAYS_TOO_LONG
+from ...agents.opencode.launch import complaint
+from ...agents.opencode.parts import OpenCodeFailure
+from ...agents.opencode.protocol import OVERFLOW
 from ...transports.launch import Exited, Stalled
 from ...unified.events import (
     Error,
-    ErrorKind,
     Event,
     Init,
     Notice,
@@ -30,12 +29,9 @@ from ...unified.events import (
 from ...unified.faults import kind_of, no_answer
 from ...wire import shapes
 from .calls import Calls
-from .failures import REASONS, error_of
-from .spending import Spending
+from .endings import REASONS, TurnSpending, error_of, runaway_error
 
-OVERFLOW = "ContextOverflowError"
 REFUSED = "a permission was refused, and OpenCode did not go on; use driver='serve' to be asked"
-
 AGAIN = "the model's answer broke off, and OpenCode asks again; it does not say why"
 BROKEN_OFF = "opencode ended in the middle of its turn"
 
@@ -44,7 +40,7 @@ class RunDictionary:
     def __init__(self) -> None:
         self._session_id = ""
         self._calls = Calls()
-        self._spending = Spending()
+        self._spending = TurnSpending()
         self._in_turn = False
         self._reset()
 
@@ -52,26 +48,26 @@ class RunDictionary:
         self._reason = ""  # why the last step ended; empty while one is running
         self._stepping = False
         self._attempts = 0
-        self._answered = False  # whether the last step said anything
-        self._failure: Failure | None = None
+        self._answered = False  # whether the last step had any text
+        self._failure: OpenCodeFailure | None = None
         self._compacting = False
-        self._runaway = ""
+        self._runaway: Error | None = None
         self._exhausted = False
 
     def translate(self, native: events.RunEvent) -> list[Event]:
         match native:
             case (
                 events.StepStart()
-                | events.Text()
-                | events.Reasoning()
-                | events.ToolUse()
+                | events.OpenCodeText()
+                | events.OpenCodeReasoning()
+                | events.OpenCodeToolUse()
                 | events.StepFinish()
-                | events.Error()
+                | events.OpenCodeError()
             ):
                 self._in_turn = True
-                return [*self._init(native.session_id), *self._said(native)]
+                return [*self._init(native.session_id), *self._translated(native)]
             case events.Runaway():
-                self._runaway = f"{native.why}; ended after {native.steps} tries"
+                self._runaway = runaway_error(native)
                 return []
             case events.StepsExhausted():
                 self._exhausted = True
@@ -91,11 +87,11 @@ class RunDictionary:
         self._session_id = session_id
         return [Init(native_session_id=session_id)]
 
-    def _said(self, native: events.KnownRunEvent) -> list[Event]:
+    def _translated(self, native: events.KnownRunEvent) -> list[Event]:
         match native:
             case events.StepStart():
-                return self._stepped()
-            case events.Text(part=part):
+                return self._start_step()
+            case events.OpenCodeText(part=part):
                 if part.synthetic or part.ignored:
                     self._compacting = False
                     return []
@@ -103,18 +99,18 @@ class RunDictionary:
                     return [Notice(level="info", code="compacted", message=part.text)]
                 self._answered = self._answered or bool(part.text)
                 return [Text(text=part.text, message_id=part.message_id)] if part.text else []
-            case events.Reasoning(part=part):
+            case events.OpenCodeReasoning(part=part):
                 return [Thinking(text=part.text)] if part.text and not self._compacting else []
-            case events.ToolUse(part=part):
+            case events.OpenCodeToolUse(part=part):
                 return self._calls.update(part)
             case events.StepFinish(part=part):
                 self._reason = part.reason
                 self._stepping = False
                 self._attempts = 0
                 if self._failure is not None and not self._compacting and part.reason == "stop":
-                    self._failure = None  # it was mended
+                    self._failure = None  # OpenCode has overcome it
                 return [*self._spending.step(part)]
-            case events.Error(error=error):
+            case events.OpenCodeError(error=error):
                 self._failure = error
                 if error.name != OVERFLOW:
                     return []
@@ -123,8 +119,8 @@ class RunDictionary:
             case _:
                 assert_never(native)
 
-    def _stepped(self) -> list[Event]:
-        """A step that begins where another has not ended takes its place."""
+    def _start_step(self) -> list[Event]:
+        """A step that starts where another has not ended takes its place."""
         again, self._stepping, self._reason, self._answered = self._stepping, True, "", False
         if not again:
             return []
@@ -132,10 +128,10 @@ class RunDictionary:
         return [Retry(attempt=self._attempts, reason=AGAIN)]
 
     def _over(self, exited: Exited) -> list[Event]:
-        if not self._in_turn and exited.code >= 0 and (said := complaint(exited.stderr)):
-            message = f"opencode ended before it began: {said}"
-            return [Error(kind=kind_of(said), message=message, fatal=True), TurnCompleted(status="error")]
-        status, error = self._judged(exited)
+        if not self._in_turn and exited.code >= 0 and (reason := complaint(exited.stderr)):
+            message = f"opencode ended at its start: {reason}"
+            return [Error(kind=kind_of(reason), message=message, fatal=True), TurnCompleted(status="error")]
+        status, error = self._judge(exited)
         silent = status == "success" and not self._answered
         self._in_turn = False
         self._reset()
@@ -143,10 +139,9 @@ class RunDictionary:
         out: list[Event] = [no_answer()] if silent else []
         return [*out, completed] if error is None else [*out, error, completed]
 
-    def _judged(self, exited: Exited) -> tuple[Status, Error | None]:
-        if self._runaway:
-            kind: ErrorKind = "context_overflow" if STAYS_TOO_LONG in self._runaway else "connection_failed"
-            return "error", Error(kind=kind, message=self._runaway, fatal=True)
+    def _judge(self, exited: Exited) -> tuple[Status, Error | None]:
+        if self._runaway is not None:
+            return "error", self._runaway
         if self._exhausted:
             return "max_turns", None
         if self._failure is not None:
@@ -159,7 +154,7 @@ class RunDictionary:
             return "success", None
         if exited.code < 0:
             return "error", None  # somebody stopped it, and knows
-        said = exited.stderr.strip().splitlines()[-1:]
-        if not said:
+        if not (stderr := exited.stderr.strip()):
             return "error", Error(kind="connection_failed", message=BROKEN_OFF, fatal=True)
-        return "error", Error(kind=kind_of(said[0]), message=f"{BROKEN_OFF}: {said[0]}", fatal=True)
+        last = stderr.splitlines()[-1]
+        return "error", Error(kind=kind_of(last), message=f"{BROKEN_OFF}: {last}", fatal=True)

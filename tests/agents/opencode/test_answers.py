@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from stagedoor.agents.opencode import Allow, OpenCodeConfig, Reject
-from stagedoor.agents.opencode.answering import Answering, Reply
+from stagedoor.agents.opencode import OpenCodeAllow, OpenCodeConfig, OpenCodeReject
+from stagedoor.agents.opencode.answers import AnswerCommand, OpenCodeAnswers
 from stagedoor.agents.opencode.commands import RejectQuestion, ReplyPermission, ReplyQuestion
 from stagedoor.agents.opencode.events import PermissionAsked, QuestionAsked
 from stagedoor.errors import AlreadyAnswered
 
-ASKED = PermissionAsked(id="per_1", permission="bash", patterns=["ls"])
+PERMISSION = PermissionAsked(id="per_1", permission="bash", patterns=["ls"])
 QUESTION = QuestionAsked(id="que_1")
 
 
@@ -30,14 +30,14 @@ def broken(_: Any) -> Any:
     raise RuntimeError("a bug of the caller")
 
 
-def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) -> Reply:
-    async def main() -> Reply:
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) -> AnswerCommand:
+    async def main() -> AnswerCommand:
+        replied: asyncio.Future[AnswerCommand] = asyncio.get_running_loop().create_future()
 
-        async def deliver(reply: Reply) -> None:
+        async def deliver(reply: AnswerCommand) -> None:
             replied.set_result(reply)
 
-        Answering(config, deliver).ask(question)
+        OpenCodeAnswers(config, deliver).ask(question)
         async with asyncio.timeout(60):
             return await replied
 
@@ -48,9 +48,12 @@ def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) 
     ("config", "reply"),
     [
         (OpenCodeConfig(), ReplyPermission("per_1", "reject")),
-        (OpenCodeConfig(can_use_tool=lambda _: Allow()), ReplyPermission("per_1", "once")),
-        (OpenCodeConfig(can_use_tool=lambda _: later(Allow(always=True))), ReplyPermission("per_1", "always")),
-        (OpenCodeConfig(can_use_tool=lambda _: Reject("Use git.")), ReplyPermission("per_1", "reject", "Use git.")),
+        (OpenCodeConfig(can_use_tool=lambda _: OpenCodeAllow()), ReplyPermission("per_1", "once")),
+        (OpenCodeConfig(can_use_tool=lambda _: later(OpenCodeAllow(always=True))), ReplyPermission("per_1", "always")),
+        (
+            OpenCodeConfig(can_use_tool=lambda _: OpenCodeReject("Use git.")),
+            ReplyPermission("per_1", "reject", "Use git."),
+        ),
         (OpenCodeConfig(can_use_tool=lambda _: True), ReplyPermission("per_1", "reject")),  # type: ignore[arg-type, return-value]
         (
             OpenCodeConfig(can_use_tool=broken),
@@ -66,8 +69,8 @@ def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) 
         ),
     ],
 )
-def test_permissions(config: OpenCodeConfig, reply: Reply) -> None:
-    assert answered(config, ASKED) == reply
+def test_permissions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
+    assert answered(config, PERMISSION) == reply
 
 
 @pytest.mark.parametrize(
@@ -82,34 +85,34 @@ def test_permissions(config: OpenCodeConfig, reply: Reply) -> None:
         (OpenCodeConfig(answer_question=never, permission_timeout=0.01), RejectQuestion("que_1")),
     ],
 )
-def test_questions(config: OpenCodeConfig, reply: Reply) -> None:
+def test_questions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
     assert answered(config, QUESTION) == reply
 
 
 def test_a_waiting_question_blocks_no_other_and_can_be_closed() -> None:
     async def main() -> None:
-        replies: list[Reply] = []
-        asked = asyncio.Event()
+        replies: list[AnswerCommand] = []
+        waiting = asyncio.Event()
 
         async def decide(question: Any) -> Any:
             if question.id == "per_1":
-                asked.set()
+                waiting.set()
                 await asyncio.Event().wait()
-            return Allow()
+            return OpenCodeAllow()
 
-        async def deliver(reply: Reply) -> None:
+        async def deliver(reply: AnswerCommand) -> None:
             replies.append(reply)
             raise AlreadyAnswered("closed meanwhile")
 
-        answering = Answering(OpenCodeConfig(can_use_tool=decide), deliver)
-        answering.ask(ASKED)
-        answering.ask(PermissionAsked(id="per_2"))
+        answers = OpenCodeAnswers(OpenCodeConfig(can_use_tool=decide), deliver)
+        answers.ask(PERMISSION)
+        answers.ask(PermissionAsked(id="per_2"))
         async with asyncio.timeout(60):
-            await asked.wait()
+            await waiting.wait()
             while not replies:
                 await asyncio.sleep(0)
-        answering.close("per_1")
-        answering.close_all()
+        answers.withdraw("per_1")
+        answers.withdraw_all()
         await asyncio.sleep(0)
         assert replies == [ReplyPermission("per_2", "once")]
 
