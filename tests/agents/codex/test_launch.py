@@ -16,7 +16,7 @@ from stagedoor.agents.codex.config import (
     SandboxMode,
     chosen_driver,
 )
-from stagedoor.agents.codex.launch import approval_policy, failure, launch, thread_params, toml, turn_params
+from stagedoor.agents.codex.launch import approval_policy, launch, start_error, thread_params, toml, turn_params
 from stagedoor.agents.codex.questions import Question
 from stagedoor.errors import (
     AgentRefused,
@@ -388,6 +388,6 @@ def test_toml(value: object, text: str) -> None:
     ],
 )
 def test_failures_to_start_say_why(exited: Exited, kind: type[StagedoorError], sentence: str) -> None:
-    error = failure(exited, "x")
+    error = start_error(exited, "x")
     assert type(error) is kind
     assert sentence in str(error)

@@ -20,7 +20,7 @@ from ...wire.shapes import Unrecognized
 from .answers import CodexAnswerer, Deliver
 from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
 from .config import CodexConfig, on_app_server
-from .launch import complaint, failure, launch, thread_params, unknown_session
+from .launch import error_line, launch, session_not_found, start_error, thread_params
 from .locate import INSTALL, MINIMUM_VERSION, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .protocol import AppServerProtocol, ThreadStates
@@ -200,7 +200,7 @@ class CodexAppServer:
                 require_version("Codex", server.version, MINIMUM_VERSION, INSTALL)
         except ProcessExited as error:
             await server.cancel()
-            raise failure(server.exited or Exited(error.code or 1, error.stderr)) from None
+            raise start_error(server.exited or Exited(error.code or 1, error.stderr)) from None
         except BaseException:
             server._conversation.abandon()
             raise
@@ -366,7 +366,7 @@ class CodexAppServer:
             if not isinstance(reply.result, ThreadResponse):
                 raise RemoteProtocolError(f"unexpected reply of the Codex app-server to {reply.method}: update Codex")
             if isinstance(call, ResumeThread) and reply.result.thread.id != call.thread_id:
-                raise unknown_session(call.thread_id)
+                raise session_not_found(call.thread_id)
             relay = await self.switchboard.open(reply.result.thread.id)
         finally:
             self.switchboard.expecting -= 1
@@ -397,7 +397,7 @@ class CodexAppServer:
             thread.answerer.close_all_but(set())
 
     def _exit_error(self, exited: Exited) -> ProcessExited:
-        reason = complaint(exited.stderr) or "no error message"
+        reason = error_line(exited.stderr) or "no error message"
         return ProcessExited(
             f"the Codex app-server exited with code {exited.code}: {reason}", code=exited.code, stderr=exited.stderr
         )
@@ -406,7 +406,7 @@ class CodexAppServer:
 def _refusal(event: CallRefusal) -> AgentRefused | SessionNotFound:
     reason = event.message.lower()
     if event.method in OPENING_STORED and any(words in reason for words in NO_SUCH_THREAD):
-        return unknown_session(event.thread_id)
+        return session_not_found(event.thread_id)
     return AgentRefused(f"Codex refused {event.method}: {event.message}", code=event.code)
 
 

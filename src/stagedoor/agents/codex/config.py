@@ -17,7 +17,7 @@ CanUseTool: TypeAlias = Callable[[Question], Decision | Awaitable[Decision]]
 
 
 class ApprovalPolicy(StrEnum):
-    """When Codex asks. ``codex exec`` never does, whatever is configured; only the app-server can be asked by."""
+    """When Codex asks. ``codex exec`` never does, whatever is configured; only the app-server can."""
 
     UNTRUSTED = "untrusted"
     """Before every command and every patch."""
@@ -53,7 +53,7 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     asks, or ``plan_mode``), else ``exec``. ``sandbox`` ``None`` leaves the choice to the user's own configuration.
 
     Whatever runs, nothing is written into the user's configuration: Codex would mark the project as trusted for ever
-    as soon as the sandbox is writable, so ``project_trust`` is said for this run alone. ``"trusted"`` lets the
+    as soon as the sandbox is writable, so ``project_trust`` is set for this run alone. ``"trusted"`` lets the
     project's own ``.codex`` folder take part.
     """
 

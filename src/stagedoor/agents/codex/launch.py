@@ -273,15 +273,15 @@ def toml(value: Any) -> str:
 # ---------------------------------------------------------------------------------------------------- failures to start
 
 
-def unknown_session(session_id: str) -> SessionNotFound:
+def session_not_found(session_id: str) -> SessionNotFound:
     return SessionNotFound(f"session {session_id!r} not found in Codex: list_sessions() shows those of this folder")
 
 
-def failure(exited: Exited, session_id: str | None = None) -> StagedoorError:
+def start_error(exited: Exited, session_id: str | None = None) -> StagedoorError:
     """Why Codex exited before it named a thread or answered the handshake."""
-    words = complaint(exited.stderr)
+    words = error_line(exited.stderr)
     if "no rollout found" in exited.stderr:
-        return unknown_session(session_id or "")
+        return session_not_found(session_id or "")
     if "active writer" in exited.stderr:
         return AgentRefused(f"session {session_id!r} is in use by another Codex process: end that process first")
     if "Not inside a trusted directory" in exited.stderr:
@@ -291,7 +291,7 @@ def failure(exited: Exited, session_id: str | None = None) -> StagedoorError:
     return LaunchError(f"Codex exited with code {exited.code} at start: {words or 'no error message'}")
 
 
-def complaint(stderr: str) -> str:
+def error_line(stderr: str) -> str:
     """The line of standard error that matters: the one that begins with error, else the last."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("WARNING: ")]
     errors = [line for line in lines if line.lower().startswith("error")]

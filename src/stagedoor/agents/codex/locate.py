@@ -89,7 +89,7 @@ def trust_roots(cwd: str) -> tuple[str, ...]:
 
 
 def require_sign_in(config: CodexConfig, env: Mapping[str, str] | None) -> None:
-    """Raise ``NotSignedIn`` when it is certain that nobody is; when it is not, the provider will say so itself."""
+    """Raise ``NotSignedIn`` when that is certain; when it is not, the provider will report it."""
     environ = environment(config, env)
     home = codex_home(environ)
     keys = {"model_provider", "openai_base_url", "cli_auth_credentials_store"}

@@ -19,7 +19,7 @@ from .answers import CodexAnswerer, Deliver
 from .commands import Decision, InterruptTurn, StartTurn, Steer, UnsubscribeThread
 from .config import CodexConfig, SandboxMode
 from .events import CodexUsage, ExecEvent, ThreadStarted
-from .launch import approval_policy, failure, launch, turn_params, unknown_session
+from .launch import approval_policy, launch, session_not_found, start_error, turn_params
 from .locate import codex_home, environment, trust_roots
 from .notifications import AppEvent
 from .protocol import ExecProtocol
@@ -149,10 +149,10 @@ class CodexExecSession:
             turn.abandon()
             raise
         if isinstance(opened, Exited):
-            raise failure(opened, source)
+            raise start_error(opened, source)
         if resume is not None and opened.thread_id != resume:
             await turn.stop()
-            raise unknown_session(resume)
+            raise session_not_found(resume)
         self.session_id = opened.thread_id
 
     @property

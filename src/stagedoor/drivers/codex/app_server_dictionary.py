@@ -40,7 +40,7 @@ from ...unified.events import (
 )
 from ...unified.faults import no_answer
 from ...wire import shapes
-from .endings import REPEATED, broken_off, error_of, retry_of, structured, unrecognized, usage_of
+from .endings import REPEATED, error_of, exit_error, retry_of, structured, unrecognized, usage_of
 from .tools import (
     agent_use,
     call_of,
@@ -111,10 +111,10 @@ class ThreadStream:
     def progress(self, item_id: str, output: str) -> list[Event]:
         return [ToolProgress(tool_use_id=item_id, output=output)] if output and item_id in self._open else []
 
-    def patched(self, item_id: str, changes: list[FileUpdateChange]) -> None:
+    def update_patch(self, item_id: str, changes: list[FileUpdateChange]) -> None:
         self._patches[item_id] = changes
 
-    def broken_off(self) -> list[Event]:
+    def unfinished(self) -> list[Event]:
         """The messages and thoughts under way will not be finished."""
         thoughts, texts = list(self._thoughts.values()), list(self._texts.items())
         self._thoughts.clear()
@@ -125,7 +125,7 @@ class ThreadStream:
         ]
 
     def end_turn(self) -> list[Event]:
-        out = self.broken_off()
+        out = self.unfinished()
         self._outlasting.update(self._open)
         self._open.clear()
         self._patches.clear()
@@ -168,7 +168,7 @@ class ThreadStream:
             case shapes.Unrecognized():
                 return [unrecognized(item)]
             case _:
-                return self._finished(item) if done else self.announce(self.use(item))
+                return self._finish(item) if done else self.announce(self.use(item))
 
     def _sub_agent(self, item: threads.SubAgentActivityThreadItem) -> list[Event]:
         """A sub-agent of the second kind: the call that started it is over when the sub-agent is."""
@@ -188,7 +188,7 @@ class ThreadStream:
         if use.tool_use_id in self._open:
             return []
         self._open[use.tool_use_id] = use
-        return [*self.broken_off(), use]
+        return [*self.unfinished(), use]
 
     def close(self, tool_use_id: str, *, denied: bool, output: str = "") -> list[Event]:
         """The end of a call that has no item of its own."""
@@ -232,7 +232,7 @@ class ThreadStream:
         words = "".join(self._thoughts.pop(item.id, ())) or item.words
         return [Thinking(text=words)] if words else []
 
-    def _finished(self, item: CallItem) -> list[Event]:
+    def _finish(self, item: CallItem) -> list[Event]:
         late = self._outlasting.pop(item.id, None)
         if late is not None:
             return [_result(late, item)]
@@ -299,10 +299,10 @@ class AppServerDictionary:
         self._streams: dict[str, ThreadStream] = {}
         self._parents: dict[str, str | None] = {}  # a sub-agent's thread → the call that started it, if reported
         self._last_spawn: str | None = None
-        self._own: set[str] = set()  # the threads the client itself has opened
+        self._own_threads: set[str] = set()  # the threads the client itself has opened
         self._in_turn = False
         self._error: Error | None = None
-        self._below = Usage()  # what sub-agents have used in this turn
+        self._sub_agent_usage = Usage()  # what sub-agents have used in this turn
         self._highest = Usage()  # the turn so far; a compaction makes Codex's own count go back
         self._reported = Usage()
         self._waiting: dict[RequestId, tuple[str, str]] = {}  # questions without an item: their thread and call
@@ -325,7 +325,7 @@ class AppServerDictionary:
     def translate(self, native: AppEvent) -> list[Event]:
         match native:
             case threads.CallReply():
-                return self._replied(native)
+                return self._reply(native)
             case threads.CallRefusal():
                 return self._refusal(native)
             case Stalled():
@@ -350,7 +350,7 @@ class AppServerDictionary:
                 | notifications.ContextCompactedNotification()
                 | notifications.ErrorNotification()
             ):
-                return self._under(native.thread_id, self._in_thread(native))
+                return self._with_parent(native.thread_id, self._in_thread(native))
             case notifications.TurnStartedNotification():
                 return self._turn_started(native)
             case notifications.TurnCompletedNotification():
@@ -360,18 +360,20 @@ class AppServerDictionary:
             case notifications.ThreadTokenUsageUpdatedNotification():
                 return self._token_usage(native)
             case notifications.ServerRequestResolvedNotification():
-                return self._resolved(native)
+                return self._question_resolved(native)
             case notifications.McpServerStatusUpdatedNotification():
                 words = f"MCP server {native.name} {native.status}: {native.error}"
                 broken = native.status == "failed"
                 return [Notice(level="warning", code="mcp_server_failed", message=words)] if broken else []
             case notifications.ModelReroutedNotification():
                 words = f"{native.from_model} → {native.to_model}"
-                return self._under(native.thread_id, [Notice(level="warning", code="model_fallback", message=words)])
+                return self._with_parent(
+                    native.thread_id, [Notice(level="warning", code="model_fallback", message=words)]
+                )
             case notifications.WarningNotification():
                 code = "model_unknown" if "fallback metadata" in native.message else "warning"
                 notice = Notice(level="warning", code=code, message=native.message)
-                return self._under(native.thread_id or self._main, [notice])
+                return self._with_parent(native.thread_id or self._main, [notice])
             case notifications.ConfigWarningNotification():
                 return [_advice("config_warning", native.summary, native.details)]
             case notifications.DeprecationNoticeNotification():
@@ -445,22 +447,22 @@ class AppServerDictionary:
             case notifications.McpToolCallProgressNotification():
                 return stream.progress(native.item_id, native.message)
             case notifications.FileChangePatchUpdatedNotification():
-                stream.patched(native.item_id, native.changes)
+                stream.update_patch(native.item_id, native.changes)
                 return []
             case notifications.TurnPlanUpdatedNotification():
                 return [_plan(native)]
             case notifications.ContextCompactedNotification():
                 return stream.compacted()
             case notifications.ErrorNotification():
-                return self._failing(native, stream)
+                return self._error_notification(native, stream)
             case _:
                 assert_never(native)
 
     # ------------------------------------------------------------------------------------------- threads and turns
 
-    def _replied(self, native: threads.CallReply) -> list[Event]:
+    def _reply(self, native: threads.CallReply) -> list[Event]:
         if isinstance(native.result, threads.ThreadResponse) and not native.result.thread.parent_thread_id:
-            self._own.add(native.result.thread.id)
+            self._own_threads.add(native.result.thread.id)
         match native.result:
             case threads.CodexInitializeResponse(user_agent):
                 version = _VERSION.search(user_agent)
@@ -510,17 +512,17 @@ class AppServerDictionary:
         if self.prompted or self._in_turn or native.thread_id in ("", self._main) or not self._main:
             return False
         rooted = native.turn.root_turn_id in ("", None, native.turn.id) and native.thread_id not in self._parents
-        return rooted or native.thread_id in self._own
+        return rooted or native.thread_id in self._own_threads
 
     def _turn_completed(self, native: notifications.TurnCompletedNotification) -> list[Event]:
         turn = native.turn
         used = Usage() if native.turn_usage is None else usage_of(native.turn_usage)
         stream = self._stream(native.thread_id)
         if native.thread_id != self._main:
-            self._below = self._below + used
+            self._sub_agent_usage = self._sub_agent_usage + used
             failed = turn.error if turn.status == "failed" else None
             errors = [] if failed is None else [error_of(failed, fatal=False)]
-            return self._under(native.thread_id, [*stream.end_turn(), *errors])
+            return self._with_parent(native.thread_id, [*stream.end_turn(), *errors])
         out: list[Event] = []
         status: Status = {"completed": "success", "interrupted": "interrupted"}.get(turn.status, "error")  # type: ignore[assignment]
         if status == "error" and self._error is None:
@@ -529,8 +531,8 @@ class AppServerDictionary:
         if status == "success" and answer is None:
             out.append(no_answer())
         value = structured(answer) if self.wants_structure and answer and status == "success" else None
-        usage = self._counted(used)
-        return [*stream.broken_off(), *out, *self._end(status, usage, turn.duration_ms, value)]
+        usage = self._count(used)
+        return [*stream.unfinished(), *out, *self._end(status, usage, turn.duration_ms, value)]
 
     def _end(
         self, status: Status, usage: Usage | None = None, duration: float | None = None, value: object = None
@@ -538,7 +540,7 @@ class AppServerDictionary:
         out = self._stream(self._main).end_turn()
         self._in_turn = False
         self._error = None
-        self._below = self._highest = self._reported = Usage()
+        self._sub_agent_usage = self._highest = self._reported = Usage()
         self._waiting.clear()
         self._refused.clear()
         return [
@@ -548,19 +550,19 @@ class AppServerDictionary:
 
     def _exited(self, native: Exited) -> list[Event]:
         if self._in_turn:
-            errors = [] if self._error is not None else [broken_off(native)]
+            errors = [] if self._error is not None else [exit_error(native)]
             return [*errors, *self._end("error")]
         if not native.code:
             return []
-        return [Notice(level="warning", code="exited", message=broken_off(native).message)]
+        return [Notice(level="warning", code="exited", message=exit_error(native).message)]
 
-    def _failing(self, native: notifications.ErrorNotification, stream: ThreadStream) -> list[Event]:
+    def _error_notification(self, native: notifications.ErrorNotification, stream: ThreadStream) -> list[Event]:
         details, main = native.error, native.thread_id == self._main
         retry = (
             retry_of(details.message, details.additional_details, earlier=stream.retries) if native.will_retry else None
         )
         if retry is not None:
-            unfinished = stream.broken_off()
+            unfinished = stream.unfinished()
             repeated = [Notice(level="warning", code="text_repeated", message=REPEATED)]
             notice = repeated if unfinished or stream.answer else []
             stream.answer, stream.retries = None, retry.attempt
@@ -570,18 +572,18 @@ class AppServerDictionary:
         error = error_of(details, fatal=main)
         if main:
             self._error = error
-        return [*stream.broken_off(), error]
+        return [*stream.unfinished(), error]
 
     def _token_usage(self, native: notifications.ThreadTokenUsageUpdatedNotification) -> list[Event]:
         if native.thread_id != self._main or native.turn_usage is None:
             return []
-        before, usage = self._reported, self._counted(usage_of(native.turn_usage))
+        before, usage = self._reported, self._count(usage_of(native.turn_usage))
         self._reported = usage
         return [report_of(usage)] if usage != before else []
 
-    def _counted(self, used: Usage) -> Usage:
+    def _count(self, used: Usage) -> Usage:
         self._highest = max(self._highest, used, key=lambda usage: usage.total_tokens)
-        return self._highest + self._below
+        return self._highest + self._sub_agent_usage
 
     # -------------------------------------------------------------------------------------------------- questions
 
@@ -591,16 +593,16 @@ class AppServerDictionary:
             return []
         if not has_item(question):
             self._waiting[question.request_id] = (question.thread_id, use.tool_use_id)
-        return self._under(question.thread_id, self._stream(question.thread_id).announce(use))
+        return self._with_parent(question.thread_id, self._stream(question.thread_id).announce(use))
 
-    def _resolved(self, native: notifications.ServerRequestResolvedNotification) -> list[Event]:
+    def _question_resolved(self, native: notifications.ServerRequestResolvedNotification) -> list[Event]:
         refusal = self._refused.pop(native.request_id, None)
         waiting = self._waiting.pop(native.request_id, None)
         if waiting is None:
             return []
         thread_id, tool_use_id = waiting
         closed = self._stream(thread_id).close(tool_use_id, denied=refusal is not None, output=refusal or "")
-        return self._under(thread_id, closed)
+        return self._with_parent(thread_id, closed)
 
     # ------------------------------------------------------------------------------------------------- sub-agents
 
@@ -613,13 +615,13 @@ class AppServerDictionary:
             self._parents[item.agent_thread_id] = item.id
 
     def _parent(self, thread_id: str) -> str | None:
-        if thread_id in ("", self._main) or thread_id in self._own or not self._main:
+        if thread_id in ("", self._main) or thread_id in self._own_threads or not self._main:
             return None
         if thread_id not in self._parents:  # its events come before the call that started it is over
             self._parents[thread_id] = self._last_spawn
         return self._parents[thread_id]
 
-    def _under(self, thread_id: str, events: Iterable[Event]) -> list[Event]:
+    def _with_parent(self, thread_id: str, events: Iterable[Event]) -> list[Event]:
         parent = self._parent(thread_id)
         if parent is None:
             return list(events)

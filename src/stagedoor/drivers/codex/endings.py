@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...agents.codex.events import CodexUsage
-from ...agents.codex.launch import complaint
+from ...agents.codex.launch import error_line
 from ...agents.codex.threads import TurnErrorDetails
 from ...transports.launch import Exited
 from ...unified.events import Error, ErrorKind, Retry, Unrecognized, Usage
@@ -73,14 +73,14 @@ def error_of(details: TurnErrorDetails, *, fatal: bool = True) -> Error:
     return Error(kind=kind or kind_of_message(message, details.http_status), message=message, fatal=fatal)
 
 
-def failed(message: str) -> Error:
+def turn_error(message: str) -> Error:
     sentence = _sentence(message)
     return Error(kind=kind_of_message(sentence), message=sentence or "the turn failed", fatal=True)
 
 
-def broken_off(exited: Exited, last_error: str = "") -> Error:
+def exit_error(exited: Exited, last_error: str = "") -> Error:
     """The program ended in the middle of a turn."""
-    words = last_error or complaint(exited.stderr)
+    words = last_error or error_line(exited.stderr)
     kind = kind_of_message(words) if words else "unknown"
     ended = f"Codex exited with code {exited.code} before the turn ended"
     return Error(

@@ -27,7 +27,7 @@ from ...unified.events import (
 )
 from ...unified.faults import no_answer
 from ...wire import shapes
-from .endings import REPEATED, broken_off, failed, retry_of, structured, unrecognized, usage_of
+from .endings import REPEATED, exit_error, retry_of, structured, turn_error, unrecognized, usage_of
 from .tools import (
     agent_use,
     exec_changes,
@@ -76,19 +76,19 @@ class ExecDictionary:
         self._reported_output: dict[str, int] = {}
         self._plan: list[PlanItem] = []
         self._last_text: str | None = None
-        self._complaint = ""
+        self._last_error = ""
         self._retries = 0
 
     def translate(self, native: ExecEvent) -> list[Event]:
         match native:
             case events.ThreadError():
-                return self._complained(native.message)
+                return self._stream_error(native.message)
             case events.CodexTurnFailed():
-                return self._end_failed([failed(native.error.message or self._complaint)])
+                return self._end_failed([turn_error(native.error.message or self._last_error)])
             case Exited():
                 return self._exited(native)
             case _:
-                return [*self._forgiven(), *self._translate(native)]
+                return [*self._harmless_error(), *self._translate(native)]
 
     def _translate(
         self,
@@ -108,7 +108,7 @@ class ExecDictionary:
             case events.CodexTurnStarted():
                 return [] if self.prompted else [TurnStarted()]
             case events.CodexTurnCompleted():
-                return self._completed(native)
+                return self._turn_completed(native)
             case events.ItemStarted():
                 return self._item(native.item, done=False)
             case events.ItemUpdated():
@@ -134,7 +134,7 @@ class ExecDictionary:
             case events.ReasoningItem():
                 return [Thinking(text=item.words)] if done and item.words else []
             case events.TodoListItem():
-                return self._planned(item)
+                return self._plan_update(item)
             case events.ErrorItem():
                 code = "model_unknown" if "fallback metadata" in item.message else "warning"
                 return [Notice(level="warning", code=code, message=item.message)] if done else []
@@ -143,7 +143,7 @@ class ExecDictionary:
             case _:
                 self._last_text = None
                 if done:
-                    return self._finished(item, status)
+                    return self._finish(item, status)
                 return self._announce(_use(self._id(item.id), item)) if _has_subject(item) else []
 
     def _progress(self, item: Item | shapes.Unrecognized) -> list[Event]:
@@ -161,7 +161,7 @@ class ExecDictionary:
         self._open[use.tool_use_id] = use
         return [use]
 
-    def _finished(
+    def _finish(
         self,
         item: ExecCallItem,
         status: str,
@@ -174,7 +174,7 @@ class ExecDictionary:
             out += exec_changes(item, tool_use_id)
         return [*out, result]
 
-    def _planned(self, item: events.TodoListItem) -> list[Event]:
+    def _plan_update(self, item: events.TodoListItem) -> list[Event]:
         steps = [PlanItem(todo.text, "completed" if todo.completed else "pending") for todo in item.items]
         if steps == self._plan:
             return []  # it is repeated at the end of the turn
@@ -187,11 +187,11 @@ class ExecDictionary:
 
     # ------------------------------------------------------------------------------------------------------- turns
 
-    def _complained(self, message: str) -> list[Event]:
-        out = self._forgiven()
+    def _stream_error(self, message: str) -> list[Event]:
+        out = self._harmless_error()
         retry = retry_of(message, earlier=self._retries)
         if retry is None:
-            self._complaint = message  # fatal if the turn ends with it
+            self._last_error = message  # fatal if the turn ends with it
             return out
         self._retries = retry.attempt
         if self._last_text is not None:
@@ -199,12 +199,12 @@ class ExecDictionary:
             out.append(Notice(level="warning", code="text_repeated", message=REPEATED))
         return [*out, retry]
 
-    def _forgiven(self) -> list[Event]:
+    def _harmless_error(self) -> list[Event]:
         """What sounded like an error did not end the turn."""
-        complaint, self._complaint = self._complaint, ""
-        return [Notice(level="warning", code="error", message=complaint)] if complaint else []
+        message, self._last_error = self._last_error, ""
+        return [Notice(level="warning", code="error", message=message)] if message else []
 
-    def _completed(self, native: events.CodexTurnCompleted) -> list[Event]:
+    def _turn_completed(self, native: events.CodexTurnCompleted) -> list[Event]:
         out: list[Event] = []
         usage = Usage()
         if native.turn_usage is not None:
@@ -221,27 +221,27 @@ class ExecDictionary:
         answer = self._last_text
         if answer is None:
             out.append(no_answer())
-        self._rest()
+        self._reset()
         value = structured(answer) if self.wants_structure and answer else None
         return [*out, TurnCompleted(status="success", usage=usage, structured=value)]
 
     def _end_failed(self, errors: list[Error]) -> list[Event]:
-        self._rest()
+        self._reset()
         return [*errors, TurnCompleted(status="error")]
 
     def _exited(self, native: Exited) -> list[Event]:
         """Without an end event, whatever the exit code, the turn did not end well."""
         if not self._in_turn:
             return []
-        return self._end_failed([broken_off(native, self._complaint)])
+        return self._end_failed([exit_error(native, self._last_error)])
 
-    def _rest(self) -> None:
+    def _reset(self) -> None:
         self._in_turn = False
         self._open.clear()
         self._reported_output.clear()
         self._plan = []
         self._last_text = None
-        self._complaint = ""
+        self._last_error = ""
         self._retries = 0
 
 
