@@ -295,13 +295,13 @@ class ThreadStates:
 class AppServerProtocol:
     """One app-server: any number of threads on one pipe, JSON-RPC without the ``jsonrpc`` member.
 
-    Calls made before the handshake is through wait for it. ``conversations`` knows which turn runs in which thread and
+    Calls made before the handshake is done wait for it. ``thread_states`` holds which turn runs in which thread and
     which thread is whose sub-agent.
     """
 
     def __init__(self, *, name: str = "stagedoor", version: str = "0") -> None:
         self._peer = Peer(version=False)
-        self._open_calls: dict[RequestId | None, tuple[str, str]] = {}  # open calls: their method and thread
+        self._open_calls: dict[RequestId | None, tuple[str, str]] = {}  # their method and thread
         self._call(
             "initialize",
             {
@@ -330,7 +330,7 @@ class AppServerProtocol:
                 self.call(command)
 
     def call(self, command: ServerCall) -> int:
-        """Queue a request; its answer will be a ``Replied`` or ``Refused`` with the id returned here."""
+        """Queue a request; its reply will be a ``CallReply`` or ``CallRefusal`` with the id returned here."""
         method, params = _method_and_params(command, self.thread_states)
         return self._call(method, params)
 

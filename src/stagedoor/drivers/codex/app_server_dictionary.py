@@ -115,7 +115,7 @@ class ThreadStream:
         self._patches[item_id] = changes
 
     def unfinished(self) -> list[Event]:
-        """The messages and thoughts under way will not be finished."""
+        """The messages and thoughts under way, which will not be finished, as far as they came."""
         thoughts, texts = list(self._thoughts.values()), list(self._texts.items())
         self._thoughts.clear()
         self._texts.clear()
