@@ -22,7 +22,7 @@ from pathlib import Path
 from claude_agent_sdk import SDKSessionInfo
 from claude_agent_sdk import list_sessions as sdk_list_sessions
 
-from stagedoor.agents.claude.history import StoredSession, folder_name, list_sessions
+from stagedoor.agents.claude.history import ClaudeStoredSession, folder_name, list_sessions
 
 RUNS = 7
 
@@ -103,7 +103,7 @@ def lines(session_id: str, cwd: str, number: int, size: int, block: str):
         yield '{"type":"user","message":{"role":"user","content":"cut off in the mid'
 
 
-def as_sdk(session: StoredSession) -> tuple[object, ...]:
+def as_sdk(session: ClaudeStoredSession) -> tuple[object, ...]:
     return (
         session.session_id,
         session.title,

@@ -17,13 +17,13 @@ from .stream import launcher, write_stream
 
 
 async def one(program: str) -> int:
-    from stagedoor.agents.claude import ClaudeClient, Result
+    from stagedoor.agents.claude import ClaudeClient, ClaudeResult
 
     count = 0
     async with await ClaudeClient("/", executable=program, env=dict(os.environ)).create_session("go") as session:
         async for event in session.events:
             count += 1
-            if isinstance(event, Result):
+            if isinstance(event, ClaudeResult):
                 break
     return count
 

@@ -96,12 +96,12 @@ class Clock:
 
 
 async def native(program: str, clock: Clock) -> None:
-    from stagedoor.agents.claude import ClaudeClient, Result
+    from stagedoor.agents.claude import ClaudeClient, ClaudeResult
 
     async with await ClaudeClient("/", executable=program, env=dict(os.environ)).create_session("go") as session:
         async for event in session.events:
             clock.tick()
-            if isinstance(event, Result):
+            if isinstance(event, ClaudeResult):
                 break
         clock.stop()
 

@@ -46,13 +46,13 @@ RULE = msgspec.Raw(b'{"type":"addRules","destination":"session","behavior":"allo
 @pytest.mark.parametrize(
     ("asked", "command"),
     [
-        (None, claude.Prompt("Hi.")),
-        (None, claude.Prompt([{"type": "text", "text": "Half an emoji: \ud83d"}])),
-        (None, claude.Interrupt()),
-        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Allow())),
-        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Allow({"command": "pwd"}, [RULE]))),
-        (CAN_USE_TOOL, claude.AnswerPermission("q", claude.Deny("No.", interrupt=True))),
-        (CAN_USE_TOOL, claude.Refuse("q", "it broke")),
+        (None, claude.ClaudePrompt("Hi.")),
+        (None, claude.ClaudePrompt([{"type": "text", "text": "Half an emoji: \ud83d"}])),
+        (None, claude.ClaudeInterrupt()),
+        (CAN_USE_TOOL, claude.AnswerCanUseTool("q", claude.PermissionResultAllow())),
+        (CAN_USE_TOOL, claude.AnswerCanUseTool("q", claude.PermissionResultAllow({"command": "pwd"}, [RULE]))),
+        (CAN_USE_TOOL, claude.AnswerCanUseTool("q", claude.PermissionResultDeny("No.", interrupt=True))),
+        (CAN_USE_TOOL, claude.RefuseControlRequest("q", "it broke")),
         (HOOK, claude.AnswerHook("q", {"continue": False})),
     ],
 )
@@ -64,8 +64,8 @@ def test_claude(asked: bytes | None, command: claude.Command) -> None:
     ours.send(command)
     [said] = ours.outgoing()
     [overheard] = heard.decode_command(said)
-    if isinstance(command, claude.Prompt) and not isinstance(command.content, str):
-        command = claude.Prompt([{"type": "text", "text": "Half an emoji: �"}])
+    if isinstance(command, claude.ClaudePrompt) and not isinstance(command.content, str):
+        command = claude.ClaudePrompt([{"type": "text", "text": "Half an emoji: �"}])
     assert msgspec.json.encode(overheard) == msgspec.json.encode(command)
     assert not heard.open_questions
     assert heard.outgoing() == []
@@ -87,8 +87,8 @@ def test_claude_takes_no_such_answer(response: object) -> None:
     protocol.receive(CAN_USE_TOOL)
     answer = {"subtype": "success", "request_id": "q", "response": response}
     [command] = protocol.decode_command(line(type="control_response", response=answer))
-    assert isinstance(command, claude.AnswerPermission)
-    assert isinstance(command.decision, claude.Deny)
+    assert isinstance(command, claude.AnswerCanUseTool)
+    assert isinstance(command.decision, claude.PermissionResultDeny)
 
 
 # ------------------------------------------------------------------------------------------------------------- codex

@@ -207,12 +207,12 @@ def test_seed_example(name: str) -> None:
 def test_claudes_control_channel_as_the_seed_shows_it() -> None:
     """004 §4: initialize with a hook, the hook is called, the answer allows."""
     from stagedoor.agents.claude import ClaudeProtocol
-    from stagedoor.agents.claude.commands import AnswerHook, Initialize
-    from stagedoor.agents.claude.requests import HookCallback
+    from stagedoor.agents.claude.commands import AnswerHook, ClaudeInitialize
+    from stagedoor.agents.claude.events import HookCallback
 
     protocol = ClaudeProtocol()
     hooks = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["hook_0"]}]}
-    protocol.send(Initialize(hooks=hooks))
+    protocol.send(ClaudeInitialize(hooks=hooks))
     (sent,) = map(msgspec.json.decode, protocol.outgoing())
     assert sent == {
         "type": "control_request",

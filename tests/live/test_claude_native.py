@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from stagedoor.agents.claude import (
-    Allow,
     CanUseTool,
     ClaudeClient,
     ClaudePermissionMode,
+    ClaudeResult,
     ClaudeSession,
     ClaudeSessionConfig,
-    Deny,
     Event,
     HookCallback,
     HookMatcher,
-    Result,
+    PermissionResultAllow,
+    PermissionResultDeny,
     SystemInit,
     ToolServer,
     TurnSettled,
@@ -30,9 +30,8 @@ from stagedoor.agents.claude import (
     answer_questions,
     questions_in,
 )
-from stagedoor.agents.claude.blocks import ContentBlockDelta, TextDelta, ToolResult
-from stagedoor.agents.claude.events import StreamEvent
-from stagedoor.agents.claude.notices import SystemStatus, TaskNotification, TaskStarted
+from stagedoor.agents.claude.blocks import ContentBlockDelta, TextBlockDelta, ToolResultBlock
+from stagedoor.agents.claude.events import StreamEvent, SystemStatus, TaskNotification, TaskStarted
 from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
 from stagedoor.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
 from stagedoor.transports.launch import Exited
@@ -66,34 +65,34 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 async def turn(session: ClaudeSession) -> list[Event]:
     """Everything up to the end of the turn."""
-    heard: list[Event] = []
+    events: list[Event] = []
     async for event in session.events:
-        heard.append(event)
+        events.append(event)
         if isinstance(event, (TurnSettled, Exited)):
-            return heard
-    return heard
+            return events
+    return events
 
 
-def result_of(heard: list[Event]) -> Result:
-    settled = heard[-1]
-    assert isinstance(settled, TurnSettled), settled
-    assert settled.result is not None
-    return settled.result
+def result_of(events: list[Event]) -> ClaudeResult:
+    end = events[-1]
+    assert isinstance(end, TurnSettled), end
+    assert end.result is not None
+    return end.result
 
 
-def tool_results(heard: list[Event]) -> list[ToolResult]:
+def tool_results(events: list[Event]) -> list[ToolResultBlock]:
     return [
         block
-        for event in heard
+        for event in events
         if isinstance(event, User)
         for block in event.message.blocks()
-        if isinstance(block, ToolResult)
+        if isinstance(block, ToolResultBlock)
     ]
 
 
 def alive(marker: str) -> list[str]:
     """The command lines, anywhere on this machine, that contain the marker."""
-    found: list[str] = []
+    lines: list[str] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
@@ -102,11 +101,11 @@ def alive(marker: str) -> list[str]:
             except OSError:
                 continue
             if marker in line and state != b"Z":
-                found.append(line)
-    return found
+                lines.append(line)
+    return lines
 
 
-async def gone(marker: str) -> None:
+async def wait_until_gone(marker: str) -> None:
     while alive(marker):
         await asyncio.sleep(0.02)
 
@@ -119,7 +118,7 @@ def test_create_follow_up_resume_fork_and_list(start: Start) -> None:
                 first = await turn(session)
                 assert result_of(first).result == "one"
                 pieces = [e.step() for e in first if isinstance(e, StreamEvent)]
-                assert TextDelta("one") in [p.piece() for p in pieces if isinstance(p, ContentBlockDelta)]
+                assert TextBlockDelta("one") in [p.piece() for p in pieces if isinstance(p, ContentBlockDelta)]
                 await session.send("second prompt")
                 assert result_of(await turn(session)).result == "two"
                 assert await session.binary_version() == "2.1.197" or await session.binary_version()
@@ -167,54 +166,54 @@ def test_permission_allowed_edited_denied_and_remembered(start: Start) -> None:
              "options": [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]}]),
         say("done"),
     ]  # fmt: skip
-    asked: list[str] = []
+    commands: list[str] = []
 
-    async def decide(request: CanUseTool) -> Allow | Deny:
+    async def decide(request: CanUseTool) -> PermissionResultAllow | PermissionResultDeny:
         if questions_in(request):
             return answer_questions(request, {questions_in(request)[0].question: "Blue"})
         command = str(request.input["command"])
-        asked.append(command)
+        commands.append(command)
         if "edited" in command:
-            return Allow({**request.input, "command": "touch instead.txt && ls"})
+            return PermissionResultAllow({**request.input, "command": "touch instead.txt && ls"})
         if "denied" in command:
-            return Deny("not that one")
-        return allow_always(request) if "mkdir" in command else Allow()
+            return PermissionResultDeny("not that one")
+        return allow_always(request) if "mkdir" in command else PermissionResultAllow()
 
     async def main() -> None:
         with ScriptedModel(script) as model:
             client = start(model)
             async with await client.create_session("go", ClaudeSessionConfig(can_use_tool=decide)) as session:
-                heard = await turn(session)
+                events = await turn(session)
             cwd = Path(client.cwd)
             assert sorted(p.name for p in cwd.iterdir()) == ["asked.txt", "instead.txt", "one"]
-            assert asked == [
+            assert commands == [
                 "touch asked.txt && ls",
                 "touch edited.txt && ls",
                 "touch denied.txt && ls",
                 "mkdir one && ls",
             ]
-            texts = [result.text for result in tool_results(heard)]
+            texts = [result.text for result in tool_results(events)]
             assert texts[2] == "not that one"
             assert '"Which colour?"="Blue"' in texts[5]
-            assert [d.tool_name for d in result_of(heard).permission_denials] == ["Bash"]
+            assert [d.tool_name for d in result_of(events).permission_denials] == ["Bash"]
 
     run(main)
 
 
 def test_a_callback_that_blocks_fails_or_interrupts(start: Start) -> None:
-    def decide(request: CanUseTool) -> Allow | Deny:
+    def decide(request: CanUseTool) -> PermissionResultAllow | PermissionResultDeny:
         if "fails" in str(request.input):
             raise RuntimeError("no idea")
-        return Deny("stop it", interrupt=True)
+        return PermissionResultDeny("stop it", interrupt=True)
 
     async def main() -> None:
         script = [shell("touch fails.txt && ls"), shell("touch stops.txt && ls"), say("after")]
         with ScriptedModel(script) as model:
             client = start(model)
             async with await client.create_session("go", ClaudeSessionConfig(can_use_tool=decide)) as session:
-                heard = await turn(session)
-                assert tool_results(heard)[0].text == "The permission callback failed: RuntimeError: no idea"
-                assert result_of(heard).interrupted
+                events = await turn(session)
+                assert tool_results(events)[0].text == "The permission callback failed: RuntimeError: no idea"
+                assert result_of(events).interrupted
                 await session.send("go on")
                 assert result_of(await turn(session)).result == "after"
             assert list(Path(client.cwd).iterdir()) == []
@@ -226,13 +225,13 @@ def test_an_open_question_is_void_after_an_interrupt(start: Start) -> None:
     cancelled = asyncio.Event()
     opened = asyncio.Event()
 
-    async def never(request: CanUseTool) -> Allow:
+    async def never(request: CanUseTool) -> PermissionResultAllow:
         opened.set()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
-        return Allow()
+        return PermissionResultAllow()
 
     async def main() -> None:
         with ScriptedModel([shell("touch x.txt && ls"), say("after")]) as model:
@@ -265,7 +264,7 @@ def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
                     await asyncio.sleep(0.02)
                 await session.interrupt()
                 assert result_of(await turn(session)).terminal_reason == "aborted_tools"
-                await gone("sleep 613.5")
+                await wait_until_gone("sleep 613.5")
                 await session.send("and?")
                 assert result_of(await turn(session)).result == "still here"
                 pid = session.pid
@@ -287,17 +286,17 @@ def test_a_turn_lasts_until_its_background_tasks_have_settled(start: Start) -> N
             client = start(model)
             config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
             async with await client.create_session("go", config) as session:
-                heard = await turn(session)
-                assert [e.result for e in heard if isinstance(e, Result)] == ["started", "woken"]
-                assert [e.status for e in heard if isinstance(e, TaskNotification)] == ["completed"]
+                events = await turn(session)
+                assert [e.result for e in events if isinstance(e, ClaudeResult)] == ["started", "woken"]
+                assert [e.status for e in events if isinstance(e, TaskNotification)] == ["completed"]
                 await session.send("once more")
                 async for event in session.events:
-                    if isinstance(event, Result):
+                    if isinstance(event, ClaudeResult):
                         break
                 assert session.running
                 await session.interrupt()
                 assert not session.running
-                await gone("sleep 617.5")
+                await wait_until_gone("sleep 617.5")
 
     run(main)
 
@@ -320,7 +319,7 @@ def test_cancel_and_dropping_leave_nothing_running(start: Start) -> None:
             pid = dropped.pid
             del dropped
             gc.collect()
-            await gone("sleep 623.5")
+            await wait_until_gone("sleep 623.5")
             while Path(f"/proc/{pid}").exists():
                 await asyncio.sleep(0.02)
 
@@ -328,10 +327,10 @@ def test_cancel_and_dropping_leave_nothing_running(start: Start) -> None:
 
 
 def test_hooks_and_tools_in_this_process(start: Start) -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     def before(call: HookCallback) -> dict[str, object] | None:
-        seen.append(f"{call.input['hook_event_name']} {call.input.get('tool_name')}")
+        calls.append(f"{call.input['hook_event_name']} {call.input.get('tool_name')}")
         if call.input.get("tool_name") != "Bash":
             return None
         return {
@@ -343,7 +342,7 @@ def test_hooks_and_tools_in_this_process(start: Start) -> None:
         }
 
     async def after(call: HookCallback) -> None:
-        seen.append(str(call.input["hook_event_name"]))
+        calls.append(str(call.input["hook_event_name"]))
 
     def add(a: int, b: int = 2) -> int:
         """Adds."""
@@ -358,14 +357,14 @@ def test_hooks_and_tools_in_this_process(start: Start) -> None:
                 hooks={"PreToolUse": [HookMatcher([before])], "Stop": [HookMatcher([after])]},
             )
             async with await start(model).create_session("go", config) as session:
-                heard = await turn(session)
+                events = await turn(session)
                 assert [s["name"] for s in await session.mcp_status()] == ["desk"]
-            first, second, third = tool_results(heard)
+            first, second, third = tool_results(events)
             assert first.text == "no shell today"
             assert second.text == "42"
             assert third.is_error
             assert "ValidationError" in third.text
-            assert seen == [
+            assert calls == [
                 "PreToolUse Bash",
                 "PreToolUse mcp__desk__add",
                 "PreToolUse mcp__desk__add",
@@ -377,22 +376,22 @@ def test_hooks_and_tools_in_this_process(start: Start) -> None:
 
 def test_permissions_through_the_mcp_server(start: Start) -> None:
     pytest.importorskip("mcp")
-    asked: list[str] = []
+    commands: list[str] = []
 
-    async def decide(request: CanUseTool) -> Allow | Deny:
-        asked.append(str(request.input["command"]))
-        return Allow() if "yes" in asked[-1] else Deny("rather not")
+    async def decide(request: CanUseTool) -> PermissionResultAllow | PermissionResultDeny:
+        commands.append(str(request.input["command"]))
+        return PermissionResultAllow() if "yes" in commands[-1] else PermissionResultDeny("rather not")
 
     async def main() -> None:
         with ScriptedModel([shell("touch yes.txt && ls"), shell("touch no.txt && ls"), say("done")]) as model:
             client = start(model)
             config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.delegate, can_use_tool=decide)
             async with await client.create_session("go", config) as session:
-                heard = await turn(session)
-            assert asked == ["touch yes.txt && ls", "touch no.txt && ls"]
+                events = await turn(session)
+            assert commands == ["touch yes.txt && ls", "touch no.txt && ls"]
             assert [path.name for path in Path(client.cwd).iterdir()] == ["yes.txt"]
-            assert tool_results(heard)[1].text == "rather not"
-            await gone("permission_server.py")
+            assert tool_results(events)[1].text == "rather not"
+            await wait_until_gone("permission_server.py")
 
     run(main)
 
@@ -413,21 +412,23 @@ def test_structured_output_plan_mode_and_sub_agents(start: Start) -> None:
             async with await client.create_session("number", config) as session:
                 assert result_of(await turn(session)).structured_output == {"answer": 42}
 
-            plan = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.plan, can_use_tool=lambda request: Allow())
+            plan = ClaudeSessionConfig(
+                permission_mode=ClaudePermissionMode.plan, can_use_tool=lambda request: PermissionResultAllow()
+            )
             async with await client.create_session("plan", plan) as session:
-                heard = await turn(session)
-                assert "default" in [e.permission_mode for e in heard if isinstance(e, SystemStatus)]
+                events = await turn(session)
+                assert "default" in [e.permission_mode for e in events if isinstance(e, SystemStatus)]
                 assert (Path(client.cwd) / "planned.txt").exists()
 
             closed = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.dont_ask, forward_subagent_text=True)
             async with await client.create_session("sneak", closed) as session:
-                heard = await turn(session)
-                assert [denial.tool_name for denial in result_of(heard).permission_denials] == ["Write"]
+                events = await turn(session)
+                assert [denial.tool_name for denial in result_of(events).permission_denials] == ["Write"]
                 assert not (Path(client.cwd) / "sneaked.txt").exists()
                 await session.send("delegate")
-                heard = await turn(session)
-                assert [e.task_type for e in heard if isinstance(e, TaskStarted)] == ["local_agent"]
-                assert result_of(heard).result == "reported"
+                events = await turn(session)
+                assert [e.task_type for e in events if isinstance(e, TaskStarted)] == ["local_agent"]
+                assert result_of(events).result == "reported"
 
     run(main)
 
@@ -442,7 +443,7 @@ def test_errors_that_say_what_to_do(start: Start, tmp_path: Path) -> None:
                 await client.create_session("hello", ClaudeSessionConfig(extra_args=["--no-such-flag"]))
             with pytest.raises(NotInstalled, match="npm install -g"):
                 await ClaudeClient(client.cwd, str(tmp_path / "nowhere"), {}).create_session("hello")
-            with pytest.raises(LaunchError, match="does not exist"):
+            with pytest.raises(LaunchError, match="not found"):
                 await ClaudeClient(tmp_path / "no folder", str(find_cli("claude"))).create_session("hello")
             env = dict(model.environment("claude", home=tmp_path / "other", cwd=Path(client.cwd)).env)
             del env["ANTHROPIC_API_KEY"]
@@ -476,9 +477,9 @@ def test_the_environment_of_a_surrounding_claude_code_is_cleared(
             )
             client = ClaudeClient(explicit.cwd, str(find_cli("claude")))
             async with await client.create_session("go", config) as session:
-                heard = await turn(session)
-            assert any(isinstance(event, SystemInit) for event in heard)
-            assert tool_results(heard)[0].text == "[|kept]"
+                events = await turn(session)
+            assert any(isinstance(event, SystemInit) for event in events)
+            assert tool_results(events)[0].text == "[|kept]"
             assert len((await client.list_sessions()).sessions) == 1
 
     run(main)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import stagedoor
-from stagedoor.drivers.claude import ClaudeDictionary
-from stagedoor.drivers.claude import agent as driver
+from stagedoor.drivers.claude import opening
+from stagedoor.drivers.claude.agent import inspect
+from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.permissions.policy import Policy
 from stagedoor.permissions.rules import Rule
 from stagedoor.register import Register
@@ -291,12 +292,12 @@ def test_resume_from_elsewhere_history_and_inspection(stage: Callable[..., Stage
             cwd=str(elsewhere), resume=session_id, env=scene.env, inherit_env=False, executable=str(CLI)
         )
         with pytest.raises(stagedoor.SessionNotFound, match=r"belongs to .*repo"):
-            await driver.open_session("go", options, Asked(), ClaudeDictionary())
+            await opening.open_session("go", options, Asked(), ClaudeDictionary())
         env = {**scene.env, "PATH": f"{Path(str(CLI)).parent}:{scene.env['PATH']}"}
-        presence = await driver.inspect(env)
+        presence = await inspect(env)
         assert (presence.installed, presence.signed_in, presence.problem) == (True, True, "")
         assert presence.version.count(".") == 2
-        missing = await driver.inspect({"PATH": str(elsewhere), "HOME": str(elsewhere)})
+        missing = await inspect({"PATH": str(elsewhere), "HOME": str(elsewhere)})
         assert (missing.installed, missing.fix) == (False, "npm install -g @anthropic-ai/claude-code")
 
     run(main)

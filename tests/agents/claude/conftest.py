@@ -12,7 +12,7 @@ SESSION_FILES = ("210-", "211-", "212-")
 Lines = Callable[[str], list[bytes]]
 
 
-def spoken(path: Path) -> list[bytes]:
+def printed(path: Path) -> list[bytes]:
     """What the program printed: the recording itself, or the outgoing half of a two-way one."""
     lines: list[bytes] = []
     for line in path.read_bytes().splitlines():
@@ -30,7 +30,7 @@ def lines() -> Lines:
 
     def read(prefix: str) -> list[bytes]:
         (path,) = FOLDER.glob(f"{prefix}*.jsonl")
-        return spoken(path)
+        return printed(path)
 
     return read
 
@@ -39,7 +39,7 @@ def lines() -> Lines:
 def transcripts() -> list[tuple[str, list[bytes]]]:
     """Every recording of a conversation."""
     paths = sorted(p for p in FOLDER.glob("*.jsonl") if not p.name.startswith(SESSION_FILES))
-    return [(path.name, spoken(path)) for path in paths]
+    return [(path.name, printed(path)) for path in paths]
 
 
 @pytest.fixture

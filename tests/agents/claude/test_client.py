@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.claude import (
-    Allow,
     CanUseTool,
     ClaudeClient,
     ClaudePermissionMode,
+    ClaudeResult,
     ClaudeSession,
     ClaudeSessionConfig,
-    Deny,
     Event,
-    Result,
+    PermissionResultAllow,
+    PermissionResultDeny,
     SystemInit,
     TurnSettled,
 )
@@ -91,8 +91,8 @@ async def rest(session: ClaudeSession) -> list[Event]:
          {}, LaunchError, "IS_SANDBOX"),
         ("sys.exit('Error: Invalid MCP configuration: file not found')", {}, LocalProtocolError, "mcp_servers"),
         ("sys.exit('No conversation found with session ID: x')", {}, SessionNotFound, "list_sessions"),
-        ("sys.exit('who knows')", {}, ProcessExited, "code 1 before the conversation began: who knows"),
-        ("sys.exit(0)", {}, ProcessExited, "it said nothing"),
+        ("sys.exit('who knows')", {}, ProcessExited, "code 1 before the conversation started: who knows"),
+        ("sys.exit(0)", {}, ProcessExited, "no error output"),
         ("", {"max_turns": 0}, LocalProtocolError, "max_turns"),
     ],
 )  # fmt: skip
@@ -111,7 +111,7 @@ def test_not_installed_says_where_we_looked(tmp_path: Path) -> None:
 
 
 def test_no_working_directory(program: Program, tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="create it or pass another"):
+    with pytest.raises(LaunchError, match="create it, or pass another"):
         run(ClaudeClient(tmp_path / "nope", program(""), ENV).create_session("hello"))
 
 
@@ -125,7 +125,7 @@ def test_events_received_and_many_readers(program: Program, tmp_path: Path) -> N
         await session.close()
         await session.close()
         events = [event async for event in first]
-        assert [type(event) for event in events] == [SystemInit, Unrecognized, Result, TurnSettled, Exited]
+        assert [type(event) for event in events] == [SystemInit, Unrecognized, ClaudeResult, TurnSettled, Exited]
         assert [event async for event in second] == events
         assert [event async for batch in batches for _, event in batch] == events
         assert session.session_id == "s1"
@@ -140,12 +140,12 @@ def test_events_received_and_many_readers(program: Program, tmp_path: Path) -> N
 def test_the_death_of_the_program_closes_everything(program: Program, tmp_path: Path) -> None:
     cancelled = asyncio.Event()
 
-    async def never(request: CanUseTool) -> Allow:
+    async def never(request: CanUseTool) -> PermissionResultAllow:
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
-        return Allow()
+        return PermissionResultAllow()
 
     async def main() -> None:
         body = f"hear(); say('{INIT}', '{ASK}'); hear(); sys.exit('out of memory')"
@@ -157,7 +157,7 @@ def test_the_death_of_the_program_closes_everything(program: Program, tmp_path: 
         events = await rest(session)
         assert events[-3:] == [ControlCancelRequest("q1"), TurnSettled(), Exited(1, "out of memory\n")]
         with pytest.raises((SessionEnded, AlreadyAnswered)):
-            await session.answer("q1", Allow())
+            await session.answer("q1", PermissionResultAllow())
         await session.interrupt()
         await session.close()
 
@@ -172,9 +172,9 @@ def test_the_host_answers_by_hand(program: Program, tmp_path: Path) -> None:
             async for event in session.events:
                 if isinstance(event, CanUseTool):
                     assert list(session.open_questions) == ["q1"]
-                    await session.answer("q1", Deny("by hand"))
+                    await session.answer("q1", PermissionResultDeny("by hand"))
                     with pytest.raises(AlreadyAnswered):
-                        await session.answer("q1", Allow())
+                        await session.answer("q1", PermissionResultAllow())
                 if isinstance(event, TurnSettled):
                     break
         raws = [raw async for raw, _ in session.received]

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from stagedoor.agents.claude import Allow, CanUseTool, Deny
-from stagedoor.agents.claude.delegate import Delegate
+from stagedoor.agents.claude import CanUseTool, PermissionResultAllow, PermissionResultDeny
+from stagedoor.agents.claude.answers import Delegate
 from stagedoor.agents.claude.permission_server import ask
 
 QUESTION = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_1"}
-Decide = Callable[[CanUseTool], Awaitable[Allow | Deny]]
+Decide = Callable[[CanUseTool], Awaitable[PermissionResultAllow | PermissionResultDeny]]
 
 
-def asked(question: dict[str, Any], decide: Decide | None) -> Any:
+def answer_to(question: dict[str, Any], decide: Decide | None) -> Any:
     """The answer that the permission server gives to Claude Code."""
 
     async def main() -> Any:
@@ -31,13 +31,13 @@ def asked(question: dict[str, Any], decide: Decide | None) -> Any:
     return asyncio.run(main())
 
 
-async def allow(request: CanUseTool) -> Allow:
+async def allow(request: CanUseTool) -> PermissionResultAllow:
     assert (request.tool_name, request.input, request.tool_use_id) == ("Bash", {"command": "ls"}, "toolu_1")
-    return Allow()
+    return PermissionResultAllow()
 
 
-async def deny(request: CanUseTool) -> Deny:
-    return Deny("no", interrupt=True)
+async def deny(request: CanUseTool) -> PermissionResultDeny:
+    return PermissionResultDeny("no", interrupt=True)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ async def deny(request: CanUseTool) -> Deny:
     ],
 )
 def test_answers(decide: Decide | None, answer: dict[str, Any]) -> None:
-    assert asked(QUESTION, decide) == answer
+    assert answer_to(QUESTION, decide) == answer
 
 
 def test_a_question_that_cannot_be_read_is_refused() -> None:
-    assert asked({"input": {}}, allow)["behavior"] == "deny"
+    assert answer_to({"input": {}}, allow)["behavior"] == "deny"
 
 
 def test_when_the_session_is_over_the_answer_is_no(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_when_the_session_is_over_the_answer_is_no(tmp_path: Path) -> None:
 
         entered = asyncio.Event()
 
-        async def never(request: CanUseTool) -> Allow:
+        async def never(request: CanUseTool) -> PermissionResultAllow:
             entered.set()
             await asyncio.Event().wait()
-            return Allow()
+            return PermissionResultAllow()
 
         delegate = await Delegate.open()
         delegate.decide = never
@@ -86,13 +86,13 @@ def test_a_question_taken_back_is_not_decided_any_more() -> None:
     async def main() -> None:
         entered, cancelled = asyncio.Event(), asyncio.Event()
 
-        async def never(request: CanUseTool) -> Allow:
+        async def never(request: CanUseTool) -> PermissionResultAllow:
             entered.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 cancelled.set()
-            return Allow()
+            return PermissionResultAllow()
 
         delegate = await Delegate.open()
         delegate.decide = never

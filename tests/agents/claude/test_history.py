@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.claude.history import (
-    History,
-    StoredSession,
+    ClaudeHistory,
+    ClaudeStoredSession,
     Totals,
     config_folder,
     folder_name,
@@ -54,15 +54,15 @@ def folder_of(project: Path) -> Path:
     return project.parent / "home" / "projects" / folder_name(str(project.resolve()))
 
 
-def listed(project: Path) -> History:
+def listed(project: Path) -> ClaudeHistory:
     return list_sessions(project, home=str(project.parent / "home"))
 
 
 def test_a_whole_entry(project: Path) -> None:
     path = write(folder_of(project), 0, [user("Fix it"), assistant(), assistant(), assistant("m2"), user("More")], 5)
-    assert listed(project) == History(
+    assert listed(project) == ClaudeHistory(
         [
-            StoredSession(
+            ClaudeStoredSession(
                 session_id=ID.format(0),
                 path=str(path),
                 title="Fix it",
@@ -143,7 +143,7 @@ def test_what_is_no_session_and_what_is_broken(project: Path) -> None:
     skipped = dict(history.skipped)
     assert set(skipped) == {str(empty), str(titleless), str(directory)}
     assert skipped[str(empty)] == "the file is empty"
-    assert skipped[str(titleless)] == "there is no prompt in it"
+    assert skipped[str(titleless)] == "it holds no prompt"
 
 
 def test_newest_first_and_other_folders_left_out(project: Path) -> None:
@@ -153,8 +153,8 @@ def test_newest_first_and_other_folders_left_out(project: Path) -> None:
     assert [session.title for session in listed(project).sessions] == ["p2", "p1", "p0"]
     everything = list_sessions(None, home=str(project.parent / "home"))
     assert [session.title for session in everything.sessions] == ["elsewhere", "p2", "p1", "p0"]
-    assert list_sessions(project / "never", home=str(project.parent / "home")) == History([], [])
-    assert list_sessions(None, home="/nonexistent") == History([], [])
+    assert list_sessions(project / "never", home=str(project.parent / "home")) == ClaudeHistory([], [])
+    assert list_sessions(None, home="/nonexistent") == ClaudeHistory([], [])
 
 
 def test_recorded_session_files(project: Path, session_files: list[Path]) -> None:
@@ -165,10 +165,10 @@ def test_recorded_session_files(project: Path, session_files: list[Path]) -> Non
         os.utime(folder / f"{ID.format(number)}.jsonl", (number, number))
     history = listed(project)
     assert history.skipped == []
-    found = [(s.title, s.first_prompt, s.git_branch, s.message_count, s.model) for s in reversed(history.sessions)]
-    assert [row[2:] for row in found] == [("main", 5, "claude-opus-4-8"), ("main", 7, "claude-opus-4-8"),
+    rows = [(s.title, s.first_prompt, s.git_branch, s.message_count, s.model) for s in reversed(history.sessions)]
+    assert [row[2:] for row in rows] == [("main", 5, "claude-opus-4-8"), ("main", 7, "claude-opus-4-8"),
                                           ("main", 2, "claude-opus-4-8")]  # fmt: skip
-    assert found[0][:2] == ("resumed prompt [[scenario:text]]", "my first prompt [[scenario:bash]]")
+    assert rows[0][:2] == ("resumed prompt [[scenario:text]]", "my first prompt [[scenario:bash]]")
 
 
 def test_the_same_as_the_official_sdk(project: Path, session_files: list[Path], monkeypatch) -> None:
@@ -215,8 +215,8 @@ def test_the_same_as_the_official_sdk(project: Path, session_files: list[Path], 
     ],
 )
 def test_folder_names(path: str, name: str) -> None:
-    found = folder_name(path)
-    assert found == name if len(path) < 200 else found.startswith(name[:200] + "-")
+    folder = folder_name(path)
+    assert folder == name if len(path) < 200 else folder.startswith(name[:200] + "-")
 
 
 def test_where_claude_code_keeps_its_things() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.claude import ClaudePermissionMode, ClaudeSessionConfig, HookMatcher, ToolServer
-from stagedoor.agents.claude.commands import Allow, Initialize
+from stagedoor.agents.claude.commands import ClaudeInitialize, PermissionResultAllow
 from stagedoor.agents.claude.launch import PERMISSION_TOOL, STOP, SURROUNDING, initialize, launch
 from stagedoor.errors import LocalProtocolError
 from stagedoor.transports.launch import SCRATCH, Launch
@@ -16,8 +16,8 @@ PARTIAL = "--include-partial-messages"
 ID = "0a1b2c3d-1111-4222-8333-444455556666"
 
 
-def yes(request: object) -> Allow:
-    return Allow()
+def yes(request: object) -> PermissionResultAllow:
+    return PermissionResultAllow()
 
 
 def args(config: ClaudeSessionConfig, **more: Any) -> list[str]:
@@ -114,17 +114,19 @@ def test_resume(config: dict[str, Any], more: dict[str, Any], expected: list[str
 
 def test_a_system_prompt_too_long_for_an_argument_travels_in_a_file() -> None:
     long = "ä" * 60_000
-    made = launch(ClaudeSessionConfig(system_prompt=long), cwd="/repo", executable="claude")
-    assert ["--system-prompt-file", f"{SCRATCH}/system-prompt.txt"] == list(made.argv[7:9])
-    assert made.files == {"system-prompt.txt": long.encode()}
+    command = launch(ClaudeSessionConfig(system_prompt=long), cwd="/repo", executable="claude")
+    assert ["--system-prompt-file", f"{SCRATCH}/system-prompt.txt"] == list(command.argv[7:9])
+    assert command.files == {"system-prompt.txt": long.encode()}
 
 
 @pytest.mark.parametrize("secret", [{"env": {"KEY": "hush"}}, {"headers": {"Authorization": "hush"}}])
 def test_what_a_tool_server_signs_in_with_is_in_no_argument(secret: dict[str, Any]) -> None:
-    made = launch(ClaudeSessionConfig(mcp_servers={"x": {"command": "y", **secret}}), cwd="/repo", executable="claude")
-    assert f"--mcp-config={SCRATCH}/servers.json" in made.argv
-    assert "hush" not in str(made.argv)
-    assert {name: json.loads(text) for name, text in made.files.items()} == {
+    command = launch(
+        ClaudeSessionConfig(mcp_servers={"x": {"command": "y", **secret}}), cwd="/repo", executable="claude"
+    )
+    assert f"--mcp-config={SCRATCH}/servers.json" in command.argv
+    assert "hush" not in str(command.argv)
+    assert {name: json.loads(text) for name, text in command.files.items()} == {
         "servers.json": {"mcpServers": {"x": {"command": "y", **secret}}}
     }
 
@@ -132,9 +134,9 @@ def test_what_a_tool_server_signs_in_with_is_in_no_argument(secret: dict[str, An
 def test_environment() -> None:
     inherited = {"CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CONFIG_DIR": "/c", "HOME": "/h"}
     config = ClaudeSessionConfig(env={"CLAUDE_CODE_MAX_RETRIES": "2"}, max_thinking_tokens=7)
-    made = launch(config, cwd="/repo", executable="claude", inherited=inherited)
-    assert made.unset == SURROUNDING
-    assert made.env == {
+    command = launch(config, cwd="/repo", executable="claude", inherited=inherited)
+    assert command.unset == SURROUNDING
+    assert command.env == {
         "CLAUDE_CONFIG_DIR": "/c",
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
         "DISABLE_AUTOUPDATER": "1",
@@ -148,14 +150,18 @@ def test_environment() -> None:
     ("config", "resume", "words"),
     [
         (dict(permission_mode=MODE.delegate), None, "needs can_use_tool"),
-        (dict(permission_mode=MODE.delegate, can_use_tool=yes, permission_prompt_tool="x"), None, "its own"),
+        (
+            dict(permission_mode=MODE.delegate, can_use_tool=yes, permission_prompt_tool="x"),
+            None,
+            "sets permission_prompt_tool itself",
+        ),
         (dict(can_use_tool=yes, permission_prompt_tool="x"), None, "leave one of the two out"),
         (dict(continue_session=True), "abc", "leave it out"),
         (dict(fork_session=True), None, "resume one by its id"),
         (dict(session_id=ID), "abc", "keeps its id"),
         (dict(session_id="mine"), None, "uuid"),
         ({}, "  ", "empty"),
-        (dict(hooks={"PreTool": []}), None, "there is no hook 'PreTool'"),
+        (dict(hooks={"PreTool": []}), None, "unknown hook 'PreTool'"),
         (dict(max_turns=0), None, "at least 1"),
         (dict(max_budget_usd=0), None, "above 0"),
         (dict(allowed_tools="Bash"), None, "takes a list"),
@@ -176,7 +182,7 @@ def test_what_must_be_registered() -> None:
         mcp_servers={"desk": ToolServer([]), "other": {"command": "x"}},
         forward_subagent_text=True,
     )
-    assert initialize(config) == Initialize(
+    assert initialize(config) == ClaudeInitialize(
         hooks={
             "PreToolUse": [
                 {"matcher": "Bash", "hookCallbackIds": ["PreToolUse_0_0", "PreToolUse_0_1"], "timeout": 8},

@@ -12,34 +12,35 @@ from stagedoor.agents.claude import commands as c
 from stagedoor.agents.claude.blocks import (
     ContentBlockDelta,
     MessageStop,
-    Text,
-    TextDelta,
-    Thinking,
-    ToolResult,
-    ToolUse,
+    TextBlock,
+    TextBlockDelta,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
     decode_blocks,
 )
 from stagedoor.agents.claude.events import (
+    ApiRetry,
     Assistant,
+    CanUseTool,
+    ClaudeResult,
+    CompactBoundary,
     ControlCancelRequest,
     ControlResponse,
     Event,
-    Result,
+    HookCallback,
+    ModelFallback,
+    PermissionRuleValue,
+    PermissionUpdate,
     StreamEvent,
     SystemInit,
-    TurnSettled,
-    User,
-)
-from stagedoor.agents.claude.notices import (
-    ApiRetry,
-    CompactBoundary,
-    ModelFallback,
     SystemNotice,
     TaskNotification,
     TaskStarted,
+    TurnSettled,
+    User,
 )
 from stagedoor.agents.claude.protocol import ClaudeProtocol
-from stagedoor.agents.claude.requests import CanUseTool, HookCallback, PermissionUpdate, Rule
 from stagedoor.errors import AlreadyAnswered
 from stagedoor.wire.shapes import Unrecognized
 
@@ -83,35 +84,35 @@ def test_every_prefix_of_every_recording_ends_settled(transcripts: list[tuple[st
             protocol = ClaudeProtocol()
             events = replay(lines[:length], protocol)
             assert not protocol.turn.running, (name, length)
-            of_turns = [event for event in events if isinstance(event, (SystemInit, Result, TurnSettled))]
+            of_turns = [event for event in events if isinstance(event, (SystemInit, ClaudeResult, TurnSettled))]
             assert not of_turns or isinstance(of_turns[-1], TurnSettled), (name, length)
 
 
 def test_a_plain_turn(lines) -> None:
-    init, said, result, settled = replay(lines("01-"))
+    init, answer, result, end = replay(lines("01-"))
     assert isinstance(init, SystemInit)
     assert (init.model, init.cwd, init.permission_mode) == ("claude-opus-4-8[1m]", "/repo", "default")
-    assert isinstance(said, Assistant)
-    assert said.message.blocks() == [Text("Hello from the fake model.")]
-    assert isinstance(result, Result)
+    assert isinstance(answer, Assistant)
+    assert answer.message.blocks() == [TextBlock("Hello from the fake model.")]
+    assert isinstance(result, ClaudeResult)
     assert (result.subtype, result.failed, result.result) == ("success", False, "Hello from the fake model.")
-    assert settled == TurnSettled(result=result)
+    assert end == TurnSettled(result=result)
 
 
 def test_partial_messages(lines) -> None:
     steps = [e.step() for e in replay(lines("07-")) if isinstance(e, StreamEvent)]
     pieces = [step.piece() for step in steps if isinstance(step, ContentBlockDelta)]
-    assert TextDelta in {type(piece) for piece in pieces}
+    assert TextBlockDelta in {type(piece) for piece in pieces}
     assert steps[-1] == MessageStop()
 
 
 @pytest.mark.parametrize(
     ("recording", "kinds"),
     [
-        ("08-", {Thinking, Text}),
-        ("09-", {Text, ToolUse, ToolResult}),
-        ("130-", {Text, ToolUse, ToolResult}),
-        ("176-", {Text}),
+        ("08-", {ThinkingBlock, TextBlock}),
+        ("09-", {TextBlock, ToolUseBlock, ToolResultBlock}),
+        ("130-", {TextBlock, ToolUseBlock, ToolResultBlock}),
+        ("176-", {TextBlock}),
     ],
 )
 def test_blocks(lines, recording: str, kinds: set[type]) -> None:
@@ -134,9 +135,9 @@ def test_blocks(lines, recording: str, kinds: set[type]) -> None:
     ],
 )
 def test_how_turns_end(lines, recording, subtype, failed, interrupted, terminal_reason, status) -> None:
-    (result,) = [event for event in replay(lines(recording)) if isinstance(event, Result)]
-    found = (result.subtype, result.failed, result.interrupted, result.terminal_reason, result.api_error_status)
-    assert found == (subtype, failed, interrupted, terminal_reason, status)
+    (result,) = [event for event in replay(lines(recording)) if isinstance(event, ClaudeResult)]
+    ending = (result.subtype, result.failed, result.interrupted, result.terminal_reason, result.api_error_status)
+    assert ending == (subtype, failed, interrupted, terminal_reason, status)
 
 
 def test_notices(lines) -> None:
@@ -155,7 +156,7 @@ def test_notices(lines) -> None:
         (b'{"type":"init","session_id":"s","model":"m"}', SystemInit(session_id="s", model="m")),
         (
             b'{"type":"result","session_id":"s","subtype":"cancelled","cost_usd":0.5,"duration_ms":3}',
-            Result(session_id="s", subtype="cancelled", cost_usd=0.5, duration_ms=3),
+            ClaudeResult(session_id="s", subtype="cancelled", cost_usd=0.5, duration_ms=3),
         ),
     ],
 )
@@ -164,7 +165,7 @@ def test_older_shapes(line: bytes, expected: Event) -> None:
 
 
 def test_older_result_subtypes_are_failures() -> None:
-    assert [Result(subtype=s).failed for s in ("success", "error", "cancelled")] == [False, True, True]
+    assert [ClaudeResult(subtype=s).failed for s in ("success", "error", "cancelled")] == [False, True, True]
 
 
 # ------------------------------------------------------------------------------------------------ when a turn is over
@@ -202,21 +203,21 @@ NOTIFIED = {"type": "system", "subtype": "task_notification", "task_id": "t1", "
 )
 def test_when_a_turn_is_over(entries: list[dict[str, Any]], settled_after: list[int]) -> None:
     protocol = ClaudeProtocol()
-    found = [
+    ends = [
         at
         for at, line in enumerate(lines_of(*entries))
         if any(isinstance(event, TurnSettled) for event in protocol.receive(line))
     ]
-    assert found == settled_after
+    assert ends == settled_after
 
 
 def test_a_background_task_keeps_the_recorded_turn_open(lines) -> None:
     events = replay(lines("170-"))
-    assert [type(e) for e in events if isinstance(e, (TaskStarted, Result, TaskNotification, TurnSettled))] == [
+    assert [type(e) for e in events if isinstance(e, (TaskStarted, ClaudeResult, TaskNotification, TurnSettled))] == [
         TaskStarted,
-        Result,
+        ClaudeResult,
         TaskNotification,
-        Result,
+        ClaudeResult,
         TurnSettled,
     ]
     assert isinstance(events[-1], TurnSettled)
@@ -235,7 +236,7 @@ def test_the_end_of_the_stream_settles_what_ran() -> None:
 
 # ------------------------------------------------------------------------------------------------------- questions
 
-ASKED = {
+QUESTION = {
     "type": "control_request",
     "request_id": "q1",
     "request": {
@@ -259,10 +260,14 @@ ASKED = {
 @pytest.mark.parametrize(
     ("decision", "body"),
     [
-        (c.Allow(), {"behavior": "allow", "updatedInput": {"command": "ls"}}),
-        (c.Allow({"command": "pwd"}), {"behavior": "allow", "updatedInput": {"command": "pwd"}}),
+        (c.PermissionResultAllow(), {"behavior": "allow", "updatedInput": {"command": "ls"}}),
+        (c.PermissionResultAllow({"command": "pwd"}), {"behavior": "allow", "updatedInput": {"command": "pwd"}}),
         (
-            c.Allow(updated_permissions=[PermissionUpdate("addRules", "session", "allow", (Rule("Bash", "ls:*"),))]),
+            c.PermissionResultAllow(
+                updated_permissions=[
+                    PermissionUpdate("addRules", "session", "allow", (PermissionRuleValue("Bash", "ls:*"),))
+                ]
+            ),
             {
                 "behavior": "allow",
                 "updatedInput": {"command": "ls"},
@@ -276,20 +281,20 @@ ASKED = {
                 ],
             },
         ),
-        (c.Deny("no"), {"behavior": "deny", "message": "no"}),
-        (c.Deny("no", interrupt=True), {"behavior": "deny", "message": "no", "interrupt": True}),
-        (c.Deny(""), {"behavior": "deny", "message": "The user refused this call."}),
+        (c.PermissionResultDeny("no"), {"behavior": "deny", "message": "no"}),
+        (c.PermissionResultDeny("no", interrupt=True), {"behavior": "deny", "message": "no", "interrupt": True}),
+        (c.PermissionResultDeny(""), {"behavior": "deny", "message": "The user refused this call."}),
     ],
 )
 def test_answers_to_a_permission_question(decision: c.Decision, body: dict[str, Any]) -> None:
     protocol = ClaudeProtocol()
-    (question,) = protocol.receive(msgspec.json.encode(ASKED))
+    (question,) = protocol.receive(msgspec.json.encode(QUESTION))
     assert isinstance(question, CanUseTool)
     assert question.suggestions() == [
-        PermissionUpdate("addRules", "localSettings", "allow", (Rule("Bash", "ls"),)),
+        PermissionUpdate("addRules", "localSettings", "allow", (PermissionRuleValue("Bash", "ls"),)),
     ]
     assert protocol.open_questions == {"q1": question}
-    protocol.send(c.AnswerPermission("q1", decision))
+    protocol.send(c.AnswerCanUseTool("q1", decision))
     (answer,) = written(protocol)
     assert answer == {
         "type": "control_response",
@@ -297,7 +302,7 @@ def test_answers_to_a_permission_question(decision: c.Decision, body: dict[str, 
     }
     assert protocol.open_questions == {}
     with pytest.raises(AlreadyAnswered, match="q1"):
-        protocol.send(c.AnswerPermission("q1", decision))
+        protocol.send(c.AnswerCanUseTool("q1", decision))
 
 
 def test_recorded_questions_and_cancels(lines) -> None:
@@ -312,10 +317,10 @@ def test_recorded_questions_and_cancels(lines) -> None:
 
 def test_the_end_voids_open_questions() -> None:
     protocol = ClaudeProtocol()
-    protocol.receive(msgspec.json.encode(ASKED))
+    protocol.receive(msgspec.json.encode(QUESTION))
     assert protocol.receive_eof() == [ControlCancelRequest("q1")]
     with pytest.raises(AlreadyAnswered):
-        protocol.send(c.AnswerPermission("q1", c.Allow()))
+        protocol.send(c.AnswerCanUseTool("q1", c.PermissionResultAllow()))
 
 
 def test_an_unknown_question_is_refused_at_once() -> None:
@@ -334,7 +339,7 @@ def test_an_unknown_question_is_refused_at_once() -> None:
         (c.AnswerHook("h", {"continue": False}), {"continue": False}),
         (c.AnswerMcp("h", {"id": 1, "result": {}}), {"mcp_response": {"id": 1, "result": {}}}),
         (c.AnswerMcp("h", None), {"mcp_response": {"jsonrpc": "2.0", "id": 0, "result": {}}}),
-        (c.Answer("h", {"action": "decline"}), {"action": "decline"}),
+        (c.AnswerControlRequest("h", {"action": "decline"}), {"action": "decline"}),
     ],
 )
 def test_answers_to_other_questions(reply: c.Reply, response: dict[str, Any]) -> None:
@@ -351,9 +356,9 @@ def test_answers_to_other_questions(reply: c.Reply, response: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (c.Prompt("hi"), {"type": "user", "message": {"role": "user", "content": "hi"}}),
+        (c.ClaudePrompt("hi"), {"type": "user", "message": {"role": "user", "content": "hi"}}),
         (
-            c.Prompt([{"type": "text", "text": "look"}, c.image("QUJD")], uuid="u1"),
+            c.ClaudePrompt([{"type": "text", "text": "look"}, c.image("QUJD")], uuid="u1"),
             {
                 "type": "user",
                 "message": {
@@ -366,10 +371,10 @@ def test_answers_to_other_questions(reply: c.Reply, response: dict[str, Any]) ->
                 "uuid": "u1",
             },
         ),
-        (c.Prompt("half \ud83d"), {"type": "user", "message": {"role": "user", "content": "half \ud83d"}}),
+        (c.ClaudePrompt("half \ud83d"), {"type": "user", "message": {"role": "user", "content": "half \ud83d"}}),
     ],
 )
-def test_prompts(command: c.Prompt, expected: dict[str, Any]) -> None:
+def test_prompts(command: c.ClaudePrompt, expected: dict[str, Any]) -> None:
     protocol = ClaudeProtocol()
     protocol.send(command)
     assert protocol.turn.running
@@ -380,15 +385,15 @@ def test_prompts(command: c.Prompt, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("command", "request_member"),
     [
-        (c.Interrupt(), {"subtype": "interrupt"}),
-        (c.Initialize(), {"subtype": "initialize"}),
+        (c.ClaudeInterrupt(), {"subtype": "interrupt"}),
+        (c.ClaudeInitialize(), {"subtype": "initialize"}),
         (
-            c.Initialize(hooks={"Stop": [{"hookCallbackIds": ["x"]}]}, sdk_mcp_servers=["desk"]),
+            c.ClaudeInitialize(hooks={"Stop": [{"hookCallbackIds": ["x"]}]}, sdk_mcp_servers=["desk"]),
             {"subtype": "initialize", "hooks": {"Stop": [{"hookCallbackIds": ["x"]}]}, "sdkMcpServers": ["desk"]},
         ),
         (c.SetPermissionMode("plan"), {"subtype": "set_permission_mode", "mode": "plan"}),
-        (c.SetModel("haiku"), {"subtype": "set_model", "model": "haiku"}),
-        (c.SetModel(), {"subtype": "set_model"}),
+        (c.ClaudeSetModel("haiku"), {"subtype": "set_model", "model": "haiku"}),
+        (c.ClaudeSetModel(), {"subtype": "set_model"}),
         (c.SetMaxThinkingTokens(9), {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 9}),
         (c.McpStatus(), {"subtype": "mcp_status"}),
         (c.McpReconnect("s"), {"subtype": "mcp_reconnect", "serverName": "s"}),
@@ -405,10 +410,10 @@ def test_prompts(command: c.Prompt, expected: dict[str, Any]) -> None:
         (c.BackgroundTasks(), {"subtype": "background_tasks"}),
         (c.RewindFiles("m"), {"subtype": "rewind_files", "user_message_id": "m"}),
         (c.CancelAsyncMessage("m"), {"subtype": "cancel_async_message", "message_uuid": "m"}),
-        (c.OtherRequest("read_file", {"path": "p"}), {"subtype": "read_file", "path": "p"}),
+        (c.OtherControlRequest("read_file", {"path": "p"}), {"subtype": "read_file", "path": "p"}),
     ],
 )
-def test_requests(command: c.Request | c.Interrupt, request_member: dict[str, Any]) -> None:
+def test_requests(command: c.Request | c.ClaudeInterrupt, request_member: dict[str, Any]) -> None:
     protocol = ClaudeProtocol()
     request_id = protocol.request(command)
     assert protocol.awaited == {request_id: command}
@@ -424,7 +429,7 @@ def test_an_interrupt_stops_the_background_tasks_too() -> None:
     protocol = ClaudeProtocol()
     for line in lines_of(RUNNING, INIT, STARTED):
         protocol.receive(line)
-    protocol.send(c.Interrupt())
+    protocol.send(c.ClaudeInterrupt())
     assert [message["request"] for message in written(protocol)] == [
         {"subtype": "stop_task", "task_id": "t1"},
         {"subtype": "interrupt"},
@@ -460,7 +465,7 @@ def test_one_strange_block_does_not_hide_its_neighbours() -> None:
     (event,) = ClaudeProtocol().receive(line)
     assert isinstance(event, Assistant)
     text, other = event.message.blocks()
-    assert text == Text("a")
+    assert text == TextBlock("a")
     assert isinstance(other, Unrecognized)
     assert decode_blocks(None) == []
 
@@ -469,7 +474,7 @@ def test_half_an_emoji_is_repaired() -> None:
     line = b'{"type":"assistant","message":{"content":[{"type":"text","text":"\\ud83d!"}]}}'
     (event,) = ClaudeProtocol().receive(line)
     assert isinstance(event, Assistant)
-    assert event.message.blocks() == [Text("\N{REPLACEMENT CHARACTER}!")]
+    assert event.message.blocks() == [TextBlock("\N{REPLACEMENT CHARACTER}!")]
 
 
 @given(st.binary())

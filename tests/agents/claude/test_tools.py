@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.claude.tools import ToolServer, tool
+from stagedoor.transports.callbacks import run_callback
 
 
 def add(a: int, b: int = 2) -> int:
@@ -31,7 +32,7 @@ SERVER = ToolServer([add, tool(shout, name="loud", description="Shouts."), fail,
 
 def ask(method: str, params: Any = None, **more: Any) -> Any:
     message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}} | more
-    return asyncio.run(SERVER.respond(json.dumps(message).encode()))
+    return asyncio.run(SERVER.respond(json.dumps(message).encode(), run_callback))
 
 
 def test_the_tools_are_listed_with_their_schemas() -> None:
@@ -80,8 +81,8 @@ def test_the_handshake() -> None:
     assert result["protocolVersion"] == "2025-11-25"
     assert result["serverInfo"] == {"name": "desk", "version": "1"}
     assert ask("ping")["result"] == {}
-    assert asyncio.run(SERVER.respond(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')) is None
-    assert asyncio.run(SERVER.respond(b"nonsense"))["error"]["code"] == -32700  # type: ignore[index]
+    assert asyncio.run(SERVER.respond(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', run_callback)) is None
+    assert asyncio.run(SERVER.respond(b"nonsense", run_callback))["error"]["code"] == -32700  # type: ignore[index]
 
 
 def test_only_named_arguments() -> None:
@@ -90,5 +91,5 @@ def test_only_named_arguments() -> None:
 
     with pytest.raises(TypeError, match="input_schema"):
         tool(variadic)
-    given = tool(lambda **more: more, name="any", input_schema={"type": "object"})
-    assert given.bound({"x": 1})() == {"x": 1}
+    unchecked = tool(lambda **more: more, name="any", input_schema={"type": "object"})
+    assert unchecked.bound({"x": 1})() == {"x": 1}

@@ -10,44 +10,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import blocks, commands, events, notices, requests
-from .commands import Allow, Decision, Deny, Interrupt, Prompt, image
+from . import blocks, commands, events
+from .commands import (
+    ClaudeInterrupt,
+    ClaudePermissionBehavior,
+    ClaudePrompt,
+    Decision,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    allow_always,
+    answer_questions,
+    image,
+    plan_in,
+    questions_in,
+)
 from .config import ClaudePermissionMode, ClaudeSessionConfig, HookMatcher
-from .events import Assistant, Event, Result, StreamEvent, SystemInit, TurnSettled, User
-from .permissions import ClaudePermissionBehavior, allow_always, answer_questions, plan_in, questions_in
+from .events import (
+    Assistant,
+    CanUseTool,
+    ClaudeResult,
+    Event,
+    HookCallback,
+    PermissionRuleValue,
+    PermissionUpdate,
+    StreamEvent,
+    SystemInit,
+    TurnSettled,
+    User,
+)
 from .protocol import ClaudeProtocol
-from .requests import CanUseTool, HookCallback, PermissionUpdate, Rule
 from .tools import Tool, ToolServer, tool
 
 if TYPE_CHECKING:
     from .client import MINIMUM_VERSION, ClaudeClient, Credentials
-    from .history import History, StoredSession, list_sessions
+    from .history import ClaudeHistory, ClaudeStoredSession, list_sessions
     from .session import ClaudeSession
 
 __all__ = [
     "MINIMUM_VERSION",
-    "Allow",
     "Assistant",
     "CanUseTool",
     "ClaudeClient",
+    "ClaudeHistory",
+    "ClaudeInterrupt",
     "ClaudePermissionBehavior",
     "ClaudePermissionMode",
+    "ClaudePrompt",
     "ClaudeProtocol",
+    "ClaudeResult",
     "ClaudeSession",
     "ClaudeSessionConfig",
+    "ClaudeStoredSession",
     "Credentials",
     "Decision",
-    "Deny",
     "Event",
-    "History",
     "HookCallback",
     "HookMatcher",
-    "Interrupt",
+    "PermissionResultAllow",
+    "PermissionResultDeny",
+    "PermissionRuleValue",
     "PermissionUpdate",
-    "Prompt",
-    "Result",
-    "Rule",
-    "StoredSession",
     "StreamEvent",
     "SystemInit",
     "Tool",
@@ -61,10 +83,8 @@ __all__ = [
     "events",
     "image",
     "list_sessions",
-    "notices",
     "plan_in",
     "questions_in",
-    "requests",
     "tool",
 ]
 
@@ -73,14 +93,14 @@ _DOES_IO = {
     "Credentials": "client",
     "MINIMUM_VERSION": "client",
     "ClaudeSession": "session",
-    "StoredSession": "history",
-    "History": "history",
+    "ClaudeStoredSession": "history",
+    "ClaudeHistory": "history",
     "list_sessions": "history",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What does I/O is imported when it is asked for: reading a transcript needs no event loop."""
+    """What does I/O is imported on first use: reading a transcript needs no event loop."""
     if name not in _DOES_IO:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

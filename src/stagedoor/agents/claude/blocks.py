@@ -1,4 +1,4 @@
-"""What a message is made of, and the pieces in which the model streams it. Claude Code's own words."""
+"""What a message is made of, and the pieces in which the model streams it, in the words of the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...wire.shapes import Shapes, Unrecognized
 NOTHING = msgspec.Raw(b"null")
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class ClaudeUsage(msgspec.Struct, frozen=True, gc=False):
     """Tokens of one API call, or of one turn when it stands in a ``result``."""
 
     input_tokens: int = 0
@@ -23,26 +23,26 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 # --------------------------------------------------------------------------------------------------- content blocks
 
 
-class Text(msgspec.Struct, frozen=True):
+class TextBlock(msgspec.Struct, frozen=True):
     text: str
 
 
-class Thinking(msgspec.Struct, frozen=True):
+class ThinkingBlock(msgspec.Struct, frozen=True):
     thinking: str
     signature: str | None = None
 
 
-class RedactedThinking(msgspec.Struct, frozen=True):
+class RedactedThinkingBlock(msgspec.Struct, frozen=True):
     data: str = ""
 
 
-class ToolUse(msgspec.Struct, frozen=True):
+class ToolUseBlock(msgspec.Struct, frozen=True):
     id: str
     name: str
     input: dict[str, Any] = {}
 
 
-class ServerToolUse(msgspec.Struct, frozen=True):
+class ServerToolUseBlock(msgspec.Struct, frozen=True):
     """A call that the API itself carries out, such as its web search."""
 
     id: str
@@ -50,7 +50,7 @@ class ServerToolUse(msgspec.Struct, frozen=True):
     input: dict[str, Any] = {}
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+class ToolResultBlock(msgspec.Struct, frozen=True):
     tool_use_id: str
     content: str | list[msgspec.Raw] | None = None
     is_error: bool | None = None
@@ -61,61 +61,61 @@ class ToolResult(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The textual part of the result."""
-        return "\n".join(block.text for block in self.blocks() if isinstance(block, Text))
+        return "\n".join(block.text for block in self.blocks() if isinstance(block, TextBlock))
 
 
-class ServerToolResult(msgspec.Struct, frozen=True):
+class ServerToolResultBlock(msgspec.Struct, frozen=True):
     """What such a call gave. ``content`` differs from tool to tool."""
 
     tool_use_id: str
     content: msgspec.Raw = NOTHING
 
 
-class Image(msgspec.Struct, frozen=True):
+class ImageBlock(msgspec.Struct, frozen=True):
     source: dict[str, Any]
 
 
-class Document(msgspec.Struct, frozen=True):
+class DocumentBlock(msgspec.Struct, frozen=True):
     source: dict[str, Any]
     title: str | None = None
 
 
-class ToolReference(msgspec.Struct, frozen=True):
+class ToolReferenceBlock(msgspec.Struct, frozen=True):
     tool_name: str = ""
 
 
-KnownBlock: TypeAlias = (
-    Text
-    | Thinking
-    | RedactedThinking
-    | ToolUse
-    | ServerToolUse
-    | ToolResult
-    | ServerToolResult
-    | Image
-    | Document
-    | ToolReference
+ContentBlock: TypeAlias = (
+    TextBlock
+    | ThinkingBlock
+    | RedactedThinkingBlock
+    | ToolUseBlock
+    | ServerToolUseBlock
+    | ToolResultBlock
+    | ServerToolResultBlock
+    | ImageBlock
+    | DocumentBlock
+    | ToolReferenceBlock
 )
-Block: TypeAlias = KnownBlock | Unrecognized
+Block: TypeAlias = ContentBlock | Unrecognized
 
-BLOCKS: Shapes[KnownBlock] = Shapes(
+BLOCKS: Shapes[ContentBlock] = Shapes(
     {
-        "text": Text,
-        "thinking": Thinking,
-        "redacted_thinking": RedactedThinking,
-        "tool_use": ToolUse,
-        "server_tool_use": ServerToolUse,
-        "mcp_tool_use": ServerToolUse,
-        "tool_result": ToolResult,
-        "mcp_tool_result": ServerToolResult,
-        "web_search_tool_result": ServerToolResult,
-        "web_fetch_tool_result": ServerToolResult,
-        "code_execution_tool_result": ServerToolResult,
-        "bash_code_execution_tool_result": ServerToolResult,
-        "text_editor_code_execution_tool_result": ServerToolResult,
-        "image": Image,
-        "document": Document,
-        "tool_reference": ToolReference,
+        "text": TextBlock,
+        "thinking": ThinkingBlock,
+        "redacted_thinking": RedactedThinkingBlock,
+        "tool_use": ToolUseBlock,
+        "server_tool_use": ServerToolUseBlock,
+        "mcp_tool_use": ServerToolUseBlock,
+        "tool_result": ToolResultBlock,
+        "mcp_tool_result": ServerToolResultBlock,
+        "web_search_tool_result": ServerToolResultBlock,
+        "web_fetch_tool_result": ServerToolResultBlock,
+        "code_execution_tool_result": ServerToolResultBlock,
+        "bash_code_execution_tool_result": ServerToolResultBlock,
+        "text_editor_code_execution_tool_result": ServerToolResultBlock,
+        "image": ImageBlock,
+        "document": DocumentBlock,
+        "tool_reference": ToolReferenceBlock,
     }
 )
 
@@ -125,11 +125,11 @@ def decode_blocks(content: str | list[msgspec.Raw] | None) -> list[Block]:
     if content is None:
         return []
     if isinstance(content, str):
-        return [Text(content)]
+        return [TextBlock(content)]
     return [BLOCKS.decode(bytes(raw)) for raw in content]
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class ApiMessage(msgspec.Struct, frozen=True, gc=False):
     """An API message. One ``assistant`` event carries one block; blocks of one message share its ``id``."""
 
     content: str | list[msgspec.Raw] | None = None
@@ -137,7 +137,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     role: str = ""
     model: str = ""
     stop_reason: str | None = None
-    usage: Usage | None = None
+    usage: ClaudeUsage | None = None
 
     def blocks(self) -> list[Block]:
         return decode_blocks(self.content)
@@ -146,11 +146,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 # ------------------------------------------------------------------------------------------- pieces of a message
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextBlockDelta(msgspec.Struct, frozen=True):
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True):
+class ThinkingBlockDelta(msgspec.Struct, frozen=True):
     thinking: str
 
 
@@ -166,12 +166,12 @@ class CitationsDelta(msgspec.Struct, frozen=True):
     citation: dict[str, Any]
 
 
-KnownDelta: TypeAlias = TextDelta | ThinkingDelta | SignatureDelta | InputJsonDelta | CitationsDelta
+BlockDelta: TypeAlias = TextBlockDelta | ThinkingBlockDelta | SignatureDelta | InputJsonDelta | CitationsDelta
 
-DELTAS: Shapes[KnownDelta] = Shapes(
+DELTAS: Shapes[BlockDelta] = Shapes(
     {
-        "text_delta": TextDelta,
-        "thinking_delta": ThinkingDelta,
+        "text_delta": TextBlockDelta,
+        "thinking_delta": ThinkingBlockDelta,
         "signature_delta": SignatureDelta,
         "input_json_delta": InputJsonDelta,
         "citations_delta": CitationsDelta,
@@ -180,7 +180,7 @@ DELTAS: Shapes[KnownDelta] = Shapes(
 
 
 class MessageStart(msgspec.Struct, frozen=True):
-    message: Message
+    message: ApiMessage
 
 
 class ContentBlockStart(msgspec.Struct, frozen=True):
@@ -195,7 +195,7 @@ class ContentBlockDelta(msgspec.Struct, frozen=True):
     index: int
     delta: msgspec.Raw = NOTHING
 
-    def piece(self) -> KnownDelta | Unrecognized:
+    def piece(self) -> BlockDelta | Unrecognized:
         return DELTAS.decode(bytes(self.delta))
 
 
@@ -210,7 +210,7 @@ class StopDelta(msgspec.Struct, frozen=True):
 
 class MessageDelta(msgspec.Struct, frozen=True):
     delta: StopDelta = StopDelta()
-    usage: Usage | None = None
+    usage: ClaudeUsage | None = None
 
 
 class MessageStop(msgspec.Struct, frozen=True):
@@ -221,11 +221,11 @@ class Ping(msgspec.Struct, frozen=True):
     pass
 
 
-KnownStep: TypeAlias = (
+StreamStep: TypeAlias = (
     MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta | MessageStop | Ping
 )
 
-STEPS: Shapes[KnownStep] = Shapes(
+STEPS: Shapes[StreamStep] = Shapes(
     {
         "message_start": MessageStart,
         "content_block_start": ContentBlockStart,

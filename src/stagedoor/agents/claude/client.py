@@ -17,14 +17,13 @@ from ...transports.executables import VERSION, find_executable, read_version, re
 from ...transports.launch import Exited, Launch, Signal
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
-from .commands import McpStatus, Prompt
+from .answers import Delegate
+from .commands import ClaudePrompt, McpStatus
 from .config import ClaudeSessionConfig, check
-from .delegate import Delegate
-from .events import Result, SystemInit
-from .exchange import Exchange, Pair
-from .history import History, list_sessions
+from .events import ClaudeResult, SystemInit
+from .history import ClaudeHistory, list_sessions
 from .launch import PERMISSION_SERVER, SURROUNDING, USERS_OWN, initialize, launch
-from .session import ClaudeSession
+from .session import ClaudeSession, Exchange, Pair
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 HINTS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
@@ -35,7 +34,7 @@ SIGN_IN = "run `claude` once and sign in with /login, or set ANTHROPIC_API_KEY"
 
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):
-    """What ``claude auth status`` knows. It does not try whether the key is valid."""
+    """The output of ``claude auth status``, which does not check whether the key is valid."""
 
     logged_in: bool = False
     auth_method: str = "none"
@@ -65,10 +64,10 @@ class ClaudeClient:
         prompt: str | Sequence[Mapping[str, Any]] | None,
         config: ClaudeSessionConfig | None = None,
     ) -> ClaudeSession:
-        """Go on with a stored session of this working directory; ``SessionNotFound`` when there is none."""
+        """Continue a stored session of this working directory; ``SessionNotFound`` when it has none with that id."""
         return await self._start(prompt, config or ClaudeSessionConfig(), resume=session_id)
 
-    async def list_sessions(self) -> History:
+    async def list_sessions(self) -> ClaudeHistory:
         """What Claude Code has stored for this working directory, newest first."""
         return await asyncio.to_thread(list_sessions, self.cwd, env=self._env)
 
@@ -77,9 +76,9 @@ class ClaudeClient:
 
     async def check_version(self) -> tuple[int, int, int]:
         """The installed version; ``UnsupportedVersion`` when it is too old for this library."""
-        found = await read_version(self.find_executable(), env=self._env)
-        require_version("Claude Code", found, MINIMUM_VERSION, INSTALL)
-        return found
+        version = await read_version(self.find_executable(), env=self._env)
+        require_version("Claude Code", version, MINIMUM_VERSION, INSTALL)
+        return version
 
     async def auth_status(self) -> Credentials:
         """Whether there are credentials at all (no network)."""
@@ -98,15 +97,17 @@ class ClaudeClient:
         try:
             return msgspec.json.decode(text, type=Credentials)
         except msgspec.DecodeError:
-            raise LaunchError(f"claude auth status said {text[:200]!r}; update it with: {INSTALL}") from None
+            raise LaunchError(
+                f"cannot read the output of claude auth status: {text[:200]!r}; update it: {INSTALL}"
+            ) from None
 
     async def check_signed_in(self) -> None:
         if not (await self.auth_status()).logged_in:
-            raise NotSignedIn(f"Claude Code has no credentials; {SIGN_IN}")
+            raise NotSignedIn(f"Claude Code is not signed in: {SIGN_IN}")
 
     def _existing_cwd(self) -> str:
         if not Path(self.cwd).is_dir():
-            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+            raise LaunchError(f"working directory {self.cwd!r} not found: create it, or pass another cwd")
         return self.cwd
 
     async def _start(
@@ -142,13 +143,13 @@ class ClaudeClient:
         except TimeoutError:
             await exchange.stop(0)
             raise LaunchError(
-                f"Claude Code did not begin within {START_PATIENCE:g} s; what it last said: {process.stderr_tail!r}"
+                f"Claude Code did not start within {START_PATIENCE:g} s; its last error output: {process.stderr_tail!r}"
             ) from None
         except BaseException:
             try:
                 await exchange.stop(0)
             finally:
-                exchange.let_go()
+                exchange.abandon()
             raise
         return ClaudeSession(exchange, chosen if not config.continue_session else "")
 
@@ -159,58 +160,62 @@ class ClaudeClient:
         prompt: str | Sequence[Mapping[str, Any]] | None,
         resume: str | None,
     ) -> None:
-        """Register what lives in this process, hand over the prompt, and see that the conversation begins."""
+        """Register what lives in this process, hand over the prompt, and see that the conversation starts."""
         try:
             registration = initialize(config)
             if registration is not None:
                 await exchange.request(registration)
             if config.delegates:
-                await _connected(exchange, PERMISSION_SERVER)
+                await _wait_for_server(exchange, PERMISSION_SERVER)
             if prompt is None:
                 return
-            await exchange.send(Prompt(prompt))
+            await exchange.send(ClaudePrompt(prompt))
         except ProcessExited:
-            pass  # its first words say why
-        first = await asyncio.shield(exchange.first_words)
+            pass  # its first event says why
+        first = await asyncio.shield(exchange.first_event)
         match first:
             case SystemInit():
-                if found := VERSION.match(first.claude_code_version):
-                    version = (int(found[1]), int(found[2]), int(found[3]))
+                if match := VERSION.match(first.claude_code_version):
+                    version = (int(match[1]), int(match[2]), int(match[3]))
                     require_version("Claude Code", version, MINIMUM_VERSION, INSTALL)
-                await _signed_in(exchange, first)
-            case Result(is_error=True) if resume is not None and any("No conversation" in e for e in first.errors):
+                await _check_sign_in(exchange, first)
+            case ClaudeResult(is_error=True) if resume is not None and any(
+                "No conversation" in e for e in first.errors
+            ):
                 raise SessionNotFound(
-                    f"Claude Code has no session {resume!r} in {self.cwd}; list_sessions() shows them"
+                    f"session {resume!r} not found in {self.cwd}; list_sessions() shows the sessions there are"
                 )
-            case Result():
+            case ClaudeResult():
                 if first.errors and any("--resume" in error for error in first.errors):
                     raise SessionNotFound(f"{first.errors[0]} list_sessions() shows the sessions of {self.cwd}")
             case Exited():
                 await self._explain(first)
 
     async def _explain(self, exited: Exited) -> None:
-        """Claude Code ended before it began: say why, and what to do."""
+        """Claude Code exited before the conversation started: say why, and what to do."""
         words = exited.stderr.strip()
         if "unknown option" in words or "argument missing" in words:
             await self.check_version()
-            raise LocalProtocolError(f"Claude Code does not take that option: {words}; correct extra_args")
+            raise LocalProtocolError(f"Claude Code does not know that option: {words}; correct extra_args")
         if "already in use" in words:
             raise LocalProtocolError(f"{words} Resume it with resume_session, or choose another session_id")
         if "No conversation found" in words:
             raise SessionNotFound(f"{words}; list_sessions() shows the sessions of {self.cwd}")
         if "root/sudo" in words:
-            raise LaunchError(f'{words}; in a container of its own, pass env={{"IS_SANDBOX": "1"}} in the config')
+            raise LaunchError(
+                f'{words}; if this is a container that holds nothing else, set env={{"IS_SANDBOX": "1"}} in the config'
+            )
         if re.search(r"[Ii]nvalid MCP config|MCP config", words):
             raise LocalProtocolError(f"{words}; correct mcp_servers")
         raise ProcessExited(
-            f"Claude Code ended with code {exited.code} before the conversation began: {words or 'it said nothing'}",
+            f"Claude Code exited with code {exited.code} before the conversation started: {words or 'no error output'}",
             code=exited.code,
             stderr=exited.stderr,
         )
 
 
-async def _signed_in(exchange: Exchange, init: SystemInit) -> None:
-    # "none" is also what a subscription login shows; only the next words tell the two apart, and they come at once.
+async def _check_sign_in(exchange: Exchange, init: SystemInit) -> None:
+    # "none" is also what a subscription login shows; only the next event tells the two apart, and it comes at once.
     if init.api_key_source != "none":
         return
     try:
@@ -219,10 +224,10 @@ async def _signed_in(exchange: Exchange, init: SystemInit) -> None:
     except TimeoutError:
         return
     if answer.error == "authentication_failed":
-        raise NotSignedIn(f"Claude Code is not signed in; {SIGN_IN}")
+        raise NotSignedIn(f"Claude Code is not signed in: {SIGN_IN}")
 
 
-async def _connected(exchange: Exchange, server: str) -> None:
+async def _wait_for_server(exchange: Exchange, server: str) -> None:
     """Wait until an MCP server is up: Claude Code does not, and would fail at the first question."""
     while True:
         answer: dict[str, list[dict[str, Any]]] = await exchange.request(McpStatus()) or {}
@@ -233,4 +238,6 @@ async def _connected(exchange: Exchange, server: str) -> None:
             case "pending":
                 await asyncio.sleep(0.05)
             case _:
-                raise LaunchError(f"the permission server did not start (it is {status}); use can_use_tool instead")
+                raise LaunchError(
+                    f"the permission server did not start (status: {status}); use can_use_tool without delegate"
+                )

@@ -1,16 +1,19 @@
-"""What a caller can want of Claude Code: prompts, requests over the control channel, and answers to its questions."""
+"""What a caller can want of Claude Code: prompts, requests over the control channel, and answers to its questions,
+some of them ready-made. Pure.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
-from .requests import PermissionUpdate
+from .events import CanUseTool, PermissionRuleValue, PermissionUpdate
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ClaudePrompt(msgspec.Struct, frozen=True):
     """A user message: text, or content blocks as the API takes them (text, images).
 
     Text that begins with ``/`` is a slash command. ``uuid`` comes back on the replayed message.
@@ -26,14 +29,14 @@ def image(data: str, media_type: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-class Interrupt(msgspec.Struct, frozen=True):
-    """End the running turn, and the background tasks it left; the session goes on."""
+class ClaudeInterrupt(msgspec.Struct, frozen=True):
+    """End the running turn, and the background tasks it left; the session continues."""
 
 
 # --------------------------------------------------------------------------------- requests, answered under their id
 
 
-class Initialize(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ClaudeInitialize(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Register what lives in the host, and ask what there is: commands, agents, models, account."""
 
     hooks: Mapping[str, Sequence[Mapping[str, Any]]] = {}
@@ -52,7 +55,7 @@ class SetPermissionMode(msgspec.Struct, frozen=True):
     mode: str
 
 
-class SetModel(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClaudeSetModel(msgspec.Struct, frozen=True, omit_defaults=True):
     """``None`` is the default model. The name is not checked."""
 
     model: str | None = None
@@ -133,7 +136,7 @@ class CancelAsyncMessage(msgspec.Struct, frozen=True):
     message_uuid: str
 
 
-class OtherRequest(msgspec.Struct, frozen=True):
+class OtherControlRequest(msgspec.Struct, frozen=True):
     """Any other request, by its own name."""
 
     subtype: str
@@ -141,9 +144,9 @@ class OtherRequest(msgspec.Struct, frozen=True):
 
 
 Request: TypeAlias = (
-    Initialize
+    ClaudeInitialize
     | SetPermissionMode
-    | SetModel
+    | ClaudeSetModel
     | SetMaxThinkingTokens
     | McpStatus
     | McpReconnect
@@ -160,13 +163,13 @@ Request: TypeAlias = (
     | BackgroundTasks
     | RewindFiles
     | CancelAsyncMessage
-    | OtherRequest
+    | OtherControlRequest
 )
 
 SUBTYPES: dict[type[Request], str] = {
-    Initialize: "initialize",
+    ClaudeInitialize: "initialize",
     SetPermissionMode: "set_permission_mode",
-    SetModel: "set_model",
+    ClaudeSetModel: "set_model",
     SetMaxThinkingTokens: "set_max_thinking_tokens",
     McpStatus: "mcp_status",
     McpReconnect: "mcp_reconnect",
@@ -188,7 +191,7 @@ SUBTYPES: dict[type[Request], str] = {
 
 def request_body(request: Request) -> dict[str, Any]:
     """The ``request`` member of a control request."""
-    if isinstance(request, OtherRequest):
+    if isinstance(request, OtherControlRequest):
         return {"subtype": request.subtype, **request.arguments}
     body: dict[str, Any] = msgspec.to_builtins(request)
     return {"subtype": SUBTYPES[type(request)], **body}
@@ -197,11 +200,11 @@ def request_body(request: Request) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------ answers to its questions
 
 
-class Allow(msgspec.Struct, frozen=True):
+class PermissionResultAllow(msgspec.Struct, frozen=True):
     """Let the call run: as asked, or with ``updated_input`` in place of its whole input.
 
     ``updated_permissions`` changes Claude Code's own rules; ``remember``: the same call is answered the same for the
-    rest of the session without asking again. ``permissions.allow_always`` does both.
+    rest of the session without asking again. ``allow_always`` does both.
     """
 
     updated_input: Mapping[str, Any] | None = None
@@ -209,7 +212,7 @@ class Allow(msgspec.Struct, frozen=True):
     remember: bool = False
 
 
-class Deny(msgspec.Struct, frozen=True):
+class PermissionResultDeny(msgspec.Struct, frozen=True):
     """Refuse the call. The model reads ``message``; with ``interrupt`` the turn ends and nobody reads it.
 
     ``remember``: the same call is refused for the rest of the session without asking again.
@@ -220,16 +223,16 @@ class Deny(msgspec.Struct, frozen=True):
     remember: bool = False
 
 
-Decision: TypeAlias = Allow | Deny
+Decision: TypeAlias = PermissionResultAllow | PermissionResultDeny
 
 
-class AnswerPermission(msgspec.Struct, frozen=True):
+class AnswerCanUseTool(msgspec.Struct, frozen=True):
     request_id: str
     decision: Decision
 
 
 class AnswerHook(msgspec.Struct, frozen=True):
-    """What a hook has to say; an empty object is no opinion."""
+    """The output of a hook; an empty object is no opinion."""
 
     request_id: str
     output: Mapping[str, Any] = {}
@@ -242,19 +245,103 @@ class AnswerMcp(msgspec.Struct, frozen=True):
     reply: Mapping[str, Any] | None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerControlRequest(msgspec.Struct, frozen=True):
     """The answer to any other question, as it goes over the wire."""
 
     request_id: str
     response: Mapping[str, Any]
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RefuseControlRequest(msgspec.Struct, frozen=True):
     """We cannot answer this question."""
 
     request_id: str
     error: str
 
 
-Reply: TypeAlias = AnswerPermission | AnswerHook | AnswerMcp | Answer | Refuse
-Command: TypeAlias = Prompt | Interrupt | Request | Reply
+Reply: TypeAlias = AnswerCanUseTool | AnswerHook | AnswerMcp | AnswerControlRequest | RefuseControlRequest
+Command: TypeAlias = ClaudePrompt | ClaudeInterrupt | Request | Reply
+
+
+# -------------------------------------------------------------------------------- ready-made answers to ``CanUseTool``
+
+
+def allow_always(request: CanUseTool, destination: str = "session") -> PermissionResultAllow:
+    """Allow this call and others like it, as Claude Code itself suggests, or every call of the tool if it does not.
+
+    ``destination``: ``"session"``, or ``"localSettings"``, ``"projectSettings"``, ``"userSettings"`` to save it there.
+    A suggested change of the permission mode is left out: it would allow more than was asked. The very same call is
+    also remembered by us, so that the answer also lasts in ``delegate`` mode, which passes no rules on.
+    """
+    updates = [
+        msgspec.structs.replace(update, destination=destination)
+        for update in request.suggestions()
+        if update.type in ("addRules", "addDirectories")
+    ]
+    if not any(update.type == "addRules" for update in updates):
+        rule = PermissionUpdate("addRules", destination, "allow", (PermissionRuleValue(request.tool_name),))
+        updates = [rule, *updates]
+    return PermissionResultAllow(updated_permissions=tuple(updates), remember=True)
+
+
+class ClaudePermissionBehavior(enum.Enum):
+    """The four answers for a menu; :func:`decision` turns the choice into an answer."""
+
+    allow = "allow"
+    deny = "deny"
+    allow_always = "allowAlways"
+    deny_always = "denyAlways"
+
+
+def decision(
+    request: CanUseTool,
+    behavior: ClaudePermissionBehavior,
+    *,
+    updated_input: Mapping[str, Any] | None = None,
+    message: str = "",
+) -> Decision:
+    match behavior:
+        case ClaudePermissionBehavior.allow:
+            return PermissionResultAllow(updated_input)
+        case ClaudePermissionBehavior.allow_always:
+            return msgspec.structs.replace(allow_always(request), updated_input=updated_input)
+        case ClaudePermissionBehavior.deny:
+            return PermissionResultDeny(message)
+        case ClaudePermissionBehavior.deny_always:
+            return PermissionResultDeny(message, remember=True)
+
+
+class UserQuestionOption(msgspec.Struct, frozen=True):
+    label: str
+    description: str = ""
+
+
+class UserQuestion(msgspec.Struct, frozen=True, rename="camel"):
+    """One question of ``AskUserQuestion``."""
+
+    question: str
+    header: str = ""
+    multi_select: bool = False
+    options: tuple[UserQuestionOption, ...] = ()
+
+
+def questions_in(request: CanUseTool) -> list[UserQuestion]:
+    """The questions the model asks the user with this call; empty when it is no ``AskUserQuestion``."""
+    if request.tool_name != "AskUserQuestion":
+        return []
+    try:
+        return msgspec.convert(request.input.get("questions", []), list[UserQuestion])
+    except msgspec.ValidationError:
+        return []
+
+
+def answer_questions(request: CanUseTool, answers: Mapping[str, str | Sequence[str]]) -> PermissionResultAllow:
+    """Answer an ``AskUserQuestion``: from the question's text to the chosen label, or labels."""
+    flat = {text: answer if isinstance(answer, str) else ", ".join(answer) for text, answer in answers.items()}
+    return PermissionResultAllow({**request.input, "answers": flat})
+
+
+def plan_in(request: CanUseTool) -> str | None:
+    """The plan that an ``ExitPlanMode`` call asks to carry out; to allow the call is to approve the plan."""
+    plan = request.input.get("plan") if request.tool_name == "ExitPlanMode" else None
+    return plan if isinstance(plan, str) else None

@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import LocalProtocolError
 from .commands import Decision
-from .requests import CanUseTool, HookCallback
+from .events import CanUseTool, HookCallback
 from .tools import ToolServer
 
 CanUseToolCallback: TypeAlias = Callable[[CanUseTool], Decision | Awaitable[Decision]]
@@ -23,7 +23,7 @@ class ClaudePermissionMode(enum.Enum):
     """Who decides about a tool call.
 
     With ``can_use_tool`` set, whatever the mode itself does not decide is asked through the control channel.
-    ``delegate`` asks through an MCP server instead (``--permission-prompt-tool mcp__…``; needs ``stagedoor[mcp]``).
+    ``delegate`` asks through an MCP server instead (``--permission-prompt-tool mcp__…``; needs the ``mcp`` package).
     """
 
     default = "default"
@@ -38,7 +38,7 @@ class ClaudePermissionMode(enum.Enum):
 class HookMatcher(msgspec.Struct, frozen=True):
     """Functions for one kind of hook. ``matcher`` is a pattern over tool names, ``None`` is every tool.
 
-    A function gets the :class:`HookCallback` and gives the hook's output, such as
+    A function gets the :class:`HookCallback` and returns the hook's output, such as
     ``{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", …}}``, or ``None`` for no
     opinion. ``PreToolUse`` fires for every call, also for those that need no permission. A function that fails or
     takes longer than ``timeout`` seconds denies in ``PreToolUse`` and has no opinion elsewhere.
@@ -143,7 +143,7 @@ def check(config: ClaudeSessionConfig, *, resume: str | None = None) -> None:
     _check_session(config, resume)
     for event in config.hooks:
         if event not in HOOK_EVENTS:
-            raise LocalProtocolError(f"there is no hook {event!r}; the hooks are {', '.join(HOOK_EVENTS)}")
+            raise LocalProtocolError(f"unknown hook {event!r}; the hooks are {', '.join(HOOK_EVENTS)}")
     if config.max_turns is not None and config.max_turns < 1:
         raise LocalProtocolError(f"max_turns must be at least 1, not {config.max_turns}; leave it out for no limit")
     if config.max_budget_usd is not None and config.max_budget_usd <= 0:
@@ -162,19 +162,19 @@ def _check_permissions(config: ClaudeSessionConfig) -> None:
         )
     if config.delegates and config.permission_prompt_tool is not None:
         raise LocalProtocolError(
-            "permission_mode delegate brings its own permission_prompt_tool; leave one of the two out"
+            "permission_mode delegate sets permission_prompt_tool itself; leave one of the two out"
         )
     if config.permission_prompt_tool is not None and config.can_use_tool is not None:
-        raise LocalProtocolError(
-            "permission_prompt_tool and can_use_tool both claim the decisions; leave one of the two out"
-        )
+        raise LocalProtocolError("permission_prompt_tool and can_use_tool cannot both decide; leave one of the two out")
 
 
 def _check_session(config: ClaudeSessionConfig, resume: str | None) -> None:
     if resume is not None and config.continue_session:
-        raise LocalProtocolError("continue_session picks the newest session itself; leave it out when resuming an id")
+        raise LocalProtocolError(
+            "continue_session picks the newest session; leave it out when you resume a session by its id"
+        )
     if config.fork_session and resume is None and not config.continue_session:
-        raise LocalProtocolError("fork_session copies a session; resume one by its id, or set continue_session")
+        raise LocalProtocolError("fork_session needs a session to copy: resume one by its id, or set continue_session")
     if config.session_id is not None and (resume is not None or config.continue_session) and not config.fork_session:
         raise LocalProtocolError("a resumed session keeps its id; leave session_id out, or set fork_session")
     if config.session_id is not None and not _is_uuid(config.session_id):

@@ -1,4 +1,7 @@
-"""What Claude Code says on its output, in its own words. Only the fields we use; the rest stays in the raw line."""
+"""Every line Claude Code prints, in its own words: the turn, its notices, the control channel with its questions to us.
+
+Only the fields we use; the rest stays in the raw line.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ import msgspec
 
 from ...transports.launch import Exited, Stalled
 from ...wire.shapes import Shapes, Unrecognized
-from .blocks import NOTHING, STEPS, KnownStep, Message, Usage
-from .notices import NOTICES, Notice
-from .requests import Question
+from .blocks import NOTHING, STEPS, ApiMessage, ClaudeUsage, StreamStep
 
-# ------------------------------------------------------------------------------------------------------ the turn
+# ------------------------------------------------------------------------------------------------------------- the turn
 
 
 class McpServerStatus(msgspec.Struct, frozen=True):
@@ -38,9 +39,9 @@ class SystemInit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assistant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One content block of the model's message. ``error`` is the class of an API failure, told as a message."""
+    """One content block of the model's message. ``error`` is the class of an API failure, which comes as a message."""
 
-    message: Message
+    message: ApiMessage
     parent_tool_use_id: str | None = None
     error: str | None = None
     request_id: str | None = None
@@ -53,7 +54,7 @@ class Assistant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class User(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool result, a sub-agent's prompt, a note of interruption, or a replayed prompt."""
 
-    message: Message
+    message: ApiMessage
     parent_tool_use_id: str | None = None
     timestamp: str | None = None
     tool_use_result: msgspec.Raw = NOTHING
@@ -77,7 +78,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ttft_ms: float | None = None
     session_id: str = ""
 
-    def step(self) -> KnownStep | Unrecognized:
+    def step(self) -> StreamStep | Unrecognized:
         return STEPS.decode(bytes(self.event))
 
 
@@ -104,12 +105,12 @@ class Origin(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class ClaudeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one run of the model. Judge by ``is_error``: every API failure has the subtype ``success``.
 
     ``usage``, ``num_turns`` and ``duration_ms`` are of this turn; ``total_cost_usd`` and ``model_usage`` are cumulative
     over the process. A background task that ends wakes the model again, which gives one more result; ``TurnSettled``
-    tells when the turn is really over.
+    marks the real end of the turn.
     """
 
     subtype: str = ""
@@ -123,7 +124,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
     duration_api_ms: float = 0.0
     total_cost_usd: float | None = None
-    usage: Usage | None = None
+    usage: ClaudeUsage | None = None
     model_usage: dict[str, ModelUsage] = msgspec.field(
         name="modelUsage", default_factory=lambda: dict[str, ModelUsage]()
     )
@@ -148,11 +149,306 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class TurnSettled(msgspec.Struct, frozen=True, kw_only=True):
     """Not a line of Claude Code's but our judgement: the turn is really over, its background tasks included."""
 
-    result: Result | None = None
+    result: ClaudeResult | None = None
     unfinished: tuple[str, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------- the control channel
+# ------------------------------------------------------------------ beside the conversation: retries, hooks, compaction
+
+
+class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """``requesting`` before an API call, ``compacting``, or a change of the permission mode."""
+
+    status: str | None = None
+    permission_mode: str | None = msgspec.field(name="permissionMode", default=None)
+    compact_result: str | None = None
+    compact_error: str | None = None
+    session_id: str = ""
+
+
+class ThinkingTokens(msgspec.Struct, frozen=True, kw_only=True):
+    estimated_tokens: int = 0
+    estimated_tokens_delta: int = 0
+    session_id: str = ""
+
+
+class ApiRetry(msgspec.Struct, frozen=True, kw_only=True):
+    attempt: int = 0
+    max_retries: int = 0
+    retry_delay_ms: float = 0.0
+    error_status: int | None = None
+    error: str = ""
+    session_id: str = ""
+
+
+class ModelFallback(msgspec.Struct, frozen=True, kw_only=True):
+    original_model: str = ""
+    fallback_model: str = ""
+    trigger: str = ""
+    content: str = ""
+    session_id: str = ""
+
+
+class ModelRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """``model_refusal_no_fallback`` and ``model_refusal_fallback``."""
+
+    original_model: str = ""
+    fallback_model: str | None = None
+    request_id: str | None = None
+    api_refusal_category: str | None = None
+    api_refusal_explanation: str | None = None
+    content: str = ""
+    session_id: str = ""
+
+
+class PermissionDenied(msgspec.Struct, frozen=True, kw_only=True):
+    """Refused without a question. Denials by the host do not come this way."""
+
+    tool_name: str = ""
+    tool_use_id: str = ""
+    message: str = ""
+    decision_reason_type: str | None = None
+    decision_reason: str | None = None
+    agent_id: str | None = None
+    session_id: str = ""
+
+
+class CompactMetadata(msgspec.Struct, frozen=True):
+    trigger: str = ""
+    pre_tokens: int = 0
+    post_tokens: int | None = None
+
+
+class CompactBoundary(msgspec.Struct, frozen=True, kw_only=True):
+    compact_metadata: CompactMetadata = CompactMetadata()
+    session_id: str = ""
+
+
+class HookStarted(msgspec.Struct, frozen=True, kw_only=True):
+    hook_id: str = ""
+    hook_name: str = ""
+    hook_event: str = ""
+    session_id: str = ""
+
+
+class HookProgress(msgspec.Struct, frozen=True, kw_only=True):
+    hook_id: str = ""
+    hook_name: str = ""
+    hook_event: str = ""
+    output: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    session_id: str = ""
+
+
+class HookResponse(msgspec.Struct, frozen=True, kw_only=True):
+    hook_id: str = ""
+    hook_name: str = ""
+    hook_event: str = ""
+    output: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    outcome: str = ""
+    session_id: str = ""
+
+
+class SessionStateChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """``running``, ``requires_action`` or ``idle`` (we switch these events on)."""
+
+    state: str = ""
+    session_id: str = ""
+
+
+class SystemNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """The rarer ``system`` lines. Which field holds the text differs: see :meth:`words`."""
+
+    subtype: str
+    content: str | None = None
+    text: str | None = None
+    detail: str | None = None
+    status_detail: str | None = None
+    error: Any = None
+    level: str | None = None
+    priority: str | None = None
+    session_id: str = ""
+
+    def words(self) -> str:
+        error = self.error if isinstance(self.error, str) else None
+        return self.content or self.text or self.detail or self.status_detail or error or self.subtype
+
+
+class RateLimitEvent(msgspec.Struct, frozen=True, kw_only=True):
+    rate_limit_info: dict[str, Any] = {}
+    session_id: str = ""
+
+
+class ClaudeToolProgress(msgspec.Struct, frozen=True, kw_only=True):
+    tool_use_id: str = ""
+    tool_name: str = ""
+    parent_tool_use_id: str | None = None
+    elapsed_time_seconds: float = 0.0
+    task_id: str | None = None
+    session_id: str = ""
+
+
+class ToolUseSummary(msgspec.Struct, frozen=True, kw_only=True):
+    summary: str = ""
+    preceding_tool_use_ids: list[str] = []
+    session_id: str = ""
+
+
+class AuthStatus(msgspec.Struct, frozen=True, kw_only=True):
+    is_authenticating: bool = msgspec.field(name="isAuthenticating", default=False)
+    output: list[str] = []
+    error: str | None = None
+    session_id: str = ""
+
+
+class PromptSuggestion(msgspec.Struct, frozen=True, kw_only=True):
+    suggestion: str = ""
+    session_id: str = ""
+
+
+class KeepAlive(msgspec.Struct, frozen=True):
+    pass
+
+
+# ---------------------------------------------------------------------------------------- background tasks
+
+
+class TaskUsage(msgspec.Struct, frozen=True):
+    total_tokens: int = 0
+    tool_uses: int = 0
+    duration_ms: float = 0.0
+
+
+class TaskStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A sub-agent, a background command, or any foreground command that runs longer than some seconds."""
+
+    task_id: str
+    tool_use_id: str | None = None
+    description: str = ""
+    task_type: str = ""
+    subagent_type: str | None = None
+    prompt: str | None = None
+    session_id: str = ""
+
+
+class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: str
+    tool_use_id: str | None = None
+    description: str = ""
+    subagent_type: str | None = None
+    last_tool_name: str | None = None
+    usage: TaskUsage | None = None
+    session_id: str = ""
+
+
+class TaskPatch(msgspec.Struct, frozen=True):
+    status: str | None = None
+    description: str | None = None
+    error: str | None = None
+    end_time: float | None = None
+    is_backgrounded: bool | None = None
+
+
+class TaskUpdated(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: str
+    patch: TaskPatch = TaskPatch()
+    session_id: str = ""
+
+
+class TaskNotification(msgspec.Struct, frozen=True, kw_only=True):
+    """A task is over; the model gets to know it."""
+
+    task_id: str
+    tool_use_id: str | None = None
+    status: str = ""
+    summary: str = ""
+    output_file: str = ""
+    usage: TaskUsage | None = None
+    session_id: str = ""
+
+
+Notice: TypeAlias = (
+    SystemStatus
+    | ThinkingTokens
+    | ApiRetry
+    | ModelFallback
+    | ModelRefusal
+    | PermissionDenied
+    | CompactBoundary
+    | HookStarted
+    | HookProgress
+    | HookResponse
+    | SessionStateChanged
+    | SystemNotice
+    | RateLimitEvent
+    | ClaudeToolProgress
+    | ToolUseSummary
+    | AuthStatus
+    | PromptSuggestion
+    | KeepAlive
+    | TaskStarted
+    | TaskProgress
+    | TaskUpdated
+    | TaskNotification
+)
+
+OTHER_SUBTYPES = (
+    "agents_killed",
+    "api_error",
+    "away_summary",
+    "commands_changed",
+    "elicitation_complete",
+    "file_snapshot",
+    "files_persisted",
+    "informational",
+    "local_command_output",
+    "memory_recall",
+    "memory_saved",
+    "mirror_error",
+    "model_consent_fallback",
+    "notification",
+    "plugin_install",
+    "post_turn_summary",
+    "scheduled_task_fire",
+    "stop_hook_summary",
+    "task_summary",
+    "thinking",
+    "worker_shutting_down",
+)
+"""The subtypes of ``system`` that the program knows and no recording of ours shows."""
+
+NOTICES: dict[str, type[Notice]] = {
+    "system/status": SystemStatus,
+    "system/thinking_tokens": ThinkingTokens,
+    "system/api_retry": ApiRetry,
+    "system/model_fallback": ModelFallback,
+    "system/model_refusal_no_fallback": ModelRefusal,
+    "system/model_refusal_fallback": ModelRefusal,
+    "system/permission_denied": PermissionDenied,
+    "system/compact_boundary": CompactBoundary,
+    "system/hook_started": HookStarted,
+    "system/hook_progress": HookProgress,
+    "system/hook_response": HookResponse,
+    "system/session_state_changed": SessionStateChanged,
+    "system/task_started": TaskStarted,
+    "system/task_progress": TaskProgress,
+    "system/task_updated": TaskUpdated,
+    "system/task_notification": TaskNotification,
+    "rate_limit_event": RateLimitEvent,
+    "tool_progress": ClaudeToolProgress,
+    "tool_use_summary": ToolUseSummary,
+    "auth_status": AuthStatus,
+    "prompt_suggestion": PromptSuggestion,
+    "keep_alive": KeepAlive,
+    **dict.fromkeys((f"system/{subtype}" for subtype in OTHER_SUBTYPES), SystemNotice),
+}
+
+
+# -------------------------------------------------------------------------------------------------- the control channel
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
@@ -192,17 +488,123 @@ class ControlCancelRequest(msgspec.Struct, frozen=True):
     request_id: str
 
 
-Line: TypeAlias = SystemInit | Assistant | User | StreamEvent | Result | ControlResponse | ControlCancelRequest | Notice
-Event: TypeAlias = Line | Question | TurnSettled | Unrecognized | Exited | Stalled
+# ------------------------------------------------------------------------------------------------ questions to the host
+# Each waits for exactly one answer under its id.
 
-SHAPES: Shapes[Line | ControlRequest] = Shapes(
+
+class PermissionRuleValue(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One permission rule, such as ``Bash(git status:*)``."""
+
+    tool_name: str
+    rule_content: str | None = None
+
+
+class PermissionUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change of the permissions: suggested with a question, and sent back to answer "always".
+
+    ``destination``: ``session`` lasts as long as the process, ``localSettings``, ``projectSettings`` and
+    ``userSettings`` are written to the settings files.
+    """
+
+    type: str
+    destination: str
+    behavior: str | None = None
+    rules: tuple[PermissionRuleValue, ...] | None = None
+    mode: str | None = None
+    directories: tuple[str, ...] | None = None
+
+
+class CanUseTool(msgspec.Struct, frozen=True):
+    """May this call run? ``AskUserQuestion`` and ``ExitPlanMode`` come this way too."""
+
+    tool_name: str
+    input: dict[str, Any]
+    request_id: str = ""
+    tool_use_id: str = ""
+    display_name: str = ""
+    title: str = ""
+    description: str = ""
+    permission_suggestions: tuple[msgspec.Raw, ...] = ()
+    blocked_path: str | None = None
+    decision_reason: str | None = None
+    decision_reason_type: str | None = None
+    agent_id: str | None = None
+
+    def suggestions(self) -> list[PermissionUpdate]:
+        """The changes Claude Code offers for "always allow"; what we cannot read is left out."""
+        updates: list[PermissionUpdate] = []
+        for raw in self.permission_suggestions:
+            try:
+                updates.append(msgspec.json.decode(raw, type=PermissionUpdate))
+            except msgspec.DecodeError:
+                continue
+        return updates
+
+
+class HookCallback(msgspec.Struct, frozen=True):
+    """A hook that ``initialize`` registered fires. ``input["hook_event_name"]`` says which."""
+
+    callback_id: str
+    input: dict[str, Any] = {}
+    tool_use_id: str | None = None
+    request_id: str = ""
+
+
+class McpMessage(msgspec.Struct, frozen=True):
+    """A JSON-RPC message for an MCP server that lives in the host process."""
+
+    server_name: str
+    message: msgspec.Raw = NOTHING
+    request_id: str = ""
+
+
+class Elicitation(msgspec.Struct, frozen=True):
+    """An MCP server asks the user to fill in a form or to visit an address."""
+
+    mcp_server_name: str
+    message: str = ""
+    mode: str | None = None
+    url: str | None = None
+    elicitation_id: str | None = None
+    requested_schema: dict[str, Any] | None = None
+    request_id: str = ""
+
+
+class RequestUserDialog(msgspec.Struct, frozen=True):
+    """Claude Code wants the host to show a dialog."""
+
+    dialog_kind: str
+    payload: dict[str, Any] = {}
+    tool_use_id: str | None = None
+    request_id: str = ""
+
+
+Question: TypeAlias = CanUseTool | HookCallback | McpMessage | Elicitation | RequestUserDialog
+
+QUESTIONS: Shapes[Question] = Shapes(
+    {
+        "can_use_tool": CanUseTool,
+        "hook_callback": HookCallback,
+        "mcp_message": McpMessage,
+        "elicitation": Elicitation,
+        "request_user_dialog": RequestUserDialog,
+    },
+    fields=("subtype",),
+)
+
+OutputLine: TypeAlias = (
+    SystemInit | Assistant | User | StreamEvent | ClaudeResult | ControlResponse | ControlCancelRequest | Notice
+)
+Event: TypeAlias = OutputLine | Question | TurnSettled | Unrecognized | Exited | Stalled
+
+SHAPES: Shapes[OutputLine | ControlRequest] = Shapes(
     {
         "system/init": SystemInit,
         "init": SystemInit,
         "assistant": Assistant,
         "user": User,
         "stream_event": StreamEvent,
-        "result": Result,
+        "result": ClaudeResult,
         "control_request": ControlRequest,
         "control_response": ControlResponse,
         "control_cancel_request": ControlCancelRequest,

@@ -27,8 +27,8 @@ _NO_PROMPT = re.compile(
 _COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
 
 
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored session. ``title`` is what people call it: its name, else its last prompt, else its first one.
+class ClaudeStoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored session. ``title``: its name, else its last prompt, else its first one.
 
     ``message_count`` and ``tokens`` are known only when the file was short enough to be read whole; :func:`totals`
     reads a long one to the end. Claude Code stores no cost.
@@ -51,10 +51,10 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class History(msgspec.Struct, frozen=True):
+class ClaudeHistory(msgspec.Struct, frozen=True):
     """Sessions, newest first, and the files that could not be used, each with the reason."""
 
-    sessions: list[StoredSession]
+    sessions: list[ClaudeStoredSession]
     skipped: list[tuple[str, str]]
 
 
@@ -74,23 +74,23 @@ class Totals(msgspec.Struct, frozen=True):
 
 def list_sessions(
     cwd: str | os.PathLike[str] | None, *, home: str | None = None, env: Mapping[str, str] | None = None
-) -> History:
+) -> ClaudeHistory:
     """The sessions of one working directory, or of all when ``cwd`` is ``None``.
 
     ``home`` is Claude Code's own folder; without it ``CLAUDE_CONFIG_DIR`` and ``HOME`` of ``env`` say where it is.
     """
     projects = os.path.join(home or config_folder(os.environ if env is None else env), "projects")  # noqa: PTH118
-    sessions: list[StoredSession] = []
+    sessions: list[ClaudeStoredSession] = []
     skipped: list[tuple[str, str]] = []
     project = None if cwd is None else unicodedata.normalize("NFC", os.path.realpath(cwd))
     for folder in _folders(projects) if project is None else _folders_of(projects, project):
         _read_folder(folder, project, sessions, skipped)
     sessions.sort(key=lambda session: session.updated_ms, reverse=True)
-    return History(sessions, skipped)
+    return ClaudeHistory(sessions, skipped)
 
 
 def config_folder(env: Mapping[str, str]) -> str:
-    """Where Claude Code keeps its things."""
+    """Where Claude Code keeps its files."""
     named = env.get("CLAUDE_CONFIG_DIR")
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
     return unicodedata.normalize("NFC", named or os.path.join(home, ".claude"))  # noqa: PTH118
@@ -133,7 +133,7 @@ def _folders_of(projects: str, cwd: str) -> list[str]:
 
 
 def _read_folder(
-    folder: str, project: str | None, sessions: list[StoredSession], skipped: list[tuple[str, str]]
+    folder: str, project: str | None, sessions: list[ClaudeStoredSession], skipped: list[tuple[str, str]]
 ) -> None:
     try:
         with os.scandir(folder) as entries:
@@ -145,16 +145,16 @@ def _read_folder(
             continue
         path = f"{folder}/{name}"
         try:
-            found = _read_session(path, name[:-6], project)
+            session = _read_session(path, name[:-6], project)
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            found = f"{type(error).__name__}: {error}"
-        if isinstance(found, str):
-            skipped.append((path, found))
-        elif found is not None:
-            sessions.append(found)
+            session = f"{type(error).__name__}: {error}"
+        if isinstance(session, str):
+            skipped.append((path, session))
+        elif session is not None:
+            sessions.append(session)
 
 
-def _read_session(path: str, session_id: str, project: str | None) -> StoredSession | str | None:
+def _read_session(path: str, session_id: str, project: str | None) -> ClaudeStoredSession | str | None:
     """The session; why the file is of no use; or ``None`` for a sub-agent's own file, which is no session."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -173,9 +173,9 @@ def _read_session(path: str, session_id: str, project: str | None) -> StoredSess
     first_prompt = _first_prompt(head) or None
     title = custom_title or _last(tail, b"lastPrompt") or _last(tail, b"summary") or first_prompt
     if not title:
-        return "there is no prompt in it"
+        return "it holds no prompt"
     counted = _count(head) if tail is head else None
-    return StoredSession(
+    return ClaudeStoredSession(
         session_id=session_id,
         path=path,
         title=title,

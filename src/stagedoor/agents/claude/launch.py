@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from ...transports.launch import SCRATCH, EndInput, Launch, Signal
-from .commands import Initialize
+from .commands import ClaudeInitialize
 from .config import ClaudePermissionMode, ClaudeSessionConfig, check
 from .tools import ToolServer
 
 FIXED_ARGS = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 
 SURROUNDING = ("CLAUDECODE", "CLAUDE*")
-"""What a surrounding Claude Code leaves in the environment; a child would take it for its own."""
+"""What a surrounding Claude Code sets in the environment; a child would misread it as its settings."""
 
 USERS_OWN = (
     "CLAUDE_CONFIG_DIR",
@@ -29,7 +29,7 @@ USERS_OWN = (
     "CLAUDE_CODE_USE_VERTEX",
     "CLAUDE_CODE_USE_FOUNDRY",
 )
-"""Settings and login of the user, which are kept all the same."""
+"""Settings and login of the user, which a child inherits all the same."""
 
 STOP = (EndInput(wait=1.5), Signal(signal.SIGINT, wait=3.0))
 """Not SIGTERM: Claude Code would leave the tool's shell running. Whoever stops a turn interrupts it in-band first."""
@@ -70,12 +70,12 @@ def launch(
         *config.extra_args,
     ]
     servers = _servers(config, permission_server)
-    kept = {} if inherited is None else {name: inherited[name] for name in USERS_OWN if name in inherited}
+    inherited_login = {} if inherited is None else {name: inherited[name] for name in USERS_OWN if name in inherited}
     return Launch(
         argv=tuple(argv),
         cwd=cwd,
         env={
-            **kept,
+            **inherited_login,
             "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
             "DISABLE_AUTOUPDATER": "1",
             **_thinking(config),
@@ -198,14 +198,14 @@ def _tool_args(config: ClaudeSessionConfig, permission_server: Mapping[str, Any]
 def _stream_args(config: ClaudeSessionConfig) -> list[str]:
     return [
         flag
-        for flag, wanted in (
+        for flag, enabled in (
             ("--include-partial-messages", config.include_partial_messages),
             ("--include-hook-events", config.include_hook_events),
             ("--replay-user-messages", config.replay_user_messages),
             ("--bare", config.bare),
             ("--safe-mode", config.safe_mode),
         )
-        if wanted
+        if enabled
     ]
 
 
@@ -218,7 +218,7 @@ def hook_id(event: str, matcher: int, function: int) -> str:
     return f"{event}_{matcher}_{function}"
 
 
-def initialize(config: ClaudeSessionConfig) -> Initialize | None:
+def initialize(config: ClaudeSessionConfig) -> ClaudeInitialize | None:
     """What must be registered before the first prompt; ``None`` when the config needs nothing of the kind."""
     hooks: dict[str, list[dict[str, Any]]] = {}
     for event, matchers in config.hooks.items():
@@ -231,13 +231,13 @@ def initialize(config: ClaudeSessionConfig) -> Initialize | None:
                 # We answer at the time-out ourselves; the agent's own bound only has to lie behind it.
                 entry["timeout"] = matcher.timeout + 5
             hooks.setdefault(event, []).append(entry)
-    request = Initialize(
+    request = ClaudeInitialize(
         hooks=hooks,
         sdk_mcp_servers=tuple(config.tool_servers()),
         prompt_suggestions=config.prompt_suggestions,
         forward_subagent_text=config.forward_subagent_text,
     )
-    return None if request == Initialize() else request
+    return None if request == ClaudeInitialize() else request
 
 
 def _json(value: object) -> str:

@@ -9,39 +9,46 @@ from typing import Any
 import msgspec
 
 from ...errors import AlreadyAnswered
-from ...wire.shapes import Unrecognized
-from .command_decoder import command_in
+from ...wire.shapes import Unrecognized, repaired
 from .commands import (
-    Allow,
-    Answer,
+    AnswerCanUseTool,
+    AnswerControlRequest,
     AnswerHook,
     AnswerMcp,
-    AnswerPermission,
+    ClaudeInterrupt,
+    ClaudePrompt,
     Command,
     Decision,
-    Deny,
-    Interrupt,
-    Prompt,
-    Refuse,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    RefuseControlRequest,
     Reply,
     Request,
     StopTask,
     request_body,
 )
 from .events import (
+    QUESTIONS,
     SHAPES,
     Assistant,
+    CanUseTool,
+    ClaudeResult,
     ControlCancelRequest,
     ControlRequest,
     ControlResponse,
     Event,
+    HookCallback,
+    Question,
+    SessionStateChanged,
     StreamEvent,
+    SystemInit,
+    TaskNotification,
+    TaskStarted,
+    TurnSettled,
     User,
 )
-from .requests import QUESTIONS, CanUseTool, Question
-from .turn import Turn
 
-_OFTEN: tuple[tuple[bytes, Callable[[bytes], Event]], ...] = (
+_FREQUENT: tuple[tuple[bytes, Callable[[bytes], Event]], ...] = (
     (b'{"type":"stream_event"', msgspec.json.Decoder(StreamEvent).decode),
     (b'{"type":"assistant"', msgspec.json.Decoder(Assistant).decode),
     (b'{"type":"user"', msgspec.json.Decoder(User).decode),
@@ -55,34 +62,34 @@ class ClaudeProtocol:
     def __init__(self) -> None:
         self._outgoing: list[bytes] = []
         self._requests = 0
-        self._awaited: dict[str, Request | Interrupt] = {}
+        self._awaited: dict[str, Request | ClaudeInterrupt] = {}
         self._questions: dict[str, Question] = {}
         self._ended = False
-        self.turn = Turn()
+        self.turn = ClaudeTurn()
         self.session_id = ""
 
-    # ------------------------------------------------------------------------------------------------ what it says
+    # ------------------------------------------------------------------------------------------- from Claude Code
 
     def receive(self, message: bytes) -> list[Event]:
         """One line of output. Never raises on content."""
-        for opening, decode in _OFTEN:
+        for opening, decode in _FREQUENT:
             if message.startswith(opening):
                 try:
                     return [decode(message)]
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     break  # the table repairs what can be repaired
-        return self._noted(SHAPES.decode(message), message)
+        return self._observe(SHAPES.decode(message), message)
 
     def receive_eof(self) -> list[Event]:
         """The output ended: open questions are void, and a turn that ran is over."""
         self._ended = True
         self._awaited.clear()
-        voided: list[Event] = [ControlCancelRequest(request_id) for request_id in self._questions]
+        events: list[Event] = [ControlCancelRequest(request_id) for request_id in self._questions]
         self._questions.clear()
-        settled = self.turn.end()
-        return voided if settled is None else [*voided, settled]
+        end = self.turn.end()
+        return events if end is None else [*events, end]
 
-    def _noted(self, event: Event | ControlRequest, message: bytes) -> list[Event]:
+    def _observe(self, event: Event | ControlRequest, message: bytes) -> list[Event]:
         if isinstance(event, ControlRequest):
             return [self._question(event, message)]
         if isinstance(event, ControlResponse):
@@ -91,16 +98,16 @@ class ClaudeProtocol:
             self._questions.pop(event.request_id, None)
         else:
             self.session_id = getattr(event, "session_id", "") or self.session_id
-        settled = self.turn.observe(event)
-        return [event] if settled is None else [event, settled]
+        end = self.turn.observe(event)
+        return [event] if end is None else [event, end]
 
     def _question(self, envelope: ControlRequest, message: bytes) -> Event:
-        asked = QUESTIONS.decode(bytes(envelope.request))
-        if isinstance(asked, Unrecognized):
+        decoded = QUESTIONS.decode(bytes(envelope.request))
+        if isinstance(decoded, Unrecognized):
             # Silence would leave the agent waiting for ever.
             self._respond(envelope.request_id, error="this host does not know that request")
-            return Unrecognized(message, asked.why)
-        question = msgspec.structs.replace(asked, request_id=envelope.request_id)
+            return Unrecognized(message, decoded.why)
+        question = msgspec.structs.replace(decoded, request_id=envelope.request_id)
         self._questions[envelope.request_id] = question
         return question
 
@@ -110,33 +117,33 @@ class ClaudeProtocol:
         return self._questions
 
     @property
-    def awaited(self) -> Mapping[str, Request | Interrupt]:
+    def awaited(self) -> Mapping[str, Request | ClaudeInterrupt]:
         """Our requests that the agent has not answered yet, by request id."""
         return self._awaited
 
-    # --------------------------------------------------------------------------------------------- what we say
+    # --------------------------------------------------------------------------------------------- to Claude Code
 
     def send(self, command: Command) -> None:
         """What the caller wants. An answer that comes too late raises :class:`AlreadyAnswered`."""
         match command:
-            case Prompt():
+            case ClaudePrompt():
                 self._prompt(command)
-            case Interrupt():
+            case ClaudeInterrupt():
                 self.request(command)
-            case AnswerPermission() | AnswerHook() | AnswerMcp() | Answer() | Refuse():
+            case AnswerCanUseTool() | AnswerHook() | AnswerMcp() | AnswerControlRequest() | RefuseControlRequest():
                 self._reply(command)
             case _:
                 self.request(command)
 
-    def request(self, request: Request | Interrupt) -> str:
+    def request(self, request: Request | ClaudeInterrupt) -> str:
         """Queue a control request and return the id its :class:`ControlResponse` will carry."""
-        if isinstance(request, Interrupt):
+        if isinstance(request, ClaudeInterrupt):
             # Claude Code's own interrupt leaves background tasks running, and they would wake the model again.
             for task_id in self.turn.open_tasks:
                 self.request(StopTask(task_id))
         self._requests += 1
         request_id = f"stagedoor_{self._requests}"
-        body = {"subtype": "interrupt"} if isinstance(request, Interrupt) else request_body(request)
+        body = {"subtype": "interrupt"} if isinstance(request, ClaudeInterrupt) else request_body(request)
         self._awaited[request_id] = request
         self._write({"type": "control_request", "request_id": request_id, "request": body})
         return request_id
@@ -146,20 +153,20 @@ class ClaudeProtocol:
         return messages
 
     def decode_command(self, message: bytes) -> list[Command]:
-        """What a host once said, as a two-way recording holds it. Sends nothing."""
-        command = command_in(message, self._questions)
+        """The command behind a host's line in a two-way recording. Sends nothing."""
+        command = _command_in(message, self._questions)
         match command:
             case None:
                 return []
-            case Prompt():
+            case ClaudePrompt():
                 self.turn.begin()
-            case AnswerPermission() | AnswerHook() | AnswerMcp() | Answer() | Refuse():
+            case AnswerCanUseTool() | AnswerHook() | AnswerMcp() | AnswerControlRequest() | RefuseControlRequest():
                 self._questions.pop(command.request_id, None)
             case _:
                 pass
         return [command]
 
-    def _prompt(self, prompt: Prompt) -> None:
+    def _prompt(self, prompt: ClaudePrompt) -> None:
         line: dict[str, Any] = {"type": "user", "message": {"role": "user", "content": prompt.content}}
         if prompt.uuid is not None:
             line["uuid"] = prompt.uuid
@@ -172,19 +179,19 @@ class ClaudeProtocol:
         question = self._questions.pop(reply.request_id, None)
         if question is None:
             raise AlreadyAnswered(
-                f"nothing waits for an answer under {reply.request_id!r}: it was answered, cancelled by the agent, or "
-                "cut off by the end of the session; answer each question once, while it is open"
+                f"question {reply.request_id!r} is not open: it was answered, or the agent cancelled it, or the "
+                "session ended; answer each question once, while it is open"
             )
         match reply:
-            case AnswerPermission(request_id, decision):
+            case AnswerCanUseTool(request_id, decision):
                 self._respond(request_id, permission_body(decision, question))
             case AnswerHook(request_id, output):
                 self._respond(request_id, output)
             case AnswerMcp(request_id, message):
                 self._respond(request_id, {"mcp_response": message or {"jsonrpc": "2.0", "result": {}, "id": 0}})
-            case Answer(request_id, response):
+            case AnswerControlRequest(request_id, response):
                 self._respond(request_id, response)
-            case Refuse(request_id, error):
+            case RefuseControlRequest(request_id, error):
                 self._respond(request_id, error=error)
 
     def _respond(self, request_id: str, response: Mapping[str, Any] | None = None, *, error: str | None = None) -> None:
@@ -205,7 +212,7 @@ class ClaudeProtocol:
 def permission_body(decision: Decision, question: Question) -> dict[str, Any]:
     """The answer to a permission question. Claude Code insists on ``updatedInput`` and on ``message``."""
     match decision:
-        case Allow(updated_input, updated_permissions):
+        case PermissionResultAllow(updated_input, updated_permissions):
             original = question.input if isinstance(question, CanUseTool) else {}
             body: dict[str, Any] = {
                 "behavior": "allow",
@@ -214,8 +221,174 @@ def permission_body(decision: Decision, question: Question) -> dict[str, Any]:
             if updated_permissions:
                 body["updatedPermissions"] = list(updated_permissions)
             return body
-        case Deny(message, interrupt):
-            denied: dict[str, Any] = {"behavior": "deny", "message": message or "The user refused this call."}
+        case PermissionResultDeny(message, interrupt):
+            denial: dict[str, Any] = {"behavior": "deny", "message": message or PermissionResultDeny().message}
             if interrupt:
-                denied["interrupt"] = True
-            return denied
+                denial["interrupt"] = True
+            return denial
+
+
+# ------------------------------------------------------------------------------------- when is a turn really over?
+
+
+class ClaudeTurn:
+    """Judges when a turn is over.
+
+    A ``result`` is not the end: a background task that finishes wakes the model again, which gives another ``result``.
+    ``session_state_changed`` to ``idle`` is not the end either: it does not wait for background commands. The turn is
+    over at the first ``idle`` with no task open. Where the state events are off, a ``result`` stands in for ``idle``.
+    """
+
+    def __init__(self) -> None:
+        self._state_events = False
+        self._running = False
+        self._result: ClaudeResult | None = None
+        self._tasks: dict[str, None] = {}
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn has begun that is not over yet."""
+        return self._running
+
+    @property
+    def open_tasks(self) -> tuple[str, ...]:
+        return tuple(self._tasks)
+
+    def begin(self) -> None:
+        """A prompt is on its way."""
+        self._running = True
+
+    def observe(self, event: Event) -> TurnSettled | None:
+        """Take note of one event; the judgement, when this event ends the turn."""
+        match event:
+            case SystemInit():
+                self._running = True
+            case TaskStarted():
+                self._tasks[event.task_id] = None
+            case TaskNotification():
+                self._tasks.pop(event.task_id, None)
+            case ClaudeResult():
+                self._result = event
+                if not self._state_events:
+                    return self._settle()
+            case SessionStateChanged():
+                self._state_events = True
+                if event.state == "running":
+                    self._running = True
+                elif event.state == "idle":
+                    return self._settle()
+            case _:
+                pass
+        return None
+
+    def end(self) -> TurnSettled | None:
+        """The stream ended: whatever ran is over, and no task will ever report."""
+        if not self._running and self._result is None:
+            return None
+        unfinished, self._tasks = tuple(self._tasks), {}
+        return self._close(unfinished)
+
+    def _settle(self) -> TurnSettled | None:
+        return None if self._tasks or self._result is None else self._close()
+
+    def _close(self, unfinished: tuple[str, ...] = ()) -> TurnSettled:
+        result, self._running, self._result = self._result, False, None
+        return TurnSettled(result=result, unfinished=unfinished)
+
+
+# ------------------------------------------------------ a host's lines in a recording, read back into its commands
+
+UNREADABLE = "the answer could not be read, so the call was refused"
+
+
+class _HostMessage(msgspec.Struct):
+    content: str | list[dict[str, Any]]
+
+
+class _HostRequest(msgspec.Struct):
+    subtype: str = ""
+
+
+class _HostResponse(msgspec.Struct):
+    request_id: str
+    subtype: str = ""
+    response: msgspec.Raw = msgspec.Raw(b"{}")
+    error: str = ""
+
+
+class _HostLine(msgspec.Struct):
+    type: str = ""
+    message: _HostMessage | None = None
+    request: _HostRequest | None = None
+    response: _HostResponse | None = None
+
+
+class _PermissionAnswer(msgspec.Struct, rename="camel"):
+    """Claude Code insists on ``updatedInput`` and on ``message``; without them it takes neither answer."""
+
+    behavior: str
+    updated_input: dict[str, Any] | None = None
+    updated_permissions: list[msgspec.Raw] = []
+    message: str | None = None
+    interrupt: bool = False
+
+
+_HOST_LINE = msgspec.json.Decoder(_HostLine)
+
+
+def _command_in(message: bytes, questions: Mapping[str, Question]) -> Command | None:
+    """``None`` for what Claude Code does not take, and for what has no bearing on a turn."""
+    match _host_line(message):
+        case _HostLine("user", message=_HostMessage(content)):
+            return ClaudePrompt(content)
+        case _HostLine("control_request", request=_HostRequest("interrupt")):
+            return ClaudeInterrupt()
+        case _HostLine("control_response", response=_HostResponse() as response) if response.request_id in questions:
+            return _answer(questions[response.request_id], response)
+        case _:
+            return None
+
+
+def _answer(question: Question, response: _HostResponse) -> Command:
+    if response.subtype != "success":
+        return RefuseControlRequest(question.request_id, response.error)
+    match question:
+        case CanUseTool():
+            return AnswerCanUseTool(question.request_id, _decision(question, response.response))
+        case HookCallback():
+            return AnswerHook(question.request_id, _members(response.response))
+        case _:
+            return AnswerControlRequest(question.request_id, _members(response.response))
+
+
+def _decision(question: CanUseTool, body: msgspec.Raw) -> Decision:
+    try:
+        answer = msgspec.json.decode(body, type=_PermissionAnswer)
+    except msgspec.DecodeError:
+        return PermissionResultDeny(UNREADABLE)
+    match answer:
+        case _PermissionAnswer("allow", updated_input=dict()):
+            changed = None if answer.updated_input == question.input else answer.updated_input
+            return PermissionResultAllow(changed, answer.updated_permissions)
+        case _PermissionAnswer("deny", message=str(words)):
+            return PermissionResultDeny(words, interrupt=answer.interrupt)
+        case _:
+            return PermissionResultDeny(UNREADABLE)
+
+
+def _members(body: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _host_line(message: bytes) -> _HostLine | None:
+    for read in (bytes, repaired):
+        try:
+            return _HOST_LINE.decode(read(message))
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+    return None

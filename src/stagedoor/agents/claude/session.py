@@ -1,14 +1,27 @@
-"""One conversation with Claude Code, as the caller holds it."""
+"""One conversation with Claude Code, as the caller holds it, and its living middle."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from ...transports.relay import Reader
+from ...errors import AgentRefused, ProcessExited, SessionEnded
+from ...transports.conversation import Conversation
+from ...transports.launch import Exited, Stalled
+from ...transports.process import ChildProcess
+from ...transports.relay import Reader, Relay
+from ...transports.tasks import TaskOwner
+from ...wire.shapes import Unrecognized
+from .answers import ClaudeAnswers, Delegate
 from .commands import (
-    AnswerPermission,
+    AnswerCanUseTool,
+    ClaudeInterrupt,
+    ClaudePrompt,
+    ClaudeSetModel,
+    Command,
     Decision,
     GetBinaryVersion,
     GetContextUsage,
@@ -17,36 +30,58 @@ from .commands import (
     McpReconnect,
     McpStatus,
     McpToggle,
-    Prompt,
     RenameSession,
+    Reply,
     Request,
     RewindFiles,
     SetMaxThinkingTokens,
-    SetModel,
     SetPermissionMode,
     StopTask,
 )
-from .config import ClaudePermissionMode
-from .events import Event, TurnSettled
-from .exchange import Exchange, Pair
-from .requests import Question
+from .config import ClaudePermissionMode, ClaudeSessionConfig
+from .events import (
+    Assistant,
+    CanUseTool,
+    ClaudeResult,
+    ControlCancelRequest,
+    ControlResponse,
+    Elicitation,
+    Event,
+    HookCallback,
+    McpMessage,
+    Question,
+    RequestUserDialog,
+    StreamEvent,
+    SystemInit,
+    ThinkingTokens,
+    TurnSettled,
+    User,
+)
+from .protocol import ClaudeProtocol
+
+Pair: TypeAlias = tuple[bytes, Event | Unrecognized | Stalled | Exited]
 
 INTERRUPT_PATIENCE = 10.0
 CLOSE_PATIENCE = 5.0
 CANCEL_PATIENCE = 1.0
+LAST_EVENTS_PATIENCE = 2.0
+"""How long readers may take for the last events before a closed session stops waiting for them."""
+
+ENDED = "this session has ended; resume it by its id to continue"
+_BULK = frozenset({StreamEvent, User, ThinkingTokens})
 
 
 class ClaudeSession:
     """Made by ``ClaudeClient``. Use as ``async with``; a session that is dropped is ended too.
 
-    ``events`` may be read by many at once; the slowest reader holds up the stream, nobody loses an event. The turn
+    ``events`` may be read by many at once; the slowest reader slows the stream down, nobody loses an event. The turn
     that a prompt starts is over at ``TurnSettled``; the last event of all is ``Exited``.
     """
 
     def __init__(self, exchange: Exchange, session_id: str) -> None:
         self._exchange = exchange
         self._session_id = session_id
-        weakref.finalize(self, exchange.let_go)
+        weakref.finalize(self, exchange.abandon)
 
     @property
     def session_id(self) -> str:
@@ -96,20 +131,20 @@ class ClaudeSession:
 
     # ---------------------------------------------------------------------------------------------- conversation
 
-    async def send(self, prompt: str | Sequence[Mapping[str, Any]] | Prompt) -> None:
-        """A prompt. While a tool runs it is delivered into the running turn, else it starts one or waits in line."""
-        await self._exchange.send(prompt if isinstance(prompt, Prompt) else Prompt(prompt))
+    async def send(self, prompt: str | Sequence[Mapping[str, Any]] | ClaudePrompt) -> None:
+        """A prompt. While a tool runs it joins the running turn, else it starts a turn or waits for the running one."""
+        await self._exchange.send(prompt if isinstance(prompt, ClaudePrompt) else ClaudePrompt(prompt))
 
     async def answer(self, request_id: str, decision: Decision) -> None:
         """Answer a ``CanUseTool`` event. Raises ``AlreadyAnswered`` when it is no longer open."""
-        await self._exchange.send(AnswerPermission(request_id, decision))
+        await self._exchange.send(AnswerCanUseTool(request_id, decision))
 
-    async def settled(self) -> TurnSettled | None:
+    async def wait_for_turn_end(self) -> TurnSettled | None:
         """Wait until the running turn is over, its background tasks included; at once when none runs."""
-        return await self._exchange.settled()
+        return await self._exchange.wait_for_turn_end()
 
     async def interrupt(self) -> None:
-        """End the running turn and its background tasks; the session goes on."""
+        """End the running turn and its background tasks; the session continues."""
         await self._exchange.interrupt(INTERRUPT_PATIENCE)
 
     async def cancel(self) -> None:
@@ -129,14 +164,14 @@ class ClaudeSession:
     # --------------------------------------------------------------------------------------------- control channel
 
     async def request(self, request: Request) -> Any:
-        """Any control request; gives its answer, raises ``AgentRefused`` with Claude Code's own words."""
+        """Any control request; returns its answer. Raises ``AgentRefused`` with Claude Code's own words."""
         return await self._exchange.request(request)
 
     async def set_permission_mode(self, mode: ClaudePermissionMode) -> None:
         await self.request(SetPermissionMode(mode.value))
 
     async def set_model(self, model: str | None = None) -> None:
-        await self.request(SetModel(model))
+        await self.request(ClaudeSetModel(model))
 
     async def set_max_thinking_tokens(self, limit: int | None) -> None:
         await self.request(SetMaxThinkingTokens(limit))
@@ -173,3 +208,166 @@ class ClaudeSession:
 
     async def rewind_files(self, user_message_id: str, *, dry_run: bool = False) -> dict[str, Any]:
         return await self.request(RewindFiles(user_message_id, dry_run)) or {}
+
+
+class Exchange:
+    """The living middle of a session: protocol, process and the caller's functions, wired together.
+
+    It is apart from the session the caller holds, so that the running reader does not keep that one alive: a session
+    which is dropped is collected, and nothing it started continues to run.
+    """
+
+    def __init__(
+        self, process: ChildProcess, config: ClaudeSessionConfig, delegate: Delegate | None, relay: Relay[Pair]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.protocol = ClaudeProtocol()
+        self.relay = relay
+        self.exited: Exited | None = None
+        self.first_event: asyncio.Future[SystemInit | ClaudeResult | Exited] = loop.create_future()
+        self.first_answer: asyncio.Future[Assistant] = loop.create_future()
+        self._responses: dict[str, asyncio.Future[ControlResponse]] = {}
+        self._turn_ends: list[asyncio.Future[TurnSettled]] = []
+        self._answers = ClaudeAnswers(config, self._reply)
+        self._delegate = delegate
+        if delegate is not None:
+            delegate.decide = self._answers.decide
+        self.conversation: Conversation[Event] = Conversation(
+            process, self.protocol, relay, notice=self._notice, quiet=config.stall_after
+        )
+        self._tasks = TaskOwner()
+        self._ending = self._tasks.start(self._end(), name="stagedoor exchange")
+
+    # ------------------------------------------------------------------------------------------- from Claude Code
+
+    def _notice(self, event: Event | Unrecognized | Stalled | Exited) -> None:
+        kind = type(event)
+        if kind in _BULK or (kind is Assistant and self.first_answer.done()):
+            return
+        match event:
+            case CanUseTool() | HookCallback() | McpMessage() | Elicitation() | RequestUserDialog():
+                self._answers.start(event)
+            case ControlCancelRequest():
+                self._answers.void(event.request_id)
+            case ControlResponse():
+                response = self._responses.pop(event.request_id, None)
+                if response is not None and not response.done():
+                    response.set_result(event)
+            case Assistant():
+                if not self.first_answer.done():
+                    self.first_answer.set_result(event)
+            case SystemInit() | ClaudeResult():
+                if not self.first_event.done():
+                    self.first_event.set_result(event)
+            case TurnSettled():
+                waiting, self._turn_ends = self._turn_ends, []
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(event)
+            case Exited():
+                self._process_exited(event)
+            case _:
+                pass
+
+    def _process_exited(self, event: Exited) -> None:
+        self.exited = event
+        self._answers.void_all()
+        if self._delegate is not None:
+            self._delegate.close()
+        if not self.first_event.done():
+            self.first_event.set_result(event)
+        fault = _exit_fault(event)
+        waiting: list[asyncio.Future[Any]] = [*self._responses.values(), *self._turn_ends]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(fault)
+                future.exception()  # whoever waits will see it; nobody has to
+        self._responses.clear()
+        self._turn_ends.clear()
+
+    async def _end(self) -> None:
+        try:
+            await self.conversation.ended()
+        finally:
+            if self.exited is None:
+                self._process_exited(Exited(-9))
+            self.relay.close()
+
+    # --------------------------------------------------------------------------------------------- to Claude Code
+
+    async def send(self, command: Command) -> None:
+        if self.exited is not None:
+            raise SessionEnded(ENDED)
+        self.protocol.send(command)
+        await self.conversation.flush()
+
+    async def _reply(self, reply: Reply) -> None:
+        self.protocol.send(reply)
+        await self.conversation.flush()
+
+    async def request(self, request: Request | ClaudeInterrupt) -> Any:
+        """Ask and wait. Raises ``AgentRefused`` with Claude Code's own words."""
+        if self.exited is not None:
+            raise SessionEnded(ENDED)
+        request_id = self.protocol.request(request)
+        answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
+        self._responses[request_id] = answer
+        await self.conversation.flush()
+        response = await answer
+        if not response.ok:
+            raise AgentRefused(response.response.error or "Claude Code refused the request and gave no reason")
+        return response.value()
+
+    async def wait_for_turn_end(self) -> TurnSettled | None:
+        """Wait until the running turn is over; at once when none runs."""
+        if not self.protocol.turn.running or self.exited is not None:
+            return None
+        return await self._turn_end()
+
+    def _turn_end(self) -> asyncio.Future[TurnSettled]:
+        future: asyncio.Future[TurnSettled] = asyncio.get_running_loop().create_future()
+        self._turn_ends.append(future)
+        return future
+
+    async def interrupt(self, patience: float) -> bool:
+        """End the running turn; false when it has not ended within ``patience`` seconds."""
+        if self.exited is not None or not self.protocol.turn.running:
+            return True
+        turn_end = self._turn_end()  # before the request: the turn may end before the answer to it comes
+        try:
+            async with asyncio.timeout(patience):
+                await self.request(ClaudeInterrupt())
+                await turn_end
+        except TimeoutError:
+            return False
+        except (ProcessExited, SessionEnded, AgentRefused):
+            return self.exited is not None
+        finally:
+            turn_end.cancel()
+        return True
+
+    async def stop(self, patience: float) -> None:
+        """The whole ladder: interrupt, close the input, SIGINT, kill. Nothing is left running."""
+        await self.interrupt(patience)
+        await self.conversation.process.stop()
+        # A reader that has stopped reading must not hold up the end; one that reads gets the last events.
+        await asyncio.wait([self._ending], timeout=LAST_EVENTS_PATIENCE)
+        self.relay.close()
+        await asyncio.shield(self._ending)
+        if self._delegate is not None:
+            self._delegate.close()
+
+    def abandon(self) -> None:
+        """For finalizers: the caller dropped the session. Everything is killed, nothing is waited for."""
+        with contextlib.suppress(RuntimeError):  # the loop may be closed already
+            self.relay.close()
+        self.conversation.abandon()
+
+
+def _exit_fault(event: Exited) -> ProcessExited:
+    words = event.stderr.strip().splitlines()
+    return ProcessExited(
+        f"Claude Code exited with code {event.code}{': ' + words[-1] if words else ''}; resume the session to continue",
+        code=event.code,
+        stderr=event.stderr,
+    )

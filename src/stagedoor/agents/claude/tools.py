@@ -29,11 +29,11 @@ class Tool(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     arguments: type[msgspec.Struct] | None = None
 
-    def bound(self, given: Mapping[str, Any]) -> Callable[[], Any]:
+    def bound(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
         """The call, ready to be made. Arguments of the wrong type raise ``msgspec.ValidationError``."""
         if self.arguments is None:
-            return functools.partial(self.function, **given)
-        checked = msgspec.convert(given, self.arguments)
+            return functools.partial(self.function, **arguments)
+        checked = msgspec.convert(arguments, self.arguments)
         return functools.partial(
             self.function, **{name: getattr(checked, name) for name in self.arguments.__struct_fields__}
         )
@@ -76,27 +76,21 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     return {**own, "$defs": definitions} if definitions else own
 
 
-async def run_here(call: Callable[[], Any]) -> Any:
-    """Make the call right here, and wait if there is something to wait for."""
-    outcome = call()
-    return await outcome if inspect.isawaitable(outcome) else outcome
-
-
 class ToolServer:
     """The server: ``mcp_servers={"desk": ToolServer([tool(look_up)])}``; the model sees ``mcp__desk__look_up``."""
 
     def __init__(
         self, tools: Sequence[Tool | Callable[..., Any]], *, name: str = "stagedoor", version: str = "1"
     ) -> None:
-        made = [item if isinstance(item, Tool) else tool(item) for item in tools]
-        self.tools: Mapping[str, Tool] = {item.name: item for item in made}
+        all_tools = [item if isinstance(item, Tool) else tool(item) for item in tools]
+        self.tools: Mapping[str, Tool] = {item.name: item for item in all_tools}
         self.name = name
         self.version = version
 
-    async def respond(self, message: bytes, run: Run = run_here) -> dict[str, Any] | None:
+    async def respond(self, message: bytes, run: Run) -> dict[str, Any] | None:
         """The JSON-RPC reply, or ``None`` when the message wants none. Never raises on content.
 
-        ``run`` makes the calls; the one of a session keeps a blocking function away from the event loop.
+        ``run`` makes the calls: ``run_callback`` keeps a blocking function away from the event loop.
         """
         match jsonrpc.parse(message):
             case jsonrpc.Request(request_id, method, params):
@@ -109,11 +103,11 @@ class ToolServer:
     async def _reply(self, request_id: jsonrpc.Id, method: str, params: bytes, run: Run) -> dict[str, Any]:
         match method:
             case "initialize":
-                asked = _member(params, "protocolVersion")
+                version = _member(params, "protocolVersion")
                 return _result(
                     request_id,
                     {
-                        "protocolVersion": asked if isinstance(asked, str) else PROTOCOL_VERSION,
+                        "protocolVersion": version if isinstance(version, str) else PROTOCOL_VERSION,
                         "capabilities": {"tools": {}},
                         "serverInfo": {"name": self.name, "version": self.version},
                     },
@@ -125,15 +119,15 @@ class ToolServer:
             case "tools/call":
                 return await self._call(request_id, params, run)
             case _:
-                return _fault(request_id, jsonrpc.METHOD_NOT_FOUND, f"this server has no method {method!r}")
+                return _fault(request_id, jsonrpc.METHOD_NOT_FOUND, f"unknown method {method!r}")
 
     async def _call(self, request_id: jsonrpc.Id, params: bytes, run: Run) -> dict[str, Any]:
-        name, given = _member(params, "name"), _member(params, "arguments")
+        name, arguments = _member(params, "name"), _member(params, "arguments")
         chosen = self.tools.get(name) if isinstance(name, str) else None
         if chosen is None:
-            return _fault(request_id, jsonrpc.INVALID_PARAMS, f"this server has no tool {name!r}")
+            return _fault(request_id, jsonrpc.INVALID_PARAMS, f"unknown tool {name!r}")
         try:
-            outcome = await run(chosen.bound(given or {}))
+            outcome = await run(chosen.bound(arguments or {}))
         except Exception as error:  # a tool that fails is an answer for the model, not the end of the session
             return _result(request_id, {"content": _content(f"{type(error).__name__}: {error}"), "isError": True})
         return _result(request_id, {"content": _content(outcome)})
@@ -144,7 +138,7 @@ def _listed(item: Tool) -> dict[str, Any]:
 
 
 def _content(outcome: Any) -> list[Any]:
-    """A list of MCP content blocks passes through; text is text; anything else is told as JSON."""
+    """A list of MCP content blocks passes through; text is text; anything else becomes JSON."""
     if isinstance(outcome, list) and outcome and all(isinstance(b, dict) and "type" in b for b in outcome):  # pyright: ignore[reportUnknownVariableType]
         return outcome  # pyright: ignore[reportUnknownVariableType]
     text = outcome if isinstance(outcome, str) else msgspec.json.encode(outcome, enc_hook=str).decode()

@@ -1,8 +1,1 @@
-"""Claude Code's words in ours."""
-
-from __future__ import annotations
-
-from .dictionary import ClaudeDictionary
-from .tools import NAMES, name_of, natives_of
-
-__all__ = ["NAMES", "ClaudeDictionary", "name_of", "natives_of"]
+"""Claude Code as an agent: its dictionary, its rights, how it is opened, what it stores."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import Any, Literal, assert_never
 
 import msgspec
 
-from ...agents.claude import blocks, notices, requests
-from ...agents.claude import events as native_events
-from ...agents.claude.events import Assistant, Result, StreamEvent, SystemInit, TurnSettled, User
-from ...agents.claude.events import Event as NativeEvent
+from ...agents.claude import blocks
+from ...agents.claude import events as cli
+from ...agents.claude.blocks import ClaudeUsage
+from ...agents.claude.events import StreamEvent
 from ...transports.launch import Exited, Stalled
 from ...unified.events import (
     Error,
@@ -17,8 +18,11 @@ from ...unified.events import (
     Init,
     Notice,
     PermissionRequest,
+    Retry,
     Text,
+    TextDelta,
     Thinking,
+    ThinkingDelta,
     ToolName,
     ToolResult,
     ToolUse,
@@ -30,21 +34,16 @@ from ...unified.events import (
 from ...unified.faults import kind_of
 from ...unified.tools import operation_of
 from ...wire import shapes
-from .deltas import Deltas
-from .edits import EDITORS, change_in
-from .endings import Ending, Fault, broken, ending_of
-from .notices import told
-from .outcomes import outcome_of
-from .plan import TodoList
-from .spending import Spending
+from .tool_results import EDITORS, TodoPlan, change_in, outcome_of
 from .tools import name_of, target_of
+from .turn_results import ApiFault, ClaudeSpending, Ending, broken_ending, ending_of
 
 SYNTHETIC, NO_CONTENT = "<synthetic>", "(no content)"
-"""What Claude Code puts in the model's mouth when it has said nothing."""
+"""The message that Claude Code makes up when the model sent no text."""
 CHOICES = ("allow_once", "allow_always", "reject_once")
 
 
-class _Call(msgspec.Struct, gc=False):
+class OpenCall(msgspec.Struct, gc=False):
     """A call that has no result yet."""
 
     name: ToolName
@@ -53,9 +52,9 @@ class _Call(msgspec.Struct, gc=False):
 
 
 class ClaudeDictionary:
-    """``prompted``: somebody else says when a turn starts; else (a recording) the agent's own ``init`` does.
+    """``prompted``: the session starts the turns; else (a recording) the agent's own ``init`` does.
 
-    ``resumed``: the session goes on with a stored one, which Claude Code does not say itself.
+    ``resumed``: the session continues a stored one, which Claude Code does not say itself.
     """
 
     def __init__(self, *, prompted: bool = False, resumed: bool = False) -> None:
@@ -63,49 +62,49 @@ class ClaudeDictionary:
         self.resumed = resumed
         self._main = Deltas()
         self._threads: dict[str, Deltas] = {}
-        self._spending = Spending()
-        self._todos = TodoList()
-        self._calls: dict[str, _Call] = {}
+        self._spending = ClaudeSpending()
+        self._todos = TodoPlan()
+        self._calls: dict[str, OpenCall] = {}
         self._refused: set[str] = set()
-        self._asked: set[str] = set()
-        self._told_denied: set[str] = set()
+        self._questioned: set[str] = set()
+        self._denied: set[str] = set()
         self._agents: dict[str, str] = {}  # a sub-agent's task → the call that started it
         self._servers: dict[str, str] = {}
         self._introduced = False
         self._in_turn = False
-        self._fault: Fault | None = None
+        self._fault: ApiFault | None = None
         self._ending: Ending | None = None
         self._results = 0
         self._structured: Any = None
         self._duration: float | None = None
         self._wants_structure = False
-        self._last_words = 0  # how much text has come since the last call or result
+        self._text_length = 0  # how much text has come since the last call or result
 
-    # ------------------------------------------------------------------------------------------- what the driver tells
+    # --------------------------------------------------------------------------------------------- from the driver
 
     def refuse(self, tool_use_id: str) -> None:
         """This call was refused by a hook of ours, which the result will not say."""
         self._refused.add(tool_use_id)
 
-    def request(self, asked: requests.CanUseTool) -> PermissionRequest:
+    def request(self, question: cli.CanUseTool) -> PermissionRequest:
         """A question of Claude Code's, in our words."""
-        name = name_of(asked.tool_name)
+        name = name_of(question.tool_name)
         return PermissionRequest(
-            request_id=asked.request_id,
-            tool_use_id=asked.tool_use_id,
+            request_id=question.request_id,
+            tool_use_id=question.tool_use_id,
             tool_name=name,
-            native_name=asked.tool_name,
+            native_name=question.tool_name,
             operation=operation_of(name),
-            target=target_of(name, asked.tool_name, asked.input) or asked.blocked_path or "",
-            input=asked.input,
-            description=asked.description or asked.title or asked.decision_reason or "",
+            target=target_of(name, question.tool_name, question.input) or question.blocked_path or "",
+            input=question.input,
+            description=question.description or question.title or question.decision_reason or "",
             choices=list(CHOICES),
-            parent_tool_use_id=self._agents.get(asked.agent_id or ""),
+            parent_tool_use_id=self._agents.get(question.agent_id or ""),
         )
 
-    # --------------------------------------------------------------------------------------------------- what is heard
+    # ------------------------------------------------------------------------------------------- from Claude Code
 
-    def translate(self, native: NativeEvent) -> list[Event]:
+    def translate(self, native: cli.Event) -> list[Event]:
         if type(native) is StreamEvent:  # the bulk of a stream, before the long way through the table
             parent = native.parent_tool_use_id
             thread = self._main if parent is None else self._thread(parent)
@@ -114,51 +113,41 @@ class ClaudeDictionary:
         match native:
             case StreamEvent():
                 return self._step(self._thread(native.parent_tool_use_id), native)
-            case Assistant():
-                return self._said(native)
-            case User():
-                return self._answered(native)
-            case SystemInit():
+            case cli.Assistant():
+                return self._assistant(native)
+            case cli.User():
+                return self._user(native)
+            case cli.SystemInit():
                 return self._init(native)
-            case Result():
+            case cli.ClaudeResult():
                 return self._result(native)
-            case TurnSettled():
-                return self._settled(native)
-            case native_events.ControlResponse():
+            case cli.TurnSettled():
+                return self._turn_settled(native)
+            case cli.ControlResponse():
                 if native.ok:
                     return []
                 return [Notice(level="warning", code="request_refused", message=native.response.error)]
-            case requests.Elicitation():
-                words = f"{native.mcp_server_name} asks for input, which was declined: {native.message}"
+            case cli.Elicitation():
+                words = f"{native.mcp_server_name} asked for input and was declined: {native.message}"
                 return [Notice(level="warning", code="elicitation_declined", message=words)]
-            case requests.RequestUserDialog():
+            case cli.RequestUserDialog():
                 return [Notice(level="info", code="dialog_cancelled", message=native.dialog_kind)]
-            case requests.CanUseTool() | requests.HookCallback():
-                if native.tool_use_id and (not self.prompted or isinstance(native, requests.CanUseTool)):
-                    self._asked.add(native.tool_use_id)
+            case cli.CanUseTool() | cli.HookCallback():
+                if native.tool_use_id and (not self.prompted or isinstance(native, cli.CanUseTool)):
+                    self._questioned.add(native.tool_use_id)
                 return []
-            case requests.McpMessage() | native_events.ControlCancelRequest():
+            case cli.McpMessage() | cli.ControlCancelRequest():
                 return []
             case Stalled():
-                if self.prompted and self._asked:
+                if self.prompted and self._questioned:
                     return []  # it waits for an answer of ours
                 return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
             case shapes.Unrecognized():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
-            case (
-                notices.SystemStatus() | notices.ThinkingTokens() | notices.ApiRetry() | notices.ModelFallback()
-                | notices.ModelRefusal() | notices.PermissionDenied() | notices.CompactBoundary()
-                | notices.HookStarted() | notices.HookProgress() | notices.HookResponse()
-                | notices.SessionStateChanged() | notices.SystemNotice() | notices.RateLimitEvent()
-                | notices.ToolProgress() | notices.ToolUseSummary() | notices.AuthStatus()
-                | notices.PromptSuggestion() | notices.KeepAlive() | notices.TaskStarted()
-                | notices.TaskProgress() | notices.TaskUpdated() | notices.TaskNotification()
-            ):  # fmt: skip
-                return self._noted(native)
             case _:
-                assert_never(native)
+                return self._notice(native)
 
     def _thread(self, parent: str | None) -> Deltas:
         if parent is None:
@@ -174,7 +163,7 @@ class ClaudeDictionary:
             return [self._spending.call(thread.call, step.usage)]
         return thread.step(step)
 
-    def _init(self, native: SystemInit) -> list[Event]:
+    def _init(self, native: cli.SystemInit) -> list[Event]:
         self._introduced = True
         self._wants_structure = "StructuredOutput" in native.tools
         out: list[Event] = [
@@ -191,7 +180,7 @@ class ClaudeDictionary:
             if self._servers.get(server.name) != server.status:
                 self._servers[server.name] = server.status
                 if server.status != "connected":
-                    words = f"the MCP server {server.name} is {server.status}; its tools are missing"
+                    words = f"MCP server {server.name!r} is not connected ({server.status}): its tools are missing"
                     out.append(Notice(level="warning", code="mcp_server", message=words))
         if not self._in_turn and not self.prompted:
             out.append(TurnStarted())
@@ -200,51 +189,56 @@ class ClaudeDictionary:
 
     # ------------------------------------------------------------------------------------------------------- messages
 
-    def _said(self, native: Assistant) -> list[Event]:
+    def _assistant(self, native: cli.Assistant) -> list[Event]:
         parent, message = native.parent_tool_use_id, native.message
         if native.error is not None:
-            words = "\n".join(block.text for block in message.blocks() if isinstance(block, blocks.Text))
-            return self._failed(Fault(native.error, words), parent)
+            words = "\n".join(block.text for block in message.blocks() if isinstance(block, blocks.TextBlock))
+            return self._failed(ApiFault(native.error, words), parent)
         thread = self._main if parent is None else self._thread(parent)
         out: list[Event] = []
         for block in message.blocks():
             match block:
-                case blocks.Text():
-                    out += thread.repetition()
-                    thread.whole()
+                case blocks.TextBlock():
+                    out += thread.repetition_notice()
+                    thread.drop()
                     if block.text and (block.text != NO_CONTENT or message.model != SYNTHETIC):
-                        self._last_words += len(block.text)
+                        self._text_length += len(block.text)
                         out.append(Text(text=block.text, message_id=message.id, parent_tool_use_id=parent))
-                case blocks.Thinking():
-                    out += thread.repetition()
-                    thread.whole()
+                case blocks.ThinkingBlock():
+                    out += thread.repetition_notice()
+                    thread.drop()
                     if block.thinking:
                         out.append(Thinking(text=block.thinking, parent_tool_use_id=parent))
-                case blocks.ToolUse() | blocks.ServerToolUse():
-                    thread.whole()
-                    self._last_words = 0
+                case blocks.ToolUseBlock() | blocks.ServerToolUseBlock():
+                    thread.drop()
+                    self._text_length = 0
                     out.append(self._called(block, parent))
-                case blocks.ServerToolResult():
+                case blocks.ServerToolResultBlock():
                     out.append(self._served(block, parent))
-                case blocks.ToolResult():
+                case blocks.ToolResultBlock():
                     out += self._finished(block, None, parent)
                 case shapes.Unrecognized():
                     out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
-                case blocks.RedactedThinking() | blocks.Image() | blocks.Document() | blocks.ToolReference():
+                case (
+                    blocks.RedactedThinkingBlock()
+                    | blocks.ImageBlock()
+                    | blocks.DocumentBlock()
+                    | blocks.ToolReferenceBlock()
+                ):
                     pass
                 case _:
                     assert_never(block)
         return out
 
-    def _failed(self, fault: Fault, parent: str | None) -> list[Event]:
+    def _failed(self, fault: ApiFault, parent: str | None) -> list[Event]:
         if parent is None:
-            self._fault = fault  # told with the result, which knows whether the turn ended by it
+            self._fault = fault  # reported with the result, which knows whether the turn ended by it
             return []
         return [Error(kind=kind_of(fault.message), message=fault.message, parent_tool_use_id=parent)]
 
-    def _called(self, block: blocks.ToolUse | blocks.ServerToolUse, parent: str | None) -> ToolUse:
+    def _called(self, block: blocks.ToolUseBlock | blocks.ServerToolUseBlock, parent: str | None) -> ToolUse:
         name = name_of(block.name)
-        self._calls[block.id] = _Call(name, block.name, block.input)
+        self._calls[block.id] = OpenCall(name, block.name, block.input)
         description = block.input.get("description")
         return ToolUse(
             tool_use_id=block.id,
@@ -257,7 +251,7 @@ class ClaudeDictionary:
             parent_tool_use_id=parent,
         )
 
-    def _served(self, block: blocks.ServerToolResult, parent: str | None) -> ToolResult:
+    def _served(self, block: blocks.ServerToolResultBlock, parent: str | None) -> ToolResult:
         """The result of a call that the API carried out itself."""
         call = self._calls.pop(block.tool_use_id, None)
         content: object = msgspec.json.decode(block.content)
@@ -270,7 +264,7 @@ class ClaudeDictionary:
             parent_tool_use_id=parent,
         )
 
-    def _answered(self, native: User) -> list[Event]:
+    def _user(self, native: cli.User) -> list[Event]:
         if native.is_replay or native.is_synthetic:
             return []
         content = native.message.content
@@ -279,27 +273,29 @@ class ClaudeDictionary:
         out: list[Event] = []
         for block in native.message.blocks():
             match block:
-                case blocks.ToolResult():
+                case blocks.ToolResultBlock():
                     out += self._finished(block, native, native.parent_tool_use_id)
                 case shapes.Unrecognized():
                     out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
                 case _:
-                    pass  # a sub-agent's prompt, or the note of an interruption, which the result tells too
+                    pass  # a sub-agent's prompt, or the note of an interruption, which the result reports too
         return out
 
-    def _finished(self, block: blocks.ToolResult, native: User | None, parent: str | None) -> list[Event]:
-        call = self._calls.pop(block.tool_use_id, None) or _Call("other", "", {})
+    def _finished(self, block: blocks.ToolResultBlock, native: cli.User | None, parent: str | None) -> list[Event]:
+        call = self._calls.pop(block.tool_use_id, None) or OpenCall("other", "", {})
         # The account of a plain command is not worth decoding: its output stands in the block as well.
         account: Any = None if native is None else native.structured_result()
         denied = block.tool_use_id in self._refused
         self._refused.discard(block.tool_use_id)
-        self._last_words = 0
-        # In a recording it is not to be seen what was answered; else the session knows.
-        asked = block.tool_use_id in self._asked and not self.prompted
-        self._asked.discard(block.tool_use_id)
-        outcome = outcome_of(call.native_name, block, account, denied=denied, asked=asked, overheard=not self.prompted)
+        self._text_length = 0
+        # A recording may not show the answer; a session knows it.
+        questioned = block.tool_use_id in self._questioned and not self.prompted
+        self._questioned.discard(block.tool_use_id)
+        outcome = outcome_of(
+            call.native_name, block, account, denied=denied, questioned=questioned, recorded=not self.prompted
+        )
         if outcome.status == "denied":
-            self._told_denied.add(block.tool_use_id)
+            self._denied.add(block.tool_use_id)
         out: list[Event] = []
         if outcome.status == "success":
             if call.native_name in EDITORS:
@@ -324,63 +320,68 @@ class ClaudeDictionary:
         )
         return out
 
-    def _noted(self, native: notices.Notice) -> list[Event]:
+    def _notice(self, native: cli.Notice) -> list[Event]:
         match native:
-            case notices.PermissionDenied():
+            case cli.PermissionDenied():
                 self._refused.add(native.tool_use_id)
-            case notices.ApiRetry() | notices.ModelFallback():
-                out = self._main.broken_off()
-                self._main.said_again(self._last_words)
-                self._last_words = 0
-                return [*out, *told(native)]
-            case notices.TaskStarted():
+            case cli.ApiRetry() | cli.ModelFallback():
+                out = self._main.break_off()
+                self._main.expect_repetition(self._text_length)
+                self._text_length = 0
+                return [*out, *_notice_events(native)]
+            case cli.TaskStarted():
                 if native.tool_use_id is not None:
                     self._agents[native.task_id] = native.tool_use_id
-            case notices.TaskNotification():
+            case cli.TaskNotification():
                 if native.tool_use_id not in self._calls:  # its call has its result already: it ran in the background
                     words = f"{native.status}: {native.summary}"
                     well = native.status == "completed"
                     return [Notice(level="info" if well else "warning", code="background_task", message=words)]
             case _:
                 pass
-        return told(native)
+        return _notice_events(native)
 
     # ---------------------------------------------------------------------------------------------------------- turns
 
-    def _result(self, native: Result) -> list[Event]:
+    def _result(self, native: cli.ClaudeResult) -> list[Event]:
         self._in_turn = True
         self._ending = ending_of(native, self._fault, wants_structure=self._wants_structure)
         self._fault = None
-        self._last_words = 0
+        self._text_length = 0
         self._results += 1
         self._structured = native.structured_output
         self._duration = native.duration_ms if self._results == 1 else None
-        untold = [
+        denials = [
             Notice(
                 level="info", code="permission_denied", message=f"{denial.tool_name} was refused: {denial.tool_use_id}"
             )
             for denial in native.permission_denials
-            if not self.prompted and denial.tool_use_id not in self._told_denied
+            if not self.prompted and denial.tool_use_id not in self._denied
         ]
-        return [*self._introduction(native, self._ending), *self._main.rest(), *untold, *self._spending.result(native)]
+        return [
+            *self._introduction(native, self._ending),
+            *self._main.flush(),
+            *denials,
+            *self._spending.result(native),
+        ]
 
-    def _introduction(self, native: Result, ending: Ending) -> list[Event]:
-        """A turn may fail before Claude Code has introduced itself. For a session it cannot find, it makes an id up."""
-        lost = any(isinstance(event, Error) and event.kind == "session_not_found" for event in ending.said)
+    def _introduction(self, native: cli.ClaudeResult, ending: Ending) -> list[Event]:
+        """A turn may fail before ``init``. For a session that it cannot find, Claude Code makes an id up."""
+        lost = any(isinstance(event, Error) and event.kind == "session_not_found" for event in ending.events)
         if self._introduced or lost or not native.session_id:
             return []
         self._introduced = True
         return [Init(native_session_id=native.session_id, resumed=self.resumed)]
 
-    def _settled(self, native: TurnSettled) -> list[Event]:
-        out = [event for thread in (self._main, *self._threads.values()) for event in thread.rest()]
+    def _turn_settled(self, native: cli.TurnSettled) -> list[Event]:
+        out = [event for thread in (self._main, *self._threads.values()) for event in thread.flush()]
         if native.unfinished:
-            words = f"background tasks were still running when Claude Code ended: {', '.join(native.unfinished)}"
+            words = f"background tasks were still running when Claude Code exited: {', '.join(native.unfinished)}"
             out.append(Notice(level="warning", code="unfinished_tasks", message=words))
         ending = self._ending if native.result is not None else None
         if ending is None:
-            ending = broken()
-        out += ending.said
+            ending = broken_ending()
+        out += ending.events
         out.append(
             TurnCompleted(
                 status=ending.status,
@@ -392,7 +393,7 @@ class ClaudeDictionary:
         )
         self._threads.clear()
         self._calls.clear()
-        for marks in (self._refused, self._asked, self._told_denied):
+        for marks in (self._refused, self._questioned, self._denied):
             marks.clear()
         self._in_turn = False
         self._fault = self._ending = self._structured = self._duration = None
@@ -403,7 +404,7 @@ class ClaudeDictionary:
         words = native.stderr.strip().splitlines()
         if not native.code or not words:
             return []
-        message = f"Claude Code ended with code {native.code}: {words[-1]}"
+        message = f"Claude Code exited with code {native.code}: {words[-1]}"
         return [Notice(level="warning", code="exited", message=message)]
 
 
@@ -414,3 +415,189 @@ def _local(content: str) -> list[Event]:
         return []
     words = content.removeprefix(begin).removesuffix(end).strip()
     return [Notice(level="info", code="command_output", message=words)] if words else []
+
+
+# ---------------------------------------------------------------------------- the model's stream, piece by piece
+
+
+class _QuickDelta(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+
+
+class _QuickStep(msgspec.Struct, gc=False):
+    type: str = ""
+    delta: _QuickDelta | None = None
+
+
+# Nearly every line of a stream is a piece of text: it is decoded once, without the detour over the tables.
+_QUICK_STEP: Callable[[msgspec.Raw], _QuickStep] = msgspec.json.Decoder(_QuickStep).decode
+_WITHOUT_TEXT = frozenset({"input_json_delta", "signature_delta", "citations_delta"})
+
+
+class Deltas:
+    """The block that one thread of the conversation (the main one, or a sub-agent's) is streaming."""
+
+    def __init__(self, parent: str | None = None) -> None:
+        self._parent = parent
+        self._message_id = ""
+        self._kind = ""
+        self._pieces: list[str] = []
+        self._repeated = 0
+        self.call = ClaudeUsage()
+
+    def piece(self, native: StreamEvent) -> list[Event] | None:
+        """The quick way; ``None`` for all that is not a piece of a block."""
+        try:
+            step = _QUICK_STEP(native.event)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        delta = step.delta
+        if delta is None or step.type != "content_block_delta":
+            return None
+        kind = delta.type
+        if kind == "text_delta":
+            if self._kind != "text":
+                return self._begin("text", delta.text)
+            self._pieces.append(delta.text)
+            return [TextDelta(text=delta.text, message_id=self._message_id, parent_tool_use_id=self._parent)]
+        if kind == "thinking_delta":
+            if self._kind != "thinking":
+                return self._begin("thinking", delta.thinking)
+            self._pieces.append(delta.thinking)
+            return [ThinkingDelta(text=delta.thinking, parent_tool_use_id=self._parent)]
+        if kind in _WITHOUT_TEXT:
+            return []
+        return [Unrecognized(raw=bytes(native.event).decode("utf-8", "replace"), why=f"unknown delta {kind!r}")]
+
+    def step(self, step: blocks.StreamStep | shapes.Unrecognized) -> list[Event]:
+        match step:
+            case shapes.Unrecognized():
+                return [Unrecognized(raw=step.raw.decode("utf-8", "replace"), why=step.why)]
+            case blocks.MessageStart():
+                out = self.break_off()
+                self._message_id = step.message.id
+                self.call = step.message.usage or ClaudeUsage()
+                return out
+            case blocks.ContentBlockStart():
+                return self.flush()
+            case _:
+                return []
+
+    def drop(self) -> None:
+        """Claude Code itself sends the block as a whole."""
+        self._kind = ""
+        self._pieces = []
+
+    def flush(self) -> list[Event]:
+        """What came of an unfinished block, as a whole."""
+        joined, kind = "".join(self._pieces), self._kind
+        self.drop()
+        if not joined:
+            return []
+        if kind == "text":
+            return [Text(text=joined, message_id=self._message_id, parent_tool_use_id=self._parent)]
+        return [Thinking(text=joined, parent_tool_use_id=self._parent)]
+
+    def break_off(self) -> list[Event]:
+        """The answer ends in the middle, and will be repeated: by a retry, or by another model."""
+        size = sum(map(len, self._pieces))
+        if size:
+            self._repeated = size
+        return self.flush()
+
+    def expect_repetition(self, size: int) -> None:
+        """The last ``size`` characters, which came as whole blocks, belong to an answer that will be repeated."""
+        self._repeated = max(self._repeated, size)
+
+    def repetition_notice(self) -> list[Event]:
+        """Once, before an answer that may repeat what came already."""
+        size, self._repeated = self._repeated, 0
+        if not size:
+            return []
+        message = f"the answer broke off after {size} characters and starts again: what follows may repeat them"
+        return [Notice(level="warning", code="text_repeated", message=message, parent_tool_use_id=self._parent)]
+
+    def _begin(self, kind: str, text: str) -> list[Event]:
+        out = [*self.flush(), *self.repetition_notice()]
+        self._kind, self._pieces = kind, [text]
+        if kind == "text":
+            return [*out, TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self._parent)]
+        return [*out, ThinkingDelta(text=text, parent_tool_use_id=self._parent)]
+
+
+# --------------------------------------------------------------------------------------- beside the conversation
+
+_LEVELS: dict[str, Literal["info", "warning", "error"]] = {"warning": "warning", "error": "error"}
+
+
+def _notice_events(notice: cli.Notice) -> list[Event]:
+    match notice:
+        case cli.ApiRetry():
+            status = "" if notice.error_status is None else f" (HTTP {notice.error_status})"
+            return [
+                Retry(
+                    attempt=notice.attempt,
+                    max_attempts=notice.max_retries or None,
+                    delay_ms=notice.retry_delay_ms,
+                    reason=f"{notice.error or 'the model did not answer'}{status}",
+                )
+            ]
+        case cli.ModelFallback():
+            words = notice.content or f"{notice.original_model} is not available; {notice.fallback_model} continues"
+            return [Notice(level="warning", code="model_fallback", message=words)]
+        case cli.ModelRefusal():
+            words = notice.content or notice.api_refusal_explanation or f"{notice.original_model} refused to answer"
+            return [Notice(level="warning", code="model_refusal", message=words)]
+        case cli.PermissionDenied():
+            return [Notice(level="info", code="permission_denied", message=f"{notice.tool_name}: {notice.message}")]
+        case cli.CompactBoundary():
+            figures = notice.compact_metadata
+            after = "" if figures.post_tokens is None else f" → {figures.post_tokens}"
+            words = f"the conversation was summarized ({figures.trigger}): {figures.pre_tokens}{after} tokens"
+            return [Notice(level="info", code="compacted", message=words)]
+        case cli.SystemStatus():
+            return _status(notice)
+        case cli.HookResponse():
+            if not notice.exit_code and notice.outcome in ("", "success"):
+                return []
+            words = notice.stderr.strip() or notice.output.strip() or notice.outcome
+            return [Notice(level="warning", code="hook_failed", message=f"{notice.hook_name}: {words}")]
+        case cli.RateLimitEvent():
+            status = str(notice.rate_limit_info.get("status", ""))
+            if status in ("", "allowed"):
+                return []
+            return [Notice(level="warning", code="rate_limit", message=f"the rate limit is near, or reached: {status}")]
+        case cli.AuthStatus():
+            return [] if notice.error is None else [Notice(level="error", code="sign_in", message=notice.error)]
+        case cli.PromptSuggestion():
+            return [Notice(level="info", code="prompt_suggestion", message=notice.suggestion)]
+        case cli.SystemNotice():
+            return [Notice(level=_LEVELS.get(notice.level or "", "info"), code=notice.subtype, message=notice.words())]
+        case (
+            cli.ThinkingTokens()
+            | cli.HookStarted()
+            | cli.HookProgress()
+            | cli.SessionStateChanged()
+            | cli.ClaudeToolProgress()  # only how long it has been running
+            | cli.ToolUseSummary()
+            | cli.KeepAlive()
+            | cli.TaskStarted()
+            | cli.TaskProgress()  # the sub-agent's own calls come themselves
+            | cli.TaskUpdated()
+            | cli.TaskNotification()
+        ):
+            return []
+        case _:
+            assert_never(notice)
+
+
+def _status(notice: cli.SystemStatus) -> list[Event]:
+    if notice.permission_mode is not None:
+        return [Notice(level="info", code="mode", message=notice.permission_mode)]
+    if notice.status == "compacting":
+        return [Notice(level="info", code="compacting", message="the conversation is being summarized")]
+    if notice.compact_error:
+        return [Notice(level="warning", code="compaction_failed", message=notice.compact_error)]
+    return []

@@ -7,12 +7,19 @@ from typing import Any, cast
 
 import msgspec
 
-from ...agents.claude.blocks import ToolResult
-from ...agents.claude.commands import Allow, AnswerHook, AnswerPermission, Command, Deny, Interrupt, Prompt, Refuse
-from ...agents.claude.events import ControlCancelRequest, User
-from ...agents.claude.requests import HookCallback, PermissionUpdate
-from ...unified import decisions
-from ...unified.decisions import Decision
+from ...agents.claude.blocks import ToolResultBlock
+from ...agents.claude.commands import (
+    AnswerCanUseTool,
+    AnswerHook,
+    ClaudeInterrupt,
+    ClaudePrompt,
+    Command,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    RefuseControlRequest,
+)
+from ...agents.claude.events import ControlCancelRequest, HookCallback, PermissionUpdate, User
+from ...unified.decisions import Allow, Decision, Deny
 from ...unified.events import Remember
 from ...unified.recording import PromptSent, QuestionAnswered, QuestionWithdrawn, RecordedAction, TurnInterrupted
 from .dictionary import ClaudeDictionary
@@ -32,7 +39,7 @@ class ClaudeRecordingReader:
                 call = str(native.input.get("tool_use_id") or native.tool_use_id or "")
                 self._hooks[native.request_id] = call if before else ""
             case User() if self._hooks:
-                results = {block.tool_use_id for block in native.message.blocks() if isinstance(block, ToolResult)}
+                results = {block.tool_use_id for block in native.message.blocks() if isinstance(block, ToolResultBlock)}
                 for call in results.intersection(self._hooks.values()):
                     self._dictionary.refuse(call)  # the hook was not answered in time: should the call have failed, why
             case ControlCancelRequest():
@@ -43,21 +50,23 @@ class ClaudeRecordingReader:
 
     def from_client(self, command: Command) -> Iterable[RecordedAction]:
         match command:
-            case Prompt(content=content):
+            case ClaudePrompt(content=content):
                 self._dictionary.prompted = True
                 return [PromptSent(text_of(content))]
-            case Interrupt():
+            case ClaudeInterrupt():
                 return [TurnInterrupted()]
-            case AnswerPermission(request_id, decision):
+            case AnswerCanUseTool(request_id, decision):
                 return [QuestionAnswered(request_id, _decision(decision))]
             case AnswerHook(request_id, output):
                 call = self._hooks.pop(request_id, "")
                 if call and _denies(output):
                     self._dictionary.refuse(call)
                 return ()
-            case Refuse(request_id, error):  # a failed hook has no say; a failed question allows nothing
+            case RefuseControlRequest(
+                request_id, error
+            ):  # a failed hook decides nothing; a failed question allows nothing
                 is_hook = self._hooks.pop(request_id, None) is not None
-                return () if is_hook else [QuestionAnswered(request_id, decisions.Deny(error))]
+                return () if is_hook else [QuestionAnswered(request_id, Deny(error))]
             case _:
                 return ()
 
@@ -68,37 +77,37 @@ def text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
 
 
-def _decision(decision: Allow | Deny) -> Decision:
+def _decision(decision: PermissionResultAllow | PermissionResultDeny) -> Decision:
     match decision:
-        case Allow(updated_input, updated_permissions):
+        case PermissionResultAllow(updated_input, updated_permissions):
             changed = None if updated_input is None else {**updated_input}
-            return decisions.Allow(updated_input=changed, remember=_remembered(updated_permissions))
-        case Deny(message, interrupt):
-            return decisions.Deny(message, interrupt)
+            return Allow(updated_input=changed, remember=_remembered(updated_permissions))
+        case PermissionResultDeny(message, interrupt):
+            return Deny(message, interrupt)
 
 
 def _remembered(updates: Sequence[PermissionUpdate | msgspec.Raw]) -> Remember:
     """How long the rules that came with an answer hold. Claude Code passes over those it cannot read."""
     places: set[str] = set()
-    for update in updates:
-        known = _update(update)
-        if known is not None and (known.type == "setMode" or known.behavior == "allow"):
-            places.add(known.destination)
+    for entry in updates:
+        update = _update(entry)
+        if update is not None and (update.type == "setMode" or update.behavior == "allow"):
+            places.add(update.destination)
     if places.intersection(IN_FILES):
         return "always"
     return "session" if "session" in places else "once"
 
 
-def _update(given: PermissionUpdate | msgspec.Raw) -> PermissionUpdate | None:
-    if isinstance(given, PermissionUpdate):
-        return given
+def _update(entry: PermissionUpdate | msgspec.Raw) -> PermissionUpdate | None:
+    if isinstance(entry, PermissionUpdate):
+        return entry
     try:
-        return msgspec.json.decode(given, type=PermissionUpdate)
+        return msgspec.json.decode(entry, type=PermissionUpdate)
     except msgspec.DecodeError:
         return None
 
 
 def _denies(output: Mapping[str, Any]) -> bool:
     specific: object = output.get("hookSpecificOutput")
-    from_client = cast("dict[str, object]", specific) if isinstance(specific, dict) else {}
-    return from_client.get("permissionDecision") == "deny" or output.get("decision") == "block"
+    decision = cast("dict[str, object]", specific) if isinstance(specific, dict) else {}
+    return decision.get("permissionDecision") == "deny" or output.get("decision") == "block"

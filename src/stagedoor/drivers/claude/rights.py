@@ -41,7 +41,7 @@ DELEGATING = frozenset({"Agent", "Task"})
 EDITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 NETWORK = frozenset({"WebFetch", "WebSearch"})
 HARMLESS = READING | PLANNING | TALKING | DELEGATING
-ASKED_IN_A_DRY_RUN = READING | NETWORK | DELEGATING | {"AskUserQuestion"}
+QUESTIONS_IN_A_DRY_RUN = READING | NETWORK | DELEGATING | {"AskUserQuestion"}
 """Where the mode or a policy asks, the answer may be yes; for anything else it is no."""
 
 NOT_IN_A_DRY_RUN = "This is a dry run: nothing is written and nothing is run. Say what you would do instead."
@@ -78,15 +78,15 @@ def allowed_in(options: Options, rights: Rights) -> tuple[str, ...]:
     return tuple(rule for name in options.allowed_tools or () for rule in natives_of(name))
 
 
-class Judge(msgspec.Struct, frozen=True):
-    """What the hook says of a call; ``None`` is no opinion. Closed: a tool that is not known acts."""
+class HookJudge(msgspec.Struct, frozen=True):
+    """What the hook says of a call; ``None`` is no opinion. A tool that we do not know counts as one that acts."""
 
     hook: Hook
     risk: Callable[[str, Mapping[str, Any]], Risk]
     allowed: tuple[str, ...] = ()
     policed: bool = False
 
-    def judge(self, tool: str, given: Mapping[str, Any]) -> Verdict | None:
+    def judge(self, tool: str, arguments: Mapping[str, Any]) -> Verdict | None:
         if tool in HARMLESS:
             return "ask" if self.policed and tool in READING | DELEGATING else None
         if self.hook == "deny_acts":
@@ -97,7 +97,7 @@ class Judge(msgspec.Struct, frozen=True):
             case "ask_commands":
                 return None if tool in EDITING else "ask"
             case "ask_dangerous":
-                return "allow" if self.risk(tool, given) == "low" else "ask"
+                return "allow" if self.risk(tool, arguments) == "low" else "ask"
             case "ask_acts":
                 return "ask"
 

@@ -1,16 +1,38 @@
-"""Claude Code's session file: one line per content block, the messages as they went to the model."""
+"""The sessions Claude Code has stored: the list of them, and a session file (one line per content block) as events."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from ...agents.claude.history import list_sessions
 from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
 from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, milliseconds, table, tables, text, text_of_blocks, used
 from .tools import name_of
 
 _EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)")
+
+
+def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
+    return [
+        StoredSession(
+            agent="claude",
+            session_id=session.session_id,
+            cwd=session.cwd or cwd,
+            title=session.title,
+            first_prompt=session.first_prompt or "",
+            messages=session.message_count,
+            model=session.model or "",
+            branch=session.git_branch or "",
+            started_ms=session.started_ms or 0,
+            updated_ms=session.updated_ms,
+            tokens=session.tokens,
+            cost_usd=session.cost_usd,
+            path=session.path,
+        )
+        for session in list_sessions(cwd, env=env).sessions
+    ]
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
@@ -25,7 +47,7 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
             case "assistant":
                 blocks = [{"type": "text", "text": content}] if isinstance(content, str) else tables(content)
                 for block in blocks:
-                    yield from _said(block, at, names)
+                    yield from _block(block, at, names)
             case _:
                 continue
 
@@ -45,7 +67,7 @@ def _user(content: object, at: int, names: Mapping[str, ToolName]) -> Iterator[E
         yield TurnStarted(prompt=prompt, timestamp=at)
 
 
-def _said(block: Json, at: int, names: dict[str, ToolName]) -> Iterator[Event]:
+def _block(block: Json, at: int, names: dict[str, ToolName]) -> Iterator[Event]:
     match block.get("type"):
         case "text":
             yield Text(text=text(block.get("text")), timestamp=at)

@@ -54,10 +54,7 @@ _NATIVES: dict[ToolName, tuple[str, ...]] = {
 
 
 def name_of(native: str) -> ToolName:
-    known = NAMES.get(native)
-    if known is not None:
-        return known
-    return "mcp" if native.startswith("mcp__") else "other"
+    return NAMES.get(native) or ("mcp" if native.startswith("mcp__") else "other")
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:

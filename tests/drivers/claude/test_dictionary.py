@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,19 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, ClaudeProtocol, HookCallback
+from stagedoor.agents.claude import CanUseTool, ClaudeProtocol
+from stagedoor.agents.claude.events import ClaudeResult, TurnSettled
 from stagedoor.agents.claude.events import Event as NativeEvent
-from stagedoor.agents.claude.events import Result, TurnSettled
-from stagedoor.drivers.claude import ClaudeDictionary, name_of, natives_of
-from stagedoor.drivers.claude import agent as driver
-from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, Judge
-from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.permissions.modes import built_in
-from stagedoor.permissions.policy import Policy
-from stagedoor.permissions.rules import Rule
+from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.transports.launch import Exited, Stalled
-from stagedoor.unified import decisions
-from stagedoor.unified.capabilities import require
 from stagedoor.unified.events import (
     Done,
     Error,
@@ -49,17 +39,16 @@ from stagedoor.unified.events import (
     UsageReport,
 )
 from stagedoor.unified.grammar import Grammar
-from stagedoor.unified.options import McpServer, Options
 from stagedoor.wire.jsonl import LineBuffer
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "claude-2.1.197"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "claude-2.1.197"
 NOT_STREAMS = ("sessionfile", "list")
 CASES = sorted(path for path in TRANSCRIPTS.glob("*.jsonl") if not any(word in path.name for word in NOT_STREAMS))
 SMALL = [path for path in CASES if path.stat().st_size < 60_000]
 
 
-def heard(path: Path) -> list[bytes]:
-    """What Claude Code said: the lines of a raw capture, or the ``out`` side of a two-way log."""
+def printed(path: Path) -> list[bytes]:
+    """What Claude Code printed: the lines of a raw capture, or the ``out`` side of a two-way log."""
     lines, out = LineBuffer(), list[bytes]()
     for line in [*lines.feed(path.read_bytes()), *lines.finish()]:
         assert isinstance(line, bytes)
@@ -72,13 +61,13 @@ def heard(path: Path) -> list[bytes]:
 def play(lines: Iterable[bytes], *more: NativeEvent) -> list[Event]:
     protocol, dictionary, grammar = ClaudeProtocol(), ClaudeDictionary(), Grammar()
     natives = [native for line in lines for native in protocol.receive(line)] + protocol.receive_eof() + list(more)
-    out = [event for native in natives for said in dictionary.translate(native) for event in grammar.accept(said)]
+    out = [event for native in natives for own in dictionary.translate(native) for event in grammar.accept(own)]
     return out + grammar.end("error" if grammar.in_turn else None)
 
 
 def replay(name: str) -> list[Event]:
     [path] = TRANSCRIPTS.glob(f"{name}-*.jsonl")
-    return play(heard(path))
+    return play(printed(path))
 
 
 def without_figures(events: list[Event]) -> list[Event]:
@@ -121,12 +110,12 @@ def check(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_every_recording_is_well_formed(path: Path) -> None:
-    check(play(heard(path)))
+    check(play(printed(path)))
 
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
 def test_every_prefix_can_be_closed(path: Path) -> None:
-    lines = heard(path)
+    lines = printed(path)
     for count in range(0, len(lines), max(1, len(lines) // 25)):
         check(play(lines[:count]))
 
@@ -285,18 +274,18 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("name", "endings"), ENDINGS.items(), ids=ENDINGS)
 def test_endings_are_judged_by_what_happened(name: str, endings: list[tuple[str, str | None]]) -> None:
-    found: list[tuple[str, str | None]] = []
+    seen_endings: list[tuple[str, str | None]] = []
     error: Error | None = None
     for event in replay(name):
         if isinstance(event, Error):
             assert event.fatal
             error = event
         elif isinstance(event, TurnCompleted):
-            found.append((event.status, error.kind if error else None))
+            seen_endings.append((event.status, error.kind if error else None))
             if error is not None:
                 assert event.result in (error.message, "Hello from the fake model.")
             error = None
-    assert found == endings
+    assert seen_endings == endings
 
 
 SILENCES = {"84": [(1, "no_answer")], "34": [(2, "cumulative_usage"), (6, "hook_stopped")], "90": []}
@@ -304,12 +293,12 @@ SILENCES = {"84": [(1, "no_answer")], "34": [(2, "cumulative_usage"), (6, "hook_
 
 @pytest.mark.parametrize("name", SILENCES)
 def test_a_turn_without_an_answer_says_why(name: str) -> None:
-    turn, found = 0, list[tuple[int, str]]()
+    turn, notices = 0, list[tuple[int, str]]()
     for event in replay(name):
         turn += isinstance(event, TurnStarted)
         if isinstance(event, Notice):
-            found.append((turn, event.code))
-    assert found == SILENCES[name]
+            notices.append((turn, event.code))
+    assert notices == SILENCES[name]
 
 
 TARGETS = {"11": "First", "13": "tiny.add", "90": "", "160": "Which colour?"}
@@ -354,15 +343,16 @@ STATUSES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("name", STATUSES)
 def test_results_say_what_became_of_the_call(name: str) -> None:
-    found = [event for event in replay(name) if isinstance(event, ToolResult)]
-    told = [(one.status, one.exit_code) if isinstance(STATUSES[name][0], tuple) else one.status for one in found]
-    assert told == STATUSES[name]
+    results = [event for event in replay(name) if isinstance(event, ToolResult)]
+    with_codes = isinstance(STATUSES[name][0], tuple)
+    statuses = [(result.status, result.exit_code) if with_codes else result.status for result in results]
+    assert statuses == STATUSES[name]
 
 
 def test_a_refusal_nobody_saw_is_at_least_told() -> None:
     """Refused over an MCP server: the stream of the CLI does not say so before the result does."""
     [path] = TRANSCRIPTS.glob("102-*.jsonl")
-    events = play(line.replace(b'"Bash"', b'"WebFetch"') for line in heard(path))
+    events = play(line.replace(b'"Bash"', b'"WebFetch"') for line in printed(path))
     assert [event.status for event in events if isinstance(event, ToolResult)] == ["error"]
     [notice] = [event for event in events if isinstance(event, Notice)]
     assert notice.code == "permission_denied"
@@ -416,7 +406,7 @@ RESULT = line(type="result", subtype="success", result="fin", num_turns=1)
 AGAIN = Notice(
     level="warning",
     code="text_repeated",
-    message="the answer broke off after 8 characters and is given anew: what follows may repeat them",
+    message="the answer broke off after 8 characters and starts again: what follows may repeat them",
 )
 RETRIED = Retry(attempt=1, max_attempts=2, delay_ms=5.0, reason="overloaded")
 BROKEN = "Claude Code ended before it had finished the turn; resume the session to go on"
@@ -471,7 +461,13 @@ BY_HAND: dict[str, tuple[list[bytes], list[Event]]] = {
     ),
     "an MCP server that is down": (
         [line(type="system", subtype="init", mcp_servers=[{"name": "x", "status": "failed"}]), RESULT],
-        [Notice(level="warning", code="mcp_server", message="the MCP server x is failed; its tools are missing")],
+        [
+            Notice(
+                level="warning",
+                code="mcp_server",
+                message="MCP server 'x' is not connected (failed): its tools are missing",
+            )
+        ],
     ),
 }
 
@@ -479,14 +475,14 @@ BY_HAND: dict[str, tuple[list[bytes], list[Event]]] = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_by_hand(name: str) -> None:
     lines, expected = BY_HAND[name]
-    said = without_figures(play([INIT, *lines]))
-    kept = [event for event in said if not isinstance(event, TurnStarted | TurnCompleted | Done)]
-    assert kept == expected
+    events = without_figures(play([INIT, *lines]))
+    conversation = [event for event in events if not isinstance(event, TurnStarted | TurnCompleted | Done)]
+    assert conversation == expected
 
 
 def test_an_edit_in_a_sub_agent_is_told_from_its_input() -> None:
-    given = {"file_path": "/repo/a.txt", "old_string": "one\n", "new_string": "1\n"}
-    call = {"type": "tool_use", "id": "t", "name": "Edit", "input": given}
+    arguments = {"file_path": "/repo/a.txt", "old_string": "one\n", "new_string": "1\n"}
+    call = {"type": "tool_use", "id": "t", "name": "Edit", "input": arguments}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "The file /repo/a.txt has been updated."}
     done = line(type="user", message={"role": "user", "content": [result]}, parent_tool_use_id="p")
     [change] = [
@@ -511,7 +507,7 @@ def test_the_end_of_the_program_and_the_silence_after_it() -> None:
         Text(text="Half an "),
         Error(kind="connection_failed", message=BROKEN, fatal=True),
         TurnCompleted(status="error", result=BROKEN),
-        Notice(level="warning", code="exited", message="Claude Code ended with code 137: out of memory"),
+        Notice(level="warning", code="exited", message="Claude Code exited with code 137: out of memory"),
         Done(status="error", result=BROKEN),
     ]
 
@@ -526,7 +522,7 @@ def test_who_waits_for_our_answer_does_not_stall() -> None:
 
 def test_a_result_for_the_older_ones_among_us() -> None:
     """Before there was ``modelUsage``: the turn's own figures count, and the cost under its older name."""
-    native = Result(subtype="success", result="x", cost_usd=0.5, num_turns=1)
+    native = ClaudeResult(subtype="success", result="x", cost_usd=0.5, num_turns=1)
     dictionary = ClaudeDictionary(prompted=True)
     assert dictionary.translate(native) == [UsageReport(cost_usd=0.5)]
     assert dictionary.translate(TurnSettled(result=native)) == [
@@ -534,23 +530,13 @@ def test_a_result_for_the_older_ones_among_us() -> None:
     ]
 
 
-# ------------------------------------------------------------------------------------------------- names and rights
-
-
-def test_names_in_both_directions() -> None:
-    for ours in ("shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "task"):
-        assert {name_of(native) for native in natives_of(ours)} == {ours}
-    assert (name_of("mcp__github__search"), name_of("CronCreate")) == ("mcp", "other")
-    assert natives_of("Bash(git status:*)") == ("Bash(git status:*)",)
-
-
 def test_a_question_in_our_words() -> None:
     dictionary = ClaudeDictionary(prompted=True)
     started = line(type="system", subtype="task_started", task_id="agent7", tool_use_id="parent")
     for native in ClaudeProtocol().receive(started):
         dictionary.translate(native)
-    asked = CanUseTool("Bash", {"command": "make"}, "r1", "t1", description="Build", agent_id="agent7")
-    assert dictionary.request(asked) == PermissionRequest(
+    question = CanUseTool("Bash", {"command": "make"}, "r1", "t1", description="Build", agent_id="agent7")
+    assert dictionary.request(question) == PermissionRequest(
         request_id="r1",
         tool_use_id="t1",
         tool_name="shell",
@@ -562,148 +548,3 @@ def test_a_question_in_our_words() -> None:
         choices=["allow_once", "allow_always", "reject_once"],
         parent_tool_use_id="parent",
     )
-
-
-async def nobody(request: PermissionRequest) -> decisions.Decision:
-    return decisions.Deny("nobody")
-
-
-def config(**options: Any) -> Any:
-    return driver.config(Options(cwd="/repo", **options), nobody, ClaudeDictionary())
-
-
-MODES: dict[str, tuple[dict[str, Any], str, bool]] = {
-    "dry-run": ({"tier": "dry-run"}, "plan", True),
-    "a dry run gives way to nothing": ({"tier": "dry-run", "approval": "autoAll"}, "plan", True),
-    "readOnly": ({"sandbox": "readOnly", "tier": "autonomous"}, "plan", True),
-    "supervised": ({"tier": "supervised"}, "acceptEdits", True),
-    "autonomous": ({"tier": "autonomous"}, "bypassPermissions", False),
-    "ask": ({"approval": "ask"}, "default", True),
-    "askDangerous": ({"approval": "askDangerous"}, "default", True),
-    "autoEdit": ({"approval": "autoEdit"}, "acceptEdits", True),
-    "autoAll": ({"approval": "autoAll"}, "bypassPermissions", False),
-}
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_tiers_and_modes(name: str) -> None:
-    options, mode, hooked = MODES[name]
-    made = config(**options)
-    assert made.permission_mode is ClaudePermissionMode(mode)
-    assert bool(made.hooks) is hooked
-    assert (made.can_use_tool is not None) is hooked
-
-
-VERDICTS: list[tuple[str, str, dict[str, Any], str | None]] = [
-    ("deny_acts", "Read", {}, None),
-    ("deny_acts", "TaskCreate", {}, None),
-    ("deny_acts", "Agent", {}, None),
-    ("deny_acts", "WebFetch", {}, None),
-    ("deny_acts", "Bash", {"command": "ls"}, "deny"),
-    ("deny_acts", "Write", {}, "deny"),
-    ("deny_acts", "mcp__x__y", {}, "deny"),
-    ("deny_acts", "SomethingNew", {}, "deny"),
-    ("deny_acts", "", {}, "deny"),
-    ("ask_commands", "Edit", {}, None),
-    ("ask_commands", "Bash", {"command": "ls"}, "ask"),
-    ("ask_commands", "WebFetch", {}, "ask"),
-    ("ask_commands", "mcp__x__y", {}, "ask"),
-    ("ask_acts", "Edit", {}, "ask"),
-    ("ask_acts", "Bash", {"command": "ls"}, "ask"),
-    ("ask_acts", "Grep", {}, None),
-    ("ask_dangerous", "Bash", {"command": "ls"}, "allow"),
-    ("ask_dangerous", "Bash", {"command": "rm -rf /"}, "ask"),
-]
-
-
-@pytest.mark.parametrize(("hook", "tool", "given", "verdict"), VERDICTS)
-def test_the_hook(hook: Any, tool: str, given: dict[str, Any], verdict: str | None) -> None:
-    judge = Judge(hook, lambda _, words: "high" if "rm" in words.get("command", "") else "low")
-    assert judge.judge(tool, given) == verdict
-
-
-def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
-    judge = Judge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch", "mcp__x"))
-    tools = ("Bash", "WebFetch", "Write", "mcp__x__y", "mcp__xy__z")
-    assert [judge.judge(tool, {}) for tool in tools] == [None, None, "ask", None, "ask"]
-    dry = Judge("deny_acts", lambda *_: "low", ("Bash", "Write"))
-    assert [dry.judge(tool, {}) for tool in ("Bash", "Write")] == ["deny", "deny"]
-
-
-def test_a_policy_of_the_callers_sees_reading_too() -> None:
-    judge = Judge("ask_acts", lambda *_: "low", policed=True)
-    assert [judge.judge(tool, {}) for tool in ("Read", "Agent", "TaskCreate", "Bash")] == ["ask", "ask", None, "ask"]
-
-
-def hook_says(made: Any, tool: str, **given: Any) -> Any:
-    hook = made.hooks["PreToolUse"][0].hooks[0]
-    call = HookCallback("cb", {"tool_name": tool, "tool_input": given, "tool_use_id": "t"}, "t")
-    answer = asyncio.run(hook(call)).get("hookSpecificOutput", {})
-    return answer.get("permissionDecision")
-
-
-def test_the_hook_of_a_config() -> None:
-    dry = config(tier="dry-run", policy=built_in(tier="dry-run"))
-    assert (hook_says(dry, "Bash", command="ls"), hook_says(dry, "Read", file_path="/repo/x")) == ("deny", None)
-    own = Policy(rules=(Rule(action="deny", name="secrets", tool=("read_file",)),)).over(built_in(tier="supervised"))
-    ruled = config(tier="supervised", approval="ask", policy=own)
-    assert hook_says(ruled, "Read", file_path="/repo/.env") == "ask"
-
-
-def test_a_dry_run_says_no_even_without_its_hook() -> None:
-    """The user's own settings may switch hooks off: plan mode asks, and the answer is no."""
-    made = config(tier="dry-run")
-    for tool, words in (("Write", NOT_IN_A_DRY_RUN), ("Bash", NOT_IN_A_DRY_RUN)):
-        answer = asyncio.run(made.can_use_tool(CanUseTool(tool, {}, "r", "t")))
-        assert answer.message == words
-    assert "plan is its result" in asyncio.run(made.can_use_tool(CanUseTool("ExitPlanMode", {}, "r", "t"))).message
-    assert asyncio.run(made.can_use_tool(CanUseTool("Read", {}, "r", "t"))).message == "nobody"
-
-
-# ------------------------------------------------------------------------------------------------------- options
-
-
-def test_every_option_has_its_place() -> None:
-    servers = {
-        "local": McpServer(command="serve", args=("-x",), env={"A": "1"}),
-        "far": McpServer(url="http://127.0.0.1:9/mcp", headers={"K": "v"}, transport="http"),
-    }
-    made = config(
-        model="m", max_turns=3, max_budget_usd=0.5, system_prompt="s", append_system_prompt="a", fork=True,
-        output_schema={"type": "object"}, allowed_tools=("shell", "Bash(ls:*)"), disallowed_tools=("web_fetch",),
-        mcp_servers=servers, env={"E": "1"}, extra_args=("--bare",), stall_after=7.0,
-    )  # fmt: skip
-    assert (made.model, made.max_turns, made.max_budget_usd, made.system_prompt) == ("m", 3, 0.5, "s")
-    assert (made.append_system_prompt, made.fork_session, made.json_schema) == ("a", True, {"type": "object"})
-    assert (made.allowed_tools, made.disallowed_tools) == (("Bash", "Bash(ls:*)"), ("WebFetch",))
-    assert made.mcp_servers == {
-        "local": {"type": "stdio", "command": "serve", "args": ["-x"], "env": {"A": "1"}},
-        "far": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"K": "v"}},
-    }
-    assert (made.env, made.extra_args, made.stall_after) == ({"E": "1"}, ("--bare",), 7.0)
-    assert config(env={"E": "1"}, inherit_env=False).env == {}
-    assert config(tier="dry-run", allowed_tools=("shell",)).allowed_tools == ()
-
-
-def test_pictures(tmp_path: Path) -> None:
-    picture = tmp_path / "dot.png"
-    picture.write_bytes(b"\x89PNG")
-    encoded = base64.b64encode(b"\x89PNG").decode()
-    source = {"type": "base64", "media_type": "image/png", "data": encoded}
-    block = {"type": "image", "source": source}
-    assert driver.content_of("look", ()) == "look"
-    assert driver.content_of("look", (str(picture), f"data:image/png;base64,{encoded}")) == [
-        block,
-        block,
-        {"type": "text", "text": "look"},
-    ]
-    with pytest.raises(LocalProtocolError, match="no picture by its name"):
-        driver.content_of("look", ("a.txt",))
-    with pytest.raises(LocalProtocolError, match="cannot be read"):
-        driver.content_of("look", (str(tmp_path / "none.png"),))
-
-
-def test_what_it_cannot_do_is_refused() -> None:
-    for sandbox in ("workspaceWrite", "fullAccess"):
-        with pytest.raises(NotSupported, match="sandbox"):
-            require(Options(sandbox=sandbox), driver.CAPABILITIES, agent="claude", driver="stream")

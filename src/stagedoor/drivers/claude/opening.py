@@ -1,0 +1,167 @@
+"""Start or resume Claude Code with our options in its words: mode, hook, callback, tools, pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...agents.claude.client import ClaudeClient
+from ...agents.claude.commands import Decision, PermissionResultAllow, PermissionResultDeny, image
+from ...agents.claude.config import ClaudeSessionConfig, HookMatcher
+from ...agents.claude.events import CanUseTool, HookCallback
+from ...agents.claude.history import list_sessions
+from ...agents.claude.session import ClaudeSession
+from ...errors import LocalProtocolError, SessionNotFound
+from ...unified.decisions import Allow, Ask, Deny
+from ...unified.events import Risk
+from ...unified.options import McpServer, Options
+from ...unified.tools import operation_of
+from .dictionary import ClaudeDictionary
+from .rights import (
+    NOT_IN_A_DRY_RUN,
+    QUESTIONS_IN_A_DRY_RUN,
+    THE_PLAN_IS_ALL,
+    HookJudge,
+    Rights,
+    allowed_in,
+    hook_output,
+    rights_of,
+)
+from .tools import name_of, natives_of
+
+HOOK_TIMEOUT = 60.0
+
+
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSession:
+    dictionary.prompted = True
+    dictionary.resumed = options.resume is not None
+    env = None if options.inherit_env else dict(options.env)
+    client = ClaudeClient(options.cwd, options.executable, env)
+    settings = config(options, ask, dictionary)
+    content = await asyncio.to_thread(content_of, prompt, options.images)
+    if options.resume is None:
+        return await client.create_session(content, settings)
+    try:
+        return await client.resume_session(options.resume, content, settings)
+    except SessionNotFound as missing:
+        elsewhere = await asyncio.to_thread(_folder_of, options.resume, env)
+        if elsewhere is None:
+            raise
+        message = (
+            f"session {options.resume!r} belongs to {elsewhere}, not to {options.cwd}: open it with cwd={elsewhere!r}"
+        )
+        raise SessionNotFound(message) from missing
+
+
+def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSessionConfig:
+    """Our options in Claude Code's words."""
+    rights = rights_of(options)
+    allowed = allowed_in(options, rights)
+    asks = rights.hook is not None or options.can_use_tool is not None
+    return ClaudeSessionConfig(
+        permission_mode=rights.mode,
+        can_use_tool=_callback(ask, dictionary, rights) if asks else None,
+        hooks=_hooks(rights, options, allowed, dictionary),
+        # The user's own settings must not switch the hook off.
+        settings={"disableAllHooks": False} if rights.hook is not None else None,
+        model=options.model,
+        system_prompt=options.system_prompt,
+        append_system_prompt=options.append_system_prompt,
+        max_turns=options.max_turns,
+        max_budget_usd=options.max_budget_usd,
+        json_schema=options.output_schema,
+        allowed_tools=allowed,
+        disallowed_tools=tuple(rule for name in options.disallowed_tools for rule in natives_of(name)),
+        mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
+        fork_session=options.fork,
+        forward_subagent_text=True,
+        env=options.env if options.inherit_env else {},
+        extra_args=options.extra_args,
+        stall_after=options.stall_after,
+    )
+
+
+def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
+    async def decide(question: CanUseTool) -> Decision:
+        if rights.hook == "deny_acts" and question.tool_name not in QUESTIONS_IN_A_DRY_RUN:
+            dictionary.refuse(question.tool_use_id)
+            return PermissionResultDeny(THE_PLAN_IS_ALL if question.tool_name == "ExitPlanMode" else NOT_IN_A_DRY_RUN)
+        decision = await ask(dictionary.request(question))
+        match decision:
+            case Allow():
+                # What was remembered, the session remembers: rules of Claude Code's own would outlive it.
+                return PermissionResultAllow(decision.updated_input)
+            case Deny():
+                message = decision.message or PermissionResultDeny().message
+                return PermissionResultDeny(message, interrupt=decision.interrupt)
+
+    return decide
+
+
+def _hooks(
+    rights: Rights, options: Options, allowed: tuple[str, ...], dictionary: ClaudeDictionary
+) -> dict[str, Sequence[HookMatcher]]:
+    if rights.hook is None:
+        return {}
+
+    def risk(tool: str, arguments: Mapping[str, Any]) -> Risk:
+        from ...permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
+
+        name = name_of(tool)
+        return judge(name, operation_of(name), arguments, cwd=options.cwd).risk
+
+    rules = HookJudge(rights.hook, risk, allowed, _is_policed(options))
+
+    async def before_tool(call: HookCallback) -> Mapping[str, Any]:
+        verdict = rules.judge(str(call.input.get("tool_name", "")), call.input.get("tool_input") or {})
+        if verdict == "deny":
+            dictionary.refuse(str(call.input.get("tool_use_id") or call.tool_use_id))
+        return hook_output(verdict, NOT_IN_A_DRY_RUN if verdict == "deny" else "")
+
+    return {"PreToolUse": [HookMatcher([before_tool], timeout=HOOK_TIMEOUT)]}
+
+
+def _is_policed(options: Options) -> bool:
+    """Whether the caller brings rules beside those of the tier and the modes."""
+    if options.policy is None:
+        return False
+    from ...permissions.modes import built_in
+
+    own_rules = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
+    return bool(options.policy != own_rules)
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    if server.transport == "stdio":
+        return {"type": "stdio", "command": server.command, "args": list(server.args), "env": dict(server.env)}
+    return {"type": server.transport, "url": server.url, "headers": dict(server.headers)}
+
+
+def content_of(prompt: str, images: tuple[str, ...]) -> str | list[dict[str, Any]]:
+    """The prompt, with pictures as blocks before it. A picture is a path, or a ``data:`` address with base64."""
+    if not images:
+        return prompt
+    return [*map(_picture, images), {"type": "text", "text": prompt}]
+
+
+def _picture(source: str) -> dict[str, Any]:
+    if source.startswith("data:"):
+        head, _, content = source.partition(",")
+        return image(content, head.removeprefix("data:").split(";", 1)[0] or "image/png")
+    path = Path(source)
+    kind = mimetypes.guess_type(path.name)[0] or ""
+    if not kind.startswith("image/"):
+        raise LocalProtocolError(f"{source!r} is not a picture by its name; use png, jpeg, gif or webp")
+    try:
+        return image(base64.b64encode(path.read_bytes()).decode(), kind)
+    except OSError as error:
+        raise LocalProtocolError(f"cannot read the picture {source!r}: {error.strerror}; correct images=") from error
+
+
+def _folder_of(session_id: str, env: Mapping[str, str] | None) -> str | None:
+    sessions = list_sessions(None, env=env).sessions
+    return next((session.cwd for session in sessions if session.session_id == session_id), None)

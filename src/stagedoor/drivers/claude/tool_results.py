@@ -1,0 +1,293 @@
+"""What a tool's result means: what became of the call, which file it changed, and how it changed the to-do list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from ...agents.claude.blocks import ToolResultBlock
+from ...unified.diffs import change_of, diff_of
+from ...unified.events import FileChange, Plan, PlanItem, ToolStatus
+
+# ------------------------------------------------------------------------- status, exit code and output of a call
+
+EXIT_CODE = re.compile(r"Exit code (\d+)(?:\n|$)")
+_WRAPPED = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
+_DENIED = re.compile(
+    r"Claude requested permissions? to |Permission to use .{0,80}(?:has been )?denied"
+    r"|This command requires approval|Tool permission request failed: "
+    r"|.{0,300} was blocked\. For security, Claude Code may only ",
+    re.DOTALL,
+)
+"""How Claude Code words a refusal that no other line reports. A refusal of ours is recognized by its call.
+
+"The user doesn't want to proceed" is not among them: a command that was interrupted gets the same words.
+"""
+_INTERRUPTED = "The user doesn't want to "
+_WORDED = frozenset({"Bash", "Write", "Edit", "MultiEdit", "NotebookEdit"})
+"""Tools that wrap their own failures: what fails without the wrapping never ran."""
+_SILENT = "(Bash completed with no output)"
+
+
+class _ReportBlock(msgspec.Struct):
+    text: str = ""
+
+
+class _SubagentReport(msgspec.Struct):
+    content: list[_ReportBlock]
+
+
+class CallOutcome(msgspec.Struct, frozen=True):
+    status: ToolStatus
+    output: str
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+def outcome_of(
+    tool: str, result: ToolResultBlock, account: Any, *, denied: bool, questioned: bool = False, recorded: bool = False
+) -> CallOutcome:
+    """``account``: what the tool itself reports of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent.
+
+    ``denied``: we know that it was refused. ``questioned``: there was a question whose answer we do not know (a
+    recording), so a failure that no running tool words is the refusal. ``recorded``: this is a recording, in which
+    there may have been a question that it does not show (a permission tool of an MCP server).
+    """
+    output = result.content if isinstance(result.content, str) else result.text
+    failed = bool(result.is_error)
+    wrapped = _WRAPPED.match(output) if failed else None
+    if wrapped is not None:
+        output = wrapped[1]
+    unworded = wrapped is None and not EXIT_CODE.match(output)
+    unseen = recorded and tool in _WORDED and not output.startswith(_INTERRUPTED)
+    if failed and (denied or _DENIED.match(output) or (unworded and (questioned or unseen))):
+        return CallOutcome("denied", output)
+    if tool == "Bash":
+        return _command(output, account, failed=failed)
+    if tool in ("Agent", "Task") and not failed:
+        output = _report(account) or output
+    return CallOutcome("error" if failed else "success", output, duration_ms=_duration(account))
+
+
+def _command(output: str, account: Any, *, failed: bool) -> CallOutcome:
+    code = EXIT_CODE.match(output) if failed else None
+    if code is not None:
+        return CallOutcome("error", output[code.end() :], int(code[1]))
+    if failed:
+        return CallOutcome("error", output)
+    match account:
+        case {"backgroundTaskId": str()}:
+            return CallOutcome("success", output)  # it still runs
+        case {"interrupted": True}:
+            return CallOutcome("error", output)
+        case {"returnCodeInterpretation": str(reading)} if reading:
+            return CallOutcome("success", output)  # not zero, but Claude Code knows that it is no failure
+        case _:
+            return CallOutcome("success", "" if output == _SILENT else output, 0)
+
+
+def _report(account: Any) -> str:
+    """What a sub-agent answered, without what Claude Code adds for the model."""
+    try:
+        return "\n".join(block.text for block in msgspec.convert(account, _SubagentReport).content if block.text)
+    except msgspec.ValidationError:
+        return ""
+
+
+def _duration(account: Any) -> float | None:
+    if not isinstance(account, dict):
+        return None
+    duration = cast("dict[str, Any]", account).get("totalDurationMs")
+    return float(duration) if isinstance(duration, int | float) else None
+
+
+# --------------------------------------- what an edit changed: the file before and after, or at least the change
+
+EDITORS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+
+
+class _PatchHunk(msgspec.Struct, rename="camel"):
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    lines: list[str]
+
+
+def change_in(tool: str, arguments: Mapping[str, Any], report: Any, output: str, tool_use_id: str) -> FileChange | None:
+    """The change that a successful call of an editing tool made. ``None`` when nothing changed.
+
+    ``report`` is the tool's own account, which a sub-agent's call lacks: then the call's arguments have to do, with
+    its ``output``.
+    """
+    account: Mapping[str, Any] = cast("Mapping[str, Any]", report) if isinstance(report, dict) else {}
+    path = _text(account, "filePath", "notebook_path") or _text(arguments, "file_path", "notebook_path")
+    if not path:
+        return None
+    if not account:
+        return _from_arguments(tool, arguments, path, output, tool_use_id)
+    before = _text(account, "originalFile", "originalFileContents", "original_file")
+    after = _after(tool, arguments, account, before)
+    if after is None:
+        diff = _patch(path, account.get("structuredPatch"))
+        return FileChange(path=path, change="modified", diff=diff, before=before, tool_use_id=tool_use_id)
+    if before == after:
+        return None
+    created = tool == "Write" and account.get("type") == "create"
+    if before is None and not created and tool == "Write":
+        diff = _patch(path, account.get("structuredPatch"))
+        return FileChange(path=path, change="modified", diff=diff, after=after, tool_use_id=tool_use_id)
+    return change_of(path, None if created else before, after, tool_use_id=tool_use_id)
+
+
+def _after(tool: str, arguments: Mapping[str, Any], account: Mapping[str, Any], before: str | None) -> str | None:
+    match tool:
+        case "Write":
+            return _text(account, "content") or _text(arguments, "content") or ""
+        case "Edit" | "MultiEdit":
+            if before is None:
+                # A file that did not exist: an edit of nothing is the whole file.
+                content = _text(account, "newString")
+                return content if not _text(account, "oldString") else None
+            for old, new, everywhere in _replacements(arguments, account):
+                before = before.replace(old, new) if everywhere else before.replace(old, new, 1)
+            return before
+        case _:
+            return _text(account, "updated_file")
+
+
+def _replacements(arguments: Mapping[str, Any], account: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    many: object = account.get("edits") or arguments.get("edits")
+    edits: list[object] = cast("list[object]", many) if isinstance(many, list) else [{**arguments, **account}]
+    replacements: list[tuple[str, str, bool]] = []
+    for edit in edits:
+        match edit:
+            case {"oldString": str(old), "newString": str(new)} | {"old_string": str(old), "new_string": str(new)}:
+                rest = cast("Mapping[str, Any]", edit)
+                replacements.append((old, new, bool(rest.get("replaceAll") or rest.get("replace_all"))))
+            case _:
+                continue
+    return replacements
+
+
+def _from_arguments(tool: str, arguments: Mapping[str, Any], path: str, output: str, tool_use_id: str) -> FileChange:
+    change: Literal["created", "modified"] = "created" if "created" in output[:60] else "modified"
+    after = _text(arguments, "content") if tool == "Write" else None
+    if change == "created" and after is not None:
+        return change_of(path, None, after, tool_use_id=tool_use_id)
+    pieces = [diff_of(path, old, new) for old, new, _ in _replacements(arguments, {})]
+    return FileChange(path=path, change=change, diff="".join(pieces), after=after, tool_use_id=tool_use_id)
+
+
+def _patch(path: str, hunks: object) -> str:
+    """Claude Code's own hunks as a unified diff."""
+    try:
+        patch = msgspec.convert(hunks, list[_PatchHunk])
+    except msgspec.ValidationError:
+        return ""
+    if not patch:
+        return ""
+    name = path.lstrip("/")
+    lines = [f"--- a/{name}\n", f"+++ b/{name}\n"]
+    for hunk in patch:
+        lines.append(f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@\n")
+        lines += [f"{line}\n" for line in hunk.lines]
+    return "".join(lines)
+
+
+def _text(members: Mapping[str, Any], *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := members.get(name), str)), None)
+
+
+# ------------------------- the to-do list: reported in single steps (TaskCreate, TaskUpdate) or whole (TodoWrite)
+
+Step = Literal["pending", "in_progress", "completed"]
+_STEPS: dict[str, Step] = {"in_progress": "in_progress", "completed": "completed"}
+
+
+class _TodoEntry(msgspec.Struct):
+    content: str
+    status: str = "pending"
+
+
+class _TodoWriteInput(msgspec.Struct):
+    todos: list[_TodoEntry]
+
+
+class _TaskEntry(msgspec.Struct):
+    id: str
+    subject: str
+    status: str = "pending"
+
+
+class _TaskCreateReport(msgspec.Struct):
+    task: _TaskEntry
+
+
+class _TaskListReport(msgspec.Struct):
+    tasks: list[_TaskEntry]
+
+
+class _StatusChange(msgspec.Struct):
+    to: str
+
+
+class _TaskUpdateReport(msgspec.Struct, rename="camel"):
+    success: bool = True
+    status_change: _StatusChange | None = None
+
+
+class _TaskUpdateInput(msgspec.Struct, rename="camel"):
+    task_id: str
+    subject: str | None = None
+    status: str | None = None
+
+
+class TodoPlan:
+    def __init__(self) -> None:
+        self._items: dict[str, PlanItem] = {}
+
+    def after(self, tool: str, arguments: Mapping[str, Any], report: Any) -> Plan | None:
+        """The plan after a call that succeeded; ``None`` when the call changed nothing, or we cannot read it."""
+        before = dict(self._items)
+        try:
+            self._apply(tool, arguments, report)
+        except msgspec.ValidationError:
+            return None
+        return Plan(items=list(self._items.values())) if self._items != before else None
+
+    def _apply(self, tool: str, arguments: Mapping[str, Any], report: Any) -> None:
+        match tool:
+            case "TodoWrite":
+                todos = msgspec.convert(arguments, _TodoWriteInput).todos
+                self._items = {str(at): PlanItem(todo.content, _step(todo.status)) for at, todo in enumerate(todos)}
+            case "TaskCreate":
+                task = msgspec.convert(report, _TaskCreateReport).task
+                self._items[task.id] = PlanItem(task.subject)
+            case "TaskUpdate":
+                self._update(
+                    msgspec.convert(arguments, _TaskUpdateInput), msgspec.convert(report or {}, _TaskUpdateReport)
+                )
+            case "TaskList":
+                tasks = msgspec.convert(report, _TaskListReport).tasks
+                self._items = {task.id: PlanItem(task.subject, _step(task.status)) for task in tasks}
+            case _:
+                pass
+
+    def _update(self, update: _TaskUpdateInput, report: _TaskUpdateReport) -> None:
+        if not report.success:
+            return
+        status = report.status_change.to if report.status_change is not None else update.status
+        if status == "deleted":
+            self._items.pop(update.task_id, None)
+            return
+        item = self._items.get(update.task_id, PlanItem(f"Task {update.task_id}"))
+        step = item.status if status is None else _step(status)
+        self._items[update.task_id] = PlanItem(update.subject or item.text, step)
+
+
+def _step(status: str) -> Step:
+    return _STEPS.get(status, "pending")

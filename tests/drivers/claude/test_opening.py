@@ -1,0 +1,189 @@
+"""Our options in Claude Code's words: rights, hook, tools, pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, HookCallback
+from stagedoor.drivers.claude import opening
+from stagedoor.drivers.claude.agent import CAPABILITIES
+from stagedoor.drivers.claude.dictionary import ClaudeDictionary
+from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
+from stagedoor.drivers.claude.tools import name_of, natives_of
+from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.permissions.modes import built_in
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.unified import decisions
+from stagedoor.unified.capabilities import require
+from stagedoor.unified.events import PermissionRequest
+from stagedoor.unified.options import McpServer, Options
+
+
+def test_names_in_both_directions() -> None:
+    for ours in ("shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "task"):
+        assert {name_of(native) for native in natives_of(ours)} == {ours}
+    assert (name_of("mcp__github__search"), name_of("CronCreate")) == ("mcp", "other")
+    assert natives_of("Bash(git status:*)") == ("Bash(git status:*)",)
+
+
+async def nobody(request: PermissionRequest) -> decisions.Decision:
+    return decisions.Deny("nobody")
+
+
+def config(**options: Any) -> Any:
+    return opening.config(Options(cwd="/repo", **options), nobody, ClaudeDictionary())
+
+
+MODES: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "dry-run": ({"tier": "dry-run"}, "plan", True),
+    "a dry run gives way to nothing": ({"tier": "dry-run", "approval": "autoAll"}, "plan", True),
+    "readOnly": ({"sandbox": "readOnly", "tier": "autonomous"}, "plan", True),
+    "supervised": ({"tier": "supervised"}, "acceptEdits", True),
+    "autonomous": ({"tier": "autonomous"}, "bypassPermissions", False),
+    "ask": ({"approval": "ask"}, "default", True),
+    "askDangerous": ({"approval": "askDangerous"}, "default", True),
+    "autoEdit": ({"approval": "autoEdit"}, "acceptEdits", True),
+    "autoAll": ({"approval": "autoAll"}, "bypassPermissions", False),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_tiers_and_modes(name: str) -> None:
+    options, mode, hooked = MODES[name]
+    native_config = config(**options)
+    assert native_config.permission_mode is ClaudePermissionMode(mode)
+    assert bool(native_config.hooks) is hooked
+    assert (native_config.can_use_tool is not None) is hooked
+
+
+VERDICTS: list[tuple[str, str, dict[str, Any], str | None]] = [
+    ("deny_acts", "Read", {}, None),
+    ("deny_acts", "TaskCreate", {}, None),
+    ("deny_acts", "Agent", {}, None),
+    ("deny_acts", "WebFetch", {}, None),
+    ("deny_acts", "Bash", {"command": "ls"}, "deny"),
+    ("deny_acts", "Write", {}, "deny"),
+    ("deny_acts", "mcp__x__y", {}, "deny"),
+    ("deny_acts", "SomethingNew", {}, "deny"),
+    ("deny_acts", "", {}, "deny"),
+    ("ask_commands", "Edit", {}, None),
+    ("ask_commands", "Bash", {"command": "ls"}, "ask"),
+    ("ask_commands", "WebFetch", {}, "ask"),
+    ("ask_commands", "mcp__x__y", {}, "ask"),
+    ("ask_acts", "Edit", {}, "ask"),
+    ("ask_acts", "Bash", {"command": "ls"}, "ask"),
+    ("ask_acts", "Grep", {}, None),
+    ("ask_dangerous", "Bash", {"command": "ls"}, "allow"),
+    ("ask_dangerous", "Bash", {"command": "rm -rf /"}, "ask"),
+]
+
+
+@pytest.mark.parametrize(("hook", "tool", "arguments", "verdict"), VERDICTS)
+def test_the_hook(hook: Any, tool: str, arguments: dict[str, Any], verdict: str | None) -> None:
+    judge = HookJudge(hook, lambda _, words: "high" if "rm" in words.get("command", "") else "low")
+    assert judge.judge(tool, arguments) == verdict
+
+
+def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
+    judge = HookJudge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch", "mcp__x"))
+    tools = ("Bash", "WebFetch", "Write", "mcp__x__y", "mcp__xy__z")
+    assert [judge.judge(tool, {}) for tool in tools] == [None, None, "ask", None, "ask"]
+    dry = HookJudge("deny_acts", lambda *_: "low", ("Bash", "Write"))
+    assert [dry.judge(tool, {}) for tool in ("Bash", "Write")] == ["deny", "deny"]
+
+
+def test_a_policy_of_the_callers_sees_reading_too() -> None:
+    judge = HookJudge("ask_acts", lambda *_: "low", policed=True)
+    assert [judge.judge(tool, {}) for tool in ("Read", "Agent", "TaskCreate", "Bash")] == ["ask", "ask", None, "ask"]
+
+
+def hook_says(native_config: Any, tool: str, **arguments: Any) -> Any:
+    hook = native_config.hooks["PreToolUse"][0].hooks[0]
+    call = HookCallback("cb", {"tool_name": tool, "tool_input": arguments, "tool_use_id": "t"}, "t")
+    answer = asyncio.run(hook(call)).get("hookSpecificOutput", {})
+    return answer.get("permissionDecision")
+
+
+def test_the_hook_of_a_config() -> None:
+    dry = config(tier="dry-run", policy=built_in(tier="dry-run"))
+    assert (hook_says(dry, "Bash", command="ls"), hook_says(dry, "Read", file_path="/repo/x")) == ("deny", None)
+    own = Policy(rules=(Rule(action="deny", name="secrets", tool=("read_file",)),)).over(built_in(tier="supervised"))
+    ruled = config(tier="supervised", approval="ask", policy=own)
+    assert hook_says(ruled, "Read", file_path="/repo/.env") == "ask"
+
+
+def test_a_dry_run_says_no_even_without_its_hook() -> None:
+    """The user's own settings may switch hooks off: plan mode asks, and the answer is no."""
+    native_config = config(tier="dry-run")
+    for tool, words in (("Write", NOT_IN_A_DRY_RUN), ("Bash", NOT_IN_A_DRY_RUN)):
+        answer = asyncio.run(native_config.can_use_tool(CanUseTool(tool, {}, "r", "t")))
+        assert answer.message == words
+    assert (
+        "plan is its result"
+        in asyncio.run(native_config.can_use_tool(CanUseTool("ExitPlanMode", {}, "r", "t"))).message
+    )
+    assert asyncio.run(native_config.can_use_tool(CanUseTool("Read", {}, "r", "t"))).message == "nobody"
+
+
+# ------------------------------------------------------------------------------------------------------- options
+
+
+def test_every_option_has_its_place() -> None:
+    servers = {
+        "local": McpServer(command="serve", args=("-x",), env={"A": "1"}),
+        "far": McpServer(url="http://127.0.0.1:9/mcp", headers={"K": "v"}, transport="http"),
+    }
+    native_config = config(
+        model="m", max_turns=3, max_budget_usd=0.5, system_prompt="s", append_system_prompt="a", fork=True,
+        output_schema={"type": "object"}, allowed_tools=("shell", "Bash(ls:*)"), disallowed_tools=("web_fetch",),
+        mcp_servers=servers, env={"E": "1"}, extra_args=("--bare",), stall_after=7.0,
+    )  # fmt: skip
+    assert (
+        native_config.model,
+        native_config.max_turns,
+        native_config.max_budget_usd,
+        native_config.system_prompt,
+    ) == ("m", 3, 0.5, "s")
+    assert (native_config.append_system_prompt, native_config.fork_session, native_config.json_schema) == (
+        "a",
+        True,
+        {"type": "object"},
+    )
+    assert (native_config.allowed_tools, native_config.disallowed_tools) == (("Bash", "Bash(ls:*)"), ("WebFetch",))
+    assert native_config.mcp_servers == {
+        "local": {"type": "stdio", "command": "serve", "args": ["-x"], "env": {"A": "1"}},
+        "far": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"K": "v"}},
+    }
+    assert (native_config.env, native_config.extra_args, native_config.stall_after) == ({"E": "1"}, ("--bare",), 7.0)
+    assert config(env={"E": "1"}, inherit_env=False).env == {}
+    assert config(tier="dry-run", allowed_tools=("shell",)).allowed_tools == ()
+
+
+def test_pictures(tmp_path: Path) -> None:
+    picture = tmp_path / "dot.png"
+    picture.write_bytes(b"\x89PNG")
+    encoded = base64.b64encode(b"\x89PNG").decode()
+    source = {"type": "base64", "media_type": "image/png", "data": encoded}
+    block = {"type": "image", "source": source}
+    assert opening.content_of("look", ()) == "look"
+    assert opening.content_of("look", (str(picture), f"data:image/png;base64,{encoded}")) == [
+        block,
+        block,
+        {"type": "text", "text": "look"},
+    ]
+    with pytest.raises(LocalProtocolError, match="not a picture by its name"):
+        opening.content_of("look", ("a.txt",))
+    with pytest.raises(LocalProtocolError, match="cannot read the picture"):
+        opening.content_of("look", (str(tmp_path / "none.png"),))
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    for sandbox in ("workspaceWrite", "fullAccess"):
+        with pytest.raises(NotSupported, match="sandbox"):
+            require(Options(sandbox=sandbox), CAPABILITIES, agent="claude", driver="stream")
