@@ -155,9 +155,9 @@ def test_turns_permissions_resume_and_list(program: Program, tmp_path: Path) -> 
                     assert session.session_id == first
                     assert "On." in text_in(await turn(session.events))
             else:  # loading is tested where its trap is taken care of: in the minute it was made in, a session is lost
-                with pytest.raises(NotSupported, match="list of its sessions"):
+                with pytest.raises(NotSupported, match="listing its sessions"):
                     await stage.client.list_sessions()
-            with pytest.raises(SessionNotFound, match="list its sessions, or create one"):
+            with pytest.raises(SessionNotFound, match="list the agent's sessions, or create one"):
                 await stage.client.resume_session("ses_00000000-0000-4000-8000-000000000000", "hi")
 
     run(main)

@@ -41,7 +41,7 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
                 "UserMessageChunk",
                 "AgentThoughtChunk",
                 "AgentMessageChunk",
-                "ToolCall",
+                "AcpToolCall",
                 "AgentMessageChunk",
                 "UserMessageChunk",
                 "AgentMessageChunk",

@@ -75,13 +75,13 @@ class ExampleAgent:
         self.client = conn
 
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
-        there = {}
+        supported = {}
         return schema.InitializeResponse(
             protocol_version=99 if "--future" in sys.argv else 1,
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 session_capabilities=schema.SessionCapabilities.model_validate(
-                    {"list": there, "fork": there, "resume": there, "close": there}
+                    {"list": supported, "fork": supported, "resume": supported, "close": supported}
                 ),
             ),
             auth_methods=[schema.AuthMethodAgent(id="login", name="Log in")],
@@ -89,7 +89,7 @@ class ExampleAgent:
         )
 
     def state(self, mode: str = "ask") -> schema.SessionModeState:
-        modes = [schema.SessionMode(id=one, name=one.title()) for one in ("ask", "code")]
+        modes = [schema.SessionMode(id=mode_id, name=mode_id.title()) for mode_id in ("ask", "code")]
         return schema.SessionModeState(current_mode_id=mode, available_modes=modes)
 
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> schema.NewSessionResponse:
@@ -195,12 +195,12 @@ class ExampleAgent:
             await self.say(session_id, f"error {error.code}")
 
     async def do_terminal(self, session_id: str, command: str) -> None:
-        one = {"session_id": session_id}
-        terminal = await self.client.create_terminal(command="/bin/sh", args=["-c", command], **one)
-        one["terminal_id"] = terminal.terminal_id
-        ended = await self.client.wait_for_terminal_exit(**one)
-        output = await self.client.terminal_output(**one)
-        await self.client.release_terminal(**one)
+        params = {"session_id": session_id}
+        terminal = await self.client.create_terminal(command="/bin/sh", args=["-c", command], **params)
+        params["terminal_id"] = terminal.terminal_id
+        ended = await self.client.wait_for_terminal_exit(**params)
+        output = await self.client.terminal_output(**params)
+        await self.client.release_terminal(**params)
         await self.say(session_id, f"{ended.exit_code} {output.output}")
 
     async def do_hold(self, session_id: str, command: str) -> str:

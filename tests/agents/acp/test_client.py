@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,12 @@ def run(main: Any) -> None:
 
 
 async def turn(events: AsyncIterator[Event]) -> list[Event]:
-    heard: list[Event] = []
+    received: list[Event] = []
     async for event in events:
-        heard.append(event)
+        received.append(event)
         if isinstance(event, TURN_END):
             break
-    return heard
+    return received
 
 
 def text_in(events: list[Event]) -> str:
@@ -103,12 +104,12 @@ def test_create_follow_up_and_close(tmp_path: Path) -> None:
 def test_all_updates_arrive_typed_and_many_readers_see_the_same(tmp_path: Path) -> None:
     async def main() -> None:
         async with await AcpClient(AGENT, tmp_path).create_session() as session:
-            one, two, raw = session.events, session.events, session.received
+            first, second, raw = session.events, session.events, session.received
             await session.send("updates")
-            heard = await turn(one)
-            assert await turn(two) == heard
-            assert [event async for _, event in _until_turn_end(raw)] == heard
-            kinds = [type(event.update).__name__ for event in heard if isinstance(event, SessionUpdate)]
+            received = await turn(first)
+            assert await turn(second) == received
+            assert [event async for _, event in _until_turn_end(raw)] == received
+            kinds = [type(event.update).__name__ for event in received if isinstance(event, SessionUpdate)]
             assert kinds == [
                 "UserMessageChunk",
                 "AgentMessageChunk",
@@ -167,20 +168,39 @@ async def _never(question: RequestPermission) -> Any:
 def test_permission(tmp_path: Path, config: AcpConfig, outcome: str) -> None:
     async def main() -> None:
         async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
-            heard = await turn(session.events)
-            assert [event.tool_call.title for event in heard if isinstance(event, RequestPermission)] == ["rm -rf /"]
-            assert text_in(heard) == outcome
+            received = await turn(session.events)
+            assert [event.tool_call.title for event in received if isinstance(event, RequestPermission)] == ["rm -rf /"]
+            assert text_in(received) == outcome
+
+    run(main())
+
+
+def test_a_plain_callback_that_is_late_stalls_nothing_and_is_not_obeyed(tmp_path: Path) -> None:
+    async def main() -> None:
+        release = threading.Event()
+
+        def slow(question: RequestPermission) -> Any:
+            release.wait(BOUND)
+            return "allow_once"
+
+        config = AcpConfig(request_permission=slow, permission_timeout=0.05)
+        async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
+            events = session.events
+            assert text_in(await turn(events)) == "no"
+            release.set()
+            await session.send("say still here")
+            assert text_in(await turn(events)) == "still here"
 
     run(main())
 
 
 def test_interrupt_mid_turn_and_mid_question_keeps_the_session(tmp_path: Path) -> None:
     async def main() -> None:
-        asked = asyncio.Event()
+        question_arrived = asyncio.Event()
         closed = asyncio.Event()
 
         async def ask(question: RequestPermission) -> None:
-            asked.set()
+            question_arrived.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -194,12 +214,14 @@ def test_interrupt_mid_turn_and_mid_question_keeps_the_session(tmp_path: Path) -
             assert isinstance(end, PromptResponse)
             assert end.stop_reason == "cancelled"
             await session.send("ask_then_wait")
-            await asked.wait()
+            await question_arrived.wait()
             await session.interrupt()
             await closed.wait()
-            heard = await turn(events)
-            assert [event.why for event in heard if isinstance(event, RequestWithdrawn)] == ["the turn was cancelled"]
-            assert text_in(heard) == "cancelled"
+            received = await turn(events)
+            assert [event.why for event in received if isinstance(event, RequestWithdrawn)] == [
+                "the turn was cancelled"
+            ]
+            assert text_in(received) == "cancelled"
             await session.send("say still here")
             assert text_in(await turn(events)) == "still here"
 
@@ -281,14 +303,16 @@ def test_modes_models_and_options(tmp_path: Path) -> None:
     async def main() -> None:
         config = AcpConfig(mode="code", model="large")
         async with await AcpClient(AGENT, tmp_path).create_session("say ok", config) as session:
-            heard = await turn(session.events)
-            assert SessionUpdate(session.session_id, CurrentModeUpdate("code")) in heard
+            received = await turn(session.events)
+            assert SessionUpdate(session.session_id, CurrentModeUpdate("code")) in received
             assert [option.current_value for option in session.config_options] == ["large"]
-            with pytest.raises(LocalProtocolError, match="no mode 'yolo'; it offers ask, code"):
+            with pytest.raises(LocalProtocolError, match="no mode 'yolo'; choose one of ask, code"):
                 await session.set_mode("yolo")
-            with pytest.raises(LocalProtocolError, match="no value of the agent's option 'model'; it offers small"):
+            with pytest.raises(
+                LocalProtocolError, match="not a value of the agent's option 'model'; choose one of small"
+            ):
                 await session.set_model("huge")
-            with pytest.raises(LocalProtocolError, match="no option 'x'; it offers model"):
+            with pytest.raises(LocalProtocolError, match="no option 'x'; its options: model"):
                 await session.set_config_option("x", "y")
 
     run(main())
@@ -298,18 +322,18 @@ def test_resume_replay_fork_list_and_unknown(tmp_path: Path) -> None:
     async def main() -> None:
         client = AcpClient(AGENT, tmp_path)
         async with await client.resume_session("stored", "say on") as session:
-            heard = await turn(session.events)
-            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [False]
+            received = await turn(session.events)
+            assert [event.replayed for event in received if isinstance(event, SessionUpdate)] == [False]
         async with await client.resume_session("stored", "say on", AcpConfig(replay=True)) as session:
-            heard = await turn(session.events)
-            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [True, False]
-            assert text_in(heard) == "historyon"
+            received = await turn(session.events)
+            assert [event.replayed for event in received if isinstance(event, SessionUpdate)] == [True, False]
+            assert text_in(received) == "historyon"
         async with await client.fork_session("stored", "say forked") as session:
             assert session.session_id == "forked"
-            heard = await turn(session.events)
-            assert [event.replayed for event in heard if isinstance(event, SessionUpdate)] == [True, False]
+            received = await turn(session.events)
+            assert [event.replayed for event in received if isinstance(event, SessionUpdate)] == [True, False]
         assert await client.list_sessions() == [SessionListing("a", "/x", "A"), SessionListing("b", "/x")]
-        with pytest.raises(SessionNotFound, match="has no session nope: list its sessions"):
+        with pytest.raises(SessionNotFound, match="session 'nope' not found: list the agent's sessions"):
             await client.resume_session("nope", "say x")
         with pytest.raises(NotSupported, match="deleting"):
             await client.delete_session("stored")

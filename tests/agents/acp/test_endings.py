@@ -46,12 +46,12 @@ def run(main: Any) -> None:
 
 
 async def turn(events: AsyncIterator[Event]) -> list[Event]:
-    heard: list[Event] = []
+    received: list[Event] = []
     async for event in events:
-        heard.append(event)
+        received.append(event)
         if isinstance(event, TURN_END):
             break
-    return heard
+    return received
 
 
 def text_in(events: list[Event]) -> str:
@@ -95,8 +95,8 @@ def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "error", "words"),
     [
-        ([*AGENT, "--signed-out"], NotSignedIn, "not signed in: .* It offers: Log in"),
-        ([*AGENT, "--future"], UnsupportedVersion, "speaks version 99"),
+        ([*AGENT, "--signed-out"], NotSignedIn, "not signed in: .*ways to sign in: Log in"),
+        ([*AGENT, "--future"], UnsupportedVersion, "uses version 99"),
         (["sh", "-c", "echo no such flag >&2; exit 2"], ProcessExited, "before it answered initialize: no such flag"),
         (["sh", "-c", "echo Welcome; read line; exit 0"], ProcessExited, "before it answered initialize"),
     ],
@@ -112,7 +112,7 @@ def test_agents_that_cannot_be_used(tmp_path: Path, argv: list[str], error: type
 
 def test_an_agent_that_never_answers(tmp_path: Path) -> None:
     async def main() -> None:
-        with pytest.raises(LaunchError, match=r"did not answer within 0\.2 s; does this command line speak"):
+        with pytest.raises(LaunchError, match=r"did not answer within 0\.2 s: check that this command line"):
             await AcpClient(["sh", "-c", "cat >/dev/null"], tmp_path, start_timeout=0.2).create_session()
 
     run(main())
@@ -132,14 +132,14 @@ def test_a_forgotten_session_leaves_nothing_running(tmp_path: Path) -> None:
 
 def test_a_session_lives_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
     async def main() -> None:
-        heard: list[Event] = []
+        received: list[Event] = []
         async for event in (await AcpClient(AGENT, tmp_path).create_session("say hello")).events:
             gc.collect()
-            heard.append(event)
+            received.append(event)
             if isinstance(event, TURN_END):
                 break
-        assert text_in(heard) == "hello"
-        assert isinstance(heard[-1], PromptResponse)
+        assert text_in(received) == "hello"
+        assert isinstance(received[-1], PromptResponse)
 
     run(main())
 
@@ -177,8 +177,8 @@ def test_a_flood_waits_for_its_reader_and_loses_nothing(tmp_path: Path) -> None:
         async with await AcpClient(AGENT, tmp_path).create_session("flood 9000") as session:
             assert session.running
             await asyncio.sleep(0)
-            heard = await turn(session.events)
-            numbers = [event.update.text for event in heard if is_text(event)]
+            received = await turn(session.events)
+            numbers = [event.update.text for event in received if is_text(event)]
             assert numbers == [f"{number} " for number in range(9000)]
 
     run(main())

@@ -35,7 +35,7 @@ def test_launch(argv: list[str], more: dict, expected: Launch) -> None:  # type:
 
 @pytest.mark.parametrize("argv", [[], [""]])
 def test_an_empty_command_is_refused(argv: list[str]) -> None:
-    with pytest.raises(LocalProtocolError, match="name the program"):
+    with pytest.raises(LocalProtocolError, match="name a program"):
         launch(argv, cwd="/w")
 
 
@@ -43,7 +43,7 @@ def test_a_missing_program_and_a_missing_folder(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(NotInstalled, match="no-such-agent was not found; looked in"):
             await AcpClient("no-such-agent", cwd=tmp_path).create_session()
-        with pytest.raises(LaunchError, match="does not exist; create it"):
+        with pytest.raises(LaunchError, match="does not exist: create it"):
             await AcpClient("sh", cwd=tmp_path / "nowhere").create_session()
 
     asyncio.run(main())

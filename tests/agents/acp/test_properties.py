@@ -72,8 +72,8 @@ def test_no_message_raises_and_each_gives_something(messages: list[bytes]) -> No
 @given(st.lists(st.sampled_from(["ask", "cancel", "end", "eof"]), max_size=12))
 def test_every_question_is_closed_once(steps: list[str]) -> None:
     protocol = AcpProtocol()
-    asked, closed, number = [], [], 0
-    heard: list[Any] = []
+    questions, closed, number = [], [], 0
+    received: list[Any] = []
     for step in steps:
         if not protocol.in_turn("s"):
             turn = protocol.call(PromptRequest("s", (TextContent("go"),)))
@@ -81,16 +81,16 @@ def test_every_question_is_closed_once(steps: list[str]) -> None:
             case "ask":
                 params = {"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}
                 request = {"id": number, "method": "session/request_permission", "params": params}
-                heard += protocol.receive(json.dumps(request).encode())
-                asked.append(number)
+                received += protocol.receive(json.dumps(request).encode())
+                questions.append(number)
                 number += 1
             case "cancel":
                 protocol.send(CancelNotification("s"))
             case "end":
-                heard += protocol.receive(json.dumps({"id": turn, "result": {"stopReason": "end_turn"}}).encode())
+                received += protocol.receive(json.dumps({"id": turn, "result": {"stopReason": "end_turn"}}).encode())
             case _:
-                heard += protocol.receive_eof()
-    heard += protocol.receive_eof()
-    closed = [event.request.request_id for event in heard if isinstance(event, RequestWithdrawn)]
-    assert [event.request_id for event in heard if isinstance(event, RequestPermission)] == asked
-    assert sorted(closed, key=str) == sorted(asked, key=str)
+                received += protocol.receive_eof()
+    received += protocol.receive_eof()
+    closed = [event.request.request_id for event in received if isinstance(event, RequestWithdrawn)]
+    assert [event.request_id for event in received if isinstance(event, RequestPermission)] == questions
+    assert sorted(closed, key=str) == sorted(questions, key=str)

@@ -84,7 +84,7 @@ def update(session_id: str, **members: Any) -> bytes:
     return message(method="session/update", params={"sessionId": session_id, "update": members})
 
 
-def said(session_id: str, text: str) -> bytes:
+def text_update(session_id: str, text: str) -> bytes:
     return update(session_id, sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
 
 
@@ -194,7 +194,7 @@ def test_an_answer_that_is_not_offered_becomes_cancelled_and_never_more(kind: An
 def test_a_question_takes_one_answer_of_the_right_kind() -> None:
     protocol = AcpProtocol()
     protocol.receive(asks())
-    with pytest.raises(LocalProtocolError, match="none of the options"):
+    with pytest.raises(LocalProtocolError, match="not an option"):
         protocol.send(AnswerPermissionRequest(0, option_id="bogus"))
     with pytest.raises(LocalProtocolError, match="another kind of answer"):
         protocol.send(AnswerElicitation(0, "accept"))
@@ -264,9 +264,9 @@ def test_the_end_of_the_stream_settles_everything() -> None:
 
 def test_one_turn_at_a_time() -> None:
     protocol = prompted("s")
-    with pytest.raises(LocalProtocolError, match="A turn is running"):
+    with pytest.raises(LocalProtocolError, match="a turn is running"):
         protocol.send(PromptRequest("s", (TextContent("again"),)))
-    with pytest.raises(LocalProtocolError, match="empty prompt"):
+    with pytest.raises(LocalProtocolError, match="prompt is empty"):
         protocol.send(PromptRequest("t", ()))
 
 
@@ -311,12 +311,12 @@ def test_what_was_offered_waits_for_an_answer() -> None:
 def test_a_loaded_session_is_history_until_the_next_prompt() -> None:
     protocol = AcpProtocol()
     protocol.send(LoadSessionRequest("s", "/w"))
-    heard = protocol.receive(said("s", "before"))
-    heard += protocol.receive(message(id=0, result={}))
-    heard += protocol.receive(said("s", "after the answer"))
+    received = protocol.receive(text_update("s", "before"))
+    received += protocol.receive(message(id=0, result={}))
+    received += protocol.receive(text_update("s", "after the answer"))
     protocol.send(PromptRequest("s", (TextContent("go"),)))
-    heard += protocol.receive(said("s", "live"))
-    assert heard == [
+    received += protocol.receive(text_update("s", "live"))
+    assert received == [
         chunk("s", "before", replayed=True),
         LoadSessionResponse("s"),
         chunk("s", "after the answer", replayed=True),
@@ -327,10 +327,10 @@ def test_a_loaded_session_is_history_until_the_next_prompt() -> None:
 def test_a_fork_is_replayed_under_an_id_we_do_not_know_yet() -> None:
     protocol = prompted("old")
     protocol.send(ForkSessionRequest("old", "/w"))
-    heard = protocol.receive(said("new", "history"))
+    received = protocol.receive(text_update("new", "history"))
     protocol.receive(message(id=1, result={"sessionId": "new"}))
-    heard += protocol.receive(said("new", "more history"))
-    assert heard == [chunk("new", "history", replayed=True), chunk("new", "more history", replayed=True)]
+    received += protocol.receive(text_update("new", "more history"))
+    assert received == [chunk("new", "history", replayed=True), chunk("new", "more history", replayed=True)]
 
 
 def test_a_failed_load_leaves_nothing_behind() -> None:
@@ -339,13 +339,15 @@ def test_a_failed_load_leaves_nothing_behind() -> None:
     assert protocol.receive(message(id=0, error={"code": -32603, "message": "no"})) == [
         RequestFailed("session/load", -32603, "no", None, "s", 0)
     ]
-    assert protocol.receive(said("s", "x")) == [chunk("s", "x")]
+    assert protocol.receive(text_update("s", "x")) == [chunk("s", "x")]
 
 
 def test_a_change_of_mode_in_disguise() -> None:
     protocol = AcpProtocol(profile=AcpProfile(mode_prefix="[MODE_UPDATE] "))
-    heard = protocol.receive(said("s", "[MODE_UPDATE] yolo")) + protocol.receive(said("s", "a [MODE_UPDATE] b"))
-    assert heard == [SessionUpdate("s", CurrentModeUpdate("yolo")), chunk("s", "a [MODE_UPDATE] b")]
+    received = protocol.receive(text_update("s", "[MODE_UPDATE] yolo")) + protocol.receive(
+        text_update("s", "a [MODE_UPDATE] b")
+    )
+    assert received == [SessionUpdate("s", CurrentModeUpdate("yolo")), chunk("s", "a [MODE_UPDATE] b")]
 
 
 def test_the_tool_name_in_an_id() -> None:
@@ -361,7 +363,7 @@ def test_the_tool_name_in_an_id() -> None:
         ({}, LoadSessionRequest("s", "/w"), "loading a stored session"),
         ({}, ResumeSessionRequest("s", "/w"), "resuming"),
         ({}, ForkSessionRequest("s", "/w"), "forking"),
-        ({}, ListSessionsRequest(), "list of its sessions"),
+        ({}, ListSessionsRequest(), "listing its sessions"),
         ({}, CloseSessionRequest("s"), "closing"),
         ({}, DeleteSessionRequest("s"), "deleting"),
         ({}, PromptRequest("s", (ImageContent("AA==", "image/png"),)), "images"),
@@ -376,7 +378,7 @@ def test_what_the_agent_does_not_offer_is_not_sent(capabilities: Any, command: A
     hello = {"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "probe", "version": "1"}}
     protocol.receive(message(id=0, result=hello))
     protocol.outgoing()
-    with pytest.raises(NotSupported, match=f"probe does not offer .*{lacking}"):
+    with pytest.raises(NotSupported, match=f"probe does not support .*{lacking}"):
         protocol.send(command)
     assert protocol.outgoing() == []
 
@@ -406,7 +408,7 @@ def test_a_surprise_is_kept_whole(surprise: bytes) -> None:
     assert isinstance(event, Unrecognized)
     assert event.raw == surprise
     assert event.why
-    assert protocol.receive(said("s", "next")) == [chunk("s", "next")]
+    assert protocol.receive(text_update("s", "next")) == [chunk("s", "next")]
 
 
 def test_requests_we_cannot_read_are_refused_and_not_left_open() -> None:

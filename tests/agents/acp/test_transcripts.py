@@ -34,9 +34,9 @@ def play(path: Path, *, both_sides: bool) -> list[KnownEvent]:
         if entry.direction == "in" and both_sides:
             protocol.decode_command(entry.line)
         elif entry.direction == "out":
-            heard = protocol.receive(entry.line)
-            assert heard
-            for event in heard:
+            received = protocol.receive(entry.line)
+            assert received
+            for event in received:
                 assert isinstance(event, KnownEvent)
                 events.append(event)
     return events

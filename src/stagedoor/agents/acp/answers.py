@@ -6,16 +6,17 @@ Each question has its own task, so that none waits for another.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stagedoor.transports.callbacks import run_callback
 from stagedoor.transports.launch import SCRATCH, Launch, Signal
 from stagedoor.transports.process import ChildProcess
-from stagedoor.wire.jsonrpc import METHOD_NOT_FOUND, Id
+from stagedoor.transports.tasks import TaskOwner
+from stagedoor.wire.jsonrpc import Id
 
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
 from .config import AcpConfig, AcpProfile
@@ -52,39 +53,33 @@ class AcpAnswers:
         self._cwd = cwd
         self._base_env = base_env
         self._reply = reply
-        self._workspace = ServedFiles([cwd, *config.additional_directories])
+        self._files = ServedFiles([cwd, *config.additional_directories])
         self._terminals = Terminals()
-        self._tasks: dict[Id, asyncio.Task[None]] = {}
+        self._tasks = TaskOwner()
 
     def ask(self, question: AgentRequest) -> None:
-        request_id = question.request_id
-        task = asyncio.get_running_loop().create_task(self._resolve(question))
-        self._tasks[request_id] = task
-        task.add_done_callback(lambda done: self._tasks.pop(request_id, None))
+        self._tasks.start(self._answer(question), key=question.request_id)
 
     def withdraw(self, request_id: Id) -> None:
         """Nobody waits for this answer any more."""
-        task = self._tasks.pop(request_id, None)
-        if task is not None:
-            task.cancel()
+        self._tasks.cancel(request_id)
 
     async def close(self) -> None:
         """Stop answering; everything started for the agent is ended."""
-        for request_id in list(self._tasks):
-            self.withdraw(request_id)
+        await self._tasks.close()
         await self._terminals.release_all()
 
     def abandon(self) -> None:
         self._terminals.abandon()
 
-    async def _resolve(self, question: AgentRequest) -> None:
+    async def _answer(self, question: AgentRequest) -> None:
         match question:
             case RequestPermission():
                 answer: Command = await self._permission(question)
             case CreateElicitation():
                 answer = await self._elicitation(question)
             case _:
-                answer = await self._serve(question)
+                answer = await self._service(question)
         await self._reply(answer)
 
     async def _permission(self, question: RequestPermission) -> AnswerPermissionRequest:
@@ -93,11 +88,8 @@ class AcpAnswers:
         if decide is None:
             return refusal
         try:
-            async with asyncio.timeout(self._config.permission_timeout):
-                decision = decide(question)
-                if inspect.isawaitable(decision):
-                    decision = await decision
-        except Exception:  # a broken callback must not let anything through, nor leave the agent waiting
+            decision = await run_callback(decide, question, timeout=self._config.permission_timeout)
+        except Exception:  # a broken or late callback must not let anything through, nor leave the agent waiting
             return refusal
         match decision:
             case None:
@@ -114,42 +106,41 @@ class AcpAnswers:
         if elicit is None:
             return AnswerElicitation(question.request_id, "decline")
         try:
-            async with asyncio.timeout(self._config.permission_timeout):
-                filled = elicit(question)
-                if inspect.isawaitable(filled):
-                    filled = await filled
+            filled = await run_callback(elicit, question, timeout=self._config.permission_timeout)
         except Exception:  # as above
             return AnswerElicitation(question.request_id, "cancel")
         if filled is None:
             return AnswerElicitation(question.request_id, "decline")
         return AnswerElicitation(question.request_id, "accept", dict(filled))
 
-    async def _serve(self, question: AgentRequest) -> Command:
+    async def _service(self, question: AgentRequest) -> Command:
         try:
-            return AnswerRequest(question.request_id, await self._served(question))
+            return AnswerRequest(question.request_id, await self._result(question))
         except FileNotFoundError:
             if isinstance(question, ReadTextFile) and self._profile.missing_files_are_empty:
                 return AnswerRequest(question.request_id, {"content": ""})
             return RefuseRequest(question.request_id, "Resource not found", RESOURCE_NOT_FOUND)
         except UnknownTerminal as error:
             return RefuseRequest(question.request_id, str(error), RESOURCE_NOT_FOUND)
-        except Exception as error:  # the agent is told; a failing file or command is no reason to end the session
+        except (
+            Exception
+        ) as error:  # the agent gets it as an answer; a failing file or command is no reason to end the session
             return RefuseRequest(question.request_id, str(error) or type(error).__name__)
 
-    async def _served(self, question: AgentRequest) -> dict[str, Any]:
+    async def _result(self, question: AgentRequest) -> dict[str, Any]:
         match question:
             case ReadTextFile(path=path, line=line, limit=limit):
-                return {"content": await asyncio.to_thread(self._workspace.read, path, line, limit)}
+                return {"content": await asyncio.to_thread(self._files.read, path, line, limit)}
             case WriteTextFile(path=path, content=content):
-                await asyncio.to_thread(self._workspace.write, path, content)
+                await asyncio.to_thread(self._files.write, path, content)
                 return {}
             case CreateTerminal(cwd=cwd):
-                place = str(self._workspace.locate(cwd)) if cwd else self._cwd
+                place = str(self._files.locate(cwd)) if cwd else self._cwd
                 return {"terminalId": await self._terminals.create(question, place, self._base_env)}
             case TerminalOutput(terminal_id=terminal_id):
                 return self._terminals[terminal_id].output()
             case WaitForTerminalExit(terminal_id=terminal_id):
-                return await self._terminals[terminal_id].ended()
+                return await self._terminals[terminal_id].exit_status()
             case KillTerminal(terminal_id=terminal_id):
                 self._terminals[terminal_id].kill()
                 return {}
@@ -157,10 +148,10 @@ class AcpAnswers:
                 await self._terminals.release(terminal_id)
                 return {}
             case _:
-                raise OutsideWorkspace(f"cannot serve {type(question).__name__} (code {METHOD_NOT_FOUND})")
+                raise NotImplementedError(f"{type(question).__name__} is not supported")
 
 
-OUTPUT_KEPT = 2**20
+OUTPUT_LIMIT = 2**20
 TO_A_FILE = 'exec "$@" >"$0" 2>&1'
 
 
@@ -189,21 +180,21 @@ class Terminal:
             files={"output": b""},
             stop=(Signal(signal.SIGTERM, 1.0, group=True),),
         )
-        limit = OUTPUT_KEPT if request.output_byte_limit is None else max(0, request.output_byte_limit)
+        limit = OUTPUT_LIMIT if request.output_byte_limit is None else max(0, request.output_byte_limit)
         return cls(await ChildProcess.start(launch, base_env=base_env), limit)
 
     def output(self) -> dict[str, Any]:
         """As ``terminal/output`` answers: the end of the output is kept, cut at a character."""
         whole = self._output.read_bytes()
-        kept = whole[len(whole) - self._limit :] if len(whole) > self._limit else whole
-        while len(kept) < len(whole) and kept and kept[0] & 0xC0 == 0x80:
-            kept = kept[1:]
-        answer: dict[str, Any] = {"output": kept.decode("utf-8", "replace"), "truncated": len(kept) < len(whole)}
+        end = whole[len(whole) - self._limit :] if len(whole) > self._limit else whole
+        while len(end) < len(whole) and end and end[0] & 0xC0 == 0x80:
+            end = end[1:]
+        answer: dict[str, Any] = {"output": end.decode("utf-8", "replace"), "truncated": len(end) < len(whole)}
         if self._process.code is not None:
             answer["exitStatus"] = _status(self._process.code)
         return answer
 
-    async def ended(self) -> dict[str, Any]:
+    async def exit_status(self) -> dict[str, Any]:
         return _status(await self._process.wait())
 
     def kill(self) -> None:
@@ -221,18 +212,18 @@ class Terminals:
 
     def __init__(self) -> None:
         self._open: dict[str, Terminal] = {}
-        self._made = 0
+        self._count = 0
 
     def __getitem__(self, terminal_id: str) -> Terminal:
         try:
             return self._open[terminal_id]
         except KeyError:
-            raise UnknownTerminal(f"There is no terminal {terminal_id!r}.") from None
+            raise UnknownTerminal(f"terminal {terminal_id!r} not found") from None
 
     async def create(self, request: CreateTerminal, cwd: str, base_env: Mapping[str, str] | None) -> str:
         terminal = await Terminal.start(request, cwd, base_env)
-        self._made += 1
-        terminal_id = f"terminal-{self._made}"
+        self._count += 1
+        terminal_id = f"terminal-{self._count}"
         self._open[terminal_id] = terminal
         return terminal_id
 

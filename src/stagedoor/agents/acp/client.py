@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -51,15 +52,17 @@ REPLAY_LIMIT = 10**6
 """A replay comes before anybody can read it, so it must not wait for readers."""
 
 UNKNOWN_SESSION = re.compile(r"not found|no such|(unknown|invalid|no previous) session|does not exist", re.IGNORECASE)
-MOST_PAGES = 1000
+MAX_PAGES = 1000
+
+OpenRequest: TypeAlias = NewSessionRequest | LoadSessionRequest | ForkSessionRequest
 
 
 class AcpClient:
     """``command`` is a program name, a whole command line as a sequence, or a ready-made :class:`Launch`.
 
     ``env`` takes the place of our own environment when given. ``sign_in`` is one of the agent's authentication methods,
-    to be gone through at each start; agents that know their user already do not need it. Each session has a process of
-    its own, unless ``share_process`` is true; then all sessions open at a time live in one.
+    to be gone through at each start; agents that know their user already do not need it. Each session has its own
+    process, unless ``share_process`` is true; then all sessions open at a time live in one.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class AcpClient:
     async def create_session(
         self, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
     ) -> AcpSession:
-        """Open a new session and, with a prompt, begin its first turn."""
+        """Open a new session and, with a prompt, start its first turn."""
         config = config or AcpConfig()
         meta = UNSET if config.meta is None else dict(config.meta)
         return await self._open(NewSessionRequest(self._cwd, config.mcp_servers, _extra(config), meta), prompt, config)
@@ -106,7 +109,7 @@ class AcpClient:
     async def fork_session(
         self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
     ) -> AcpSession:
-        """Go on from a copy of a stored session."""
+        """Continue from a copy of a stored session."""
         config = config or AcpConfig()
         fork = ForkSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(fork, prompt, config)
@@ -115,7 +118,7 @@ class AcpClient:
         """The stored sessions of this client's folder, as the agent lists them."""
         connection = await self._connect()
         try:
-            return await self._listed(connection, UNSET if everywhere else self._cwd)
+            return await self._list(connection, UNSET if everywhere else self._cwd)
         finally:
             await self._disconnect(connection)
 
@@ -124,13 +127,13 @@ class AcpClient:
         try:
             await connection.request(DeleteSessionRequest(session_id))
         except AgentRefused as refused:
-            raise await self._explained(connection, refused, session_id) from refused
+            raise await self._explanation(connection, refused, session_id) from refused
         finally:
             await self._disconnect(connection)
 
     async def _open(
         self,
-        how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest,
+        request: OpenRequest,
         prompt: str | Sequence[KnownBlock] | None,
         config: AcpConfig,
     ) -> AcpSession:
@@ -138,14 +141,14 @@ class AcpClient:
         session: AcpSession | None = None
         try:
             with connection.opening():
-                session = await self._opened(connection, how, config)
-            await self._prepare(session, how, config)
+                session = await self._opened(connection, request, config)
+            await self._prepare(session, request, config)
             if prompt is not None:
                 await session.send(prompt)
         except AgentRefused as refused:
             why: Exception = refused
-            if session is None and not isinstance(how, NewSessionRequest):
-                why = await self._explained(connection, refused, how.session_id)
+            if session is None and not isinstance(request, NewSessionRequest):
+                why = await self._explanation(connection, refused, request.session_id)
             await self._give_up(connection, session)
             raise why from refused
         except BaseException:
@@ -156,60 +159,62 @@ class AcpClient:
     async def _give_up(self, connection: Connection, session: AcpSession | None) -> None:
         await (session.cancel() if session is not None else self._disconnect(connection))
 
-    async def _explained(
+    async def _explanation(
         self, connection: Connection, refused: AgentRefused, session_id: str
     ) -> AgentRefused | SessionNotFound:
-        """Agents have many words for a session they do not know, some none at all: their list tells."""
+        """Agents have many words for a session they do not know, some none at all: their list shows it."""
         unknown = UNKNOWN_SESSION.search(str(refused)) is not None
         if not unknown and connection.agent.capabilities.session.list is not None:
             with contextlib.suppress(StagedoorError):
-                listed = await self._listed(connection, UNSET)
-                unknown = session_id not in [one.session_id for one in listed]
+                sessions = await self._list(connection, UNSET)
+                unknown = session_id not in [session.session_id for session in sessions]
         if not unknown:
             return refused
-        return SessionNotFound(f"The agent has no session {session_id}: list its sessions, or create one. ({refused})")
+        return SessionNotFound(
+            f"session {session_id!r} not found: list the agent's sessions, or create one ({refused})"
+        )
 
-    async def _listed(self, connection: Connection, cwd: str | UnsetType) -> list[SessionListing]:
-        found: list[SessionListing] = []
+    async def _list(self, connection: Connection, cwd: str | UnsetType) -> list[SessionListing]:
+        sessions: list[SessionListing] = []
         cursor: str | None = None
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             page = await connection.request(ListSessionsRequest(cwd, cursor or UNSET))
             if not isinstance(page, ListSessionsResponse):
-                raise RemoteProtocolError("The agent's answer to session/list is no list of sessions.")
-            found += page.sessions
+                raise RemoteProtocolError("the agent's answer to session/list is not a list of sessions")
+            sessions += page.sessions
             cursor = page.next_cursor
             if not cursor or not page.sessions:
                 break
-        return found
+        return sessions
 
     async def _opened(
         self,
         connection: Connection,
-        how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest,
+        request: OpenRequest,
         config: AcpConfig,
     ) -> AcpSession:
-        command: NewSessionRequest | LoadSessionRequest | ForkSessionRequest | ResumeSessionRequest = how
-        if isinstance(how, LoadSessionRequest):
+        command: OpenRequest | ResumeSessionRequest = request
+        if isinstance(request, LoadSessionRequest):
             offered = connection.agent.capabilities
             if offered.session.resume is not None and not (config.replay and offered.load_session):
-                command = ResumeSessionRequest(how.session_id, how.cwd, how.mcp_servers, how.additional_directories)
+                command = ResumeSessionRequest(
+                    request.session_id, request.cwd, request.mcp_servers, request.additional_directories
+                )
             elif not offered.load_session:
-                raise NotSupported("This agent can neither load nor resume a stored session.")
+                raise NotSupported("this agent can neither load nor resume a stored session")
         opened = await connection.request(command)
-        answering = AcpAnswers(config, self._profile, self._cwd, self._env, connection.reply)
+        answers = AcpAnswers(config, self._profile, self._cwd, self._env, connection.reply)
         match opened:
             case NewSessionResponse() | ForkSessionResponse() | LoadSessionResponse() | ResumeSessionResponse():
                 limit = LIMIT if isinstance(opened, NewSessionResponse) else REPLAY_LIMIT
-                channel = await connection.join(opened.session_id, answering, limit=limit)
+                channel = await connection.join(opened.session_id, answers, limit=limit)
                 return AcpSession(connection, channel, opened.session_id, opened)
             case _:
-                raise RemoteProtocolError("The agent's answer opens no session.")
+                raise RemoteProtocolError("the agent's answer does not open a session")
 
-    async def _prepare(
-        self, session: AcpSession, how: NewSessionRequest | LoadSessionRequest | ForkSessionRequest, config: AcpConfig
-    ) -> None:
-        if self._profile.replays_after_load and isinstance(how, LoadSessionRequest):
-            await session.commands_known(self._profile.replays_after_load)
+    async def _prepare(self, session: AcpSession, request: OpenRequest, config: AcpConfig) -> None:
+        if self._profile.replays_after_load and isinstance(request, LoadSessionRequest):
+            await session.commands_listed(self._profile.replays_after_load)
         if config.mode is not None:
             await session.set_mode(config.mode)
         if config.model is not None:
@@ -248,7 +253,7 @@ class AcpClient:
         if isinstance(self._command, Launch):
             return self._command
         if not Path(self._cwd).is_dir():
-            raise LaunchError(f"the working directory {self._cwd!r} does not exist; create it or pass another cwd")
+            raise LaunchError(f"the working directory {self._cwd!r} does not exist: create it or pass another cwd")
         name = self._command[0]
         executable = find_executable(name, executable=name if "/" in name else None, env=self._env)
         return launch(self._command, cwd=self._cwd, executable=executable)

@@ -36,7 +36,7 @@ _OPENING: dict[str, Callable[[str, str], Command]] = {
 def command_in(message: Request | Notification) -> Command | None:
     """``None`` for what has no bearing on a turn."""
     params = _members(message.params)
-    session_id, cwd = _word(params.get("sessionId")), _word(params.get("cwd"))
+    session_id, cwd = _text(params.get("sessionId")), _text(params.get("cwd"))
     match message:
         case Request(method="session/prompt"):
             blocks: object = params.get("prompt")
@@ -63,24 +63,24 @@ def answer_in(question: AgentRequest, response: Response) -> Command | None:
             return AnswerPermissionRequest(question.request_id)
         case {"outcome": "selected", "optionId": str(chosen)}:
             kind = next((option.kind for option in question.options if option.option_id == chosen), "")
-            known = cast("PermissionKind", kind) if kind in get_args(PermissionKind) else None
-            return AnswerPermissionRequest(question.request_id, known, chosen)
+            permission = cast("PermissionKind", kind) if kind in get_args(PermissionKind) else None
+            return AnswerPermissionRequest(question.request_id, permission, chosen)
         case _:
             return RefuseRequest(question.request_id, UNREADABLE)
 
 
 def _texts(blocks: list[object]) -> list[TextContent]:
-    found: list[TextContent] = []
+    texts: list[TextContent] = []
     for block in blocks:
         match block:
             case {"type": "text", "text": str(text)}:
-                found.append(TextContent(text))
+                texts.append(TextContent(text))
             case _:
                 pass
-    return found
+    return texts
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""What a caller can want from an agent that speaks the Agent Client Protocol."""
+"""What a caller can send to an agent that speaks the Agent Client Protocol, by the names of the protocol's schema."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ McpServer: TypeAlias = McpServerStdio | McpServerHttp | McpServerSse
 
 
 class ClientCapabilities(msgspec.Struct, frozen=True):
-    """What we offer the agent. Nothing, unless it is said: most agents do better with their own hands."""
+    """What we offer the agent. Nothing by default: most agents do better with their own tools."""
 
     read_files: bool = False
     write_files: bool = False
@@ -52,7 +52,7 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     elicitation_urls: bool = False
 
     def members(self) -> dict[str, Any]:
-        """As ``initialize`` wants it."""
+        """As ``initialize`` sends it."""
         offered: dict[str, Any] = {
             "fs": {"readTextFile": self.read_files, "writeTextFile": self.write_files},
             "terminal": self.terminals,
@@ -110,7 +110,7 @@ class ResumeSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ForkSessionRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Go on from a copy of a session."""
+    """Continue from a copy of a session."""
 
     session_id: str
     cwd: str
@@ -137,7 +137,7 @@ class SetSessionModeRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SetSessionModelRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Not in the published schema, but spoken; agents without it have a ``model`` config option."""
+    """Not in the published schema, but in use; agents without it have a ``model`` config option."""
 
     session_id: str
     model_id: str
@@ -150,7 +150,7 @@ class SetSessionConfigOptionRequest(msgspec.Struct, frozen=True, rename="camel")
 
 
 class PromptRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Begin a turn."""
+    """Start a turn."""
 
     session_id: str
     prompt: tuple[KnownBlock, ...]

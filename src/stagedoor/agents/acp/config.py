@@ -35,11 +35,11 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
     broad_options: tuple[str, ...] = ()
 
     def tool_name(self, tool_call_id: str) -> str | None:
-        """The tool's own name where the id betrays it."""
+        """The tool's own name where the id contains it."""
         if self.tool_name_in_id is None:
             return None
-        found = re.match(self.tool_name_in_id, tool_call_id)
-        return found.group(1) if found else None
+        match = re.match(self.tool_name_in_id, tool_call_id)
+        return match.group(1) if match else None
 
 
 PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | None
@@ -54,9 +54,9 @@ class AcpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
     ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``request_permission``
-    decides about tool calls, in a task of its own for each question; without it, after ``permission_timeout`` seconds,
-    or when it raises, the answer is a refusal. ``replay``: a resumed session is played back first, where there is a
-    choice.
+    decides about tool calls; each question has its own task, and a plain function its own thread. Without it, after
+    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``replay``: a resumed session is played
+    back first, where the agent offers both.
     """
 
     mcp_servers: tuple[McpServer, ...] = ()

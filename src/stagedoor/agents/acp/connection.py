@@ -18,6 +18,7 @@ from stagedoor.errors import (
 from stagedoor.transports.launch import Exited, Launch
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import LIMIT, Relay
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import Unrecognized
 
@@ -39,10 +40,10 @@ LAST_READERS = 1.0
 class Channel:
     """What a connection keeps for one session: its readers and its answers."""
 
-    def __init__(self, answering: AcpAnswers, limit: int) -> None:
+    def __init__(self, answers: AcpAnswers, limit: int) -> None:
         self.relay: Relay[tuple[bytes, Event]] = Relay(limit)
-        self.answering = answering
-        self.commands_known = asyncio.Event()
+        self.answers = answers
+        self.commands_listed = asyncio.Event()
 
 
 class Connection:
@@ -54,14 +55,15 @@ class Connection:
         self._quiet = quiet
         self._channels: dict[str, Channel] = {}
         self._waiting: dict[Id, asyncio.Future[Reply]] = {}
-        self._greeting: list[tuple[bytes, Event]] = []  # what was said before there was any session: all hear it
+        self._greeting: list[tuple[bytes, Event]] = []  # what came before there was any session: for all of them
         self._opening = 0
         self._early: list[tuple[bytes, Event]] = []  # of sessions that are being opened
         self._leaving: set[str] = set()
-        self._over = False
+        self._ended = False
         self.congested = False
-        """A session's readers are so far behind that nothing is heard any more until they go on."""
-        self._pump = asyncio.get_running_loop().create_task(self._run())
+        """A session's readers are so far behind that nothing is read from the agent until they continue."""
+        self._tasks = TaskOwner()
+        self._pump = self._tasks.start(self._run(), name="stagedoor ACP connection")
 
     @classmethod
     async def open(
@@ -83,25 +85,25 @@ class Connection:
         except TimeoutError:
             await connection.stop()
             raise LaunchError(
-                f"{launch.argv[0]} did not answer within {start_timeout:g} s; does this command line speak the "
-                "Agent Client Protocol on its standard input?"
+                f"{launch.argv[0]} did not answer within {start_timeout:g} s: check that this command line starts an "
+                "agent that uses the Agent Client Protocol on its standard input"
             ) from None
         except BaseException:
             await connection.stop()
             raise
         if not isinstance(hello, InitializeResponse) or hello.protocol_version != PROTOCOL_VERSION:
             await connection.stop()
-            spoken = hello.protocol_version if isinstance(hello, InitializeResponse) else "another protocol"
+            version = hello.protocol_version if isinstance(hello, InitializeResponse) else "unknown"
             raise UnsupportedVersion(
-                f"{launch.argv[0]} speaks version {spoken} of the Agent Client Protocol, we speak {PROTOCOL_VERSION}; "
-                "install a version of the agent that still speaks it"
+                f"{launch.argv[0]} uses version {version} of the Agent Client Protocol, Stagedoor uses "
+                f"{PROTOCOL_VERSION}: install a version of the agent that supports it"
             )
         return connection
 
     @property
     def agent(self) -> InitializeResponse:
         if self.protocol.agent is None:
-            raise LocalProtocolError("The agent has not been initialized.")
+            raise LocalProtocolError("the agent is not initialized")
         return self.protocol.agent
 
     @property
@@ -111,26 +113,26 @@ class Connection:
 
     @property
     def ended(self) -> bool:
-        return self._over
+        return self._ended
 
     async def request(self, command: Call) -> Reply:
         """Send a request and wait for its answer. Raises what a refusal or a death means."""
-        reply = await (await self.begin(command))
+        reply = await (await self.start(command))
         match reply:
             case RequestFailed():
                 raise self._refusal(reply)
             case Unanswered(method=method):
                 code = await self.process.wait()
                 stderr = self.process.stderr_tail
-                words = stderr.strip().splitlines()
-                why = f": {words[-1]}" if words else ""
+                lines = stderr.strip().splitlines()
+                why = f": {lines[-1]}" if lines else ""
                 raise ProcessExited(f"the agent ended before it answered {method}{why}", code=code, stderr=stderr)
             case _:
                 return reply
 
-    async def begin(self, command: Call) -> asyncio.Future[Reply]:
+    async def start(self, command: Call) -> asyncio.Future[Reply]:
         """Send a request; the future resolves with whatever becomes of it."""
-        if self._over:
+        if self._ended:
             raise ProcessExited("the agent has ended", code=self.process.code, stderr=self.process.stderr_tail)
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[self.protocol.call(command)] = future
@@ -158,7 +160,7 @@ class Connection:
 
     @contextlib.contextmanager
     def opening(self) -> Generator[None]:
-        """While a session is being opened, what is said about unknown ones is kept for :meth:`join`."""
+        """While a session is being opened, what comes about unknown ones is kept for :meth:`join`."""
         self._opening += 1
         try:
             yield
@@ -167,19 +169,19 @@ class Connection:
             if not self._opening:
                 self._early.clear()
 
-    async def join(self, session_id: str, answering: AcpAnswers, *, limit: int = LIMIT) -> Channel:
+    async def join(self, session_id: str, answers: AcpAnswers, *, limit: int = LIMIT) -> Channel:
         """Route the session's events to a channel of its own, those that came before its id was known included."""
         if session_id in self._channels:
-            raise LocalProtocolError(f"Session {session_id} is already open on this connection.")
+            raise LocalProtocolError(f"session {session_id!r} is already open on this connection")
         early = [pair for pair in self._early if session_of(pair[1]) == session_id]
         self._early = [pair for pair in self._early if session_of(pair[1]) != session_id]
         early = [*self._greeting, *early]
-        channel = self._channels[session_id] = Channel(answering, limit + len(early))
+        channel = self._channels[session_id] = Channel(answers, limit + len(early))
         self._leaving.discard(session_id)
         for _, event in early:
             self._notice(event)
         await channel.relay.publish(early)
-        if self._over:
+        if self._ended:
             channel.relay.close()
         return channel
 
@@ -189,7 +191,7 @@ class Connection:
         if channel is None:
             return
         self._leaving.add(session_id)
-        await channel.answering.close()
+        await channel.answers.close()
         if self._leaving.issuperset(self._channels) and not self._opening:
             await self.stop()
         self._channels.pop(session_id, None)
@@ -199,7 +201,7 @@ class Connection:
         """For finalizers: as :meth:`leave`, waiting for nothing."""
         channel = self._channels.pop(session_id, None)
         if channel is not None:
-            channel.answering.abandon()
+            channel.answers.abandon()
         if not self._channels:
             self.process.abandon()
 
@@ -207,7 +209,7 @@ class Connection:
         weakref.finalize(owner, self.abandon, session_id).atexit = False
 
     async def stop(self) -> None:
-        """Stop the process by its ladder; what it still says is published."""
+        """Stop the process by its ladder; what it still sends is published."""
         await self.process.stop()
         await asyncio.wait([self._pump], timeout=LAST_READERS)
         for channel in self._channels.values():  # one that is full and not read must not hold us up
@@ -215,17 +217,18 @@ class Connection:
         await asyncio.wait([self._pump])
 
     def _refusal(self, failed: RequestFailed) -> Exception:
-        said = failed.message
+        reason = failed.message
         match failed.details:
-            case {"details": str(details)} if details not in said:
-                said = f"{said}: {details}" if said else details
+            case {"details": str(details)} if details not in reason:
+                reason = f"{reason}: {details}" if reason else details
             case _:
                 pass
         if failed.code == AUTH_REQUIRED:
-            ways = [method.name or method.id for method in (self.protocol.agent or _NOBODY).auth_methods or ()]
-            offered = f" It offers: {', '.join(ways)}." if ways else ""
-            return NotSignedIn(f"The agent is not signed in: {said}{offered}")
-        return AgentRefused(f"The agent refused {failed.method}: {said}", code=failed.code)
+            agent = self.protocol.agent
+            ways = [method.name or method.id for method in (agent.auth_methods if agent else None) or ()]
+            offered = f" (ways to sign in: {', '.join(ways)})" if ways else ""
+            return NotSignedIn(f"the agent is not signed in: {reason}{offered}")
+        return AgentRefused(f"the agent refused {failed.method}: {reason}", code=failed.code)
 
     # ------------------------------------------------------------------------------------------------- the pump
 
@@ -243,7 +246,7 @@ class Connection:
             code = await self.process.wait()
             await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
         finally:
-            self._over = True
+            self._ended = True
             for channel in self._channels.values():
                 channel.relay.close()
             for future in self._waiting.values():
@@ -273,7 +276,7 @@ class Connection:
                 self.congested = False
 
     def _concerned(self, pair: tuple[bytes, Event]) -> list[str]:
-        """The sessions that hear of an event: its own; all, when it is nobody's or a session's we never opened."""
+        """The sessions that get an event: its own; all, when it is nobody's or a session's we never opened."""
         session_id = session_of(pair[1])
         if session_id in self._channels:
             return [session_id]
@@ -289,18 +292,18 @@ class Connection:
         match event:
             case RequestWithdrawn(request=request):
                 if channel is not None:
-                    channel.answering.withdraw(request.request_id)
+                    channel.answers.withdraw(request.request_id)
             case SessionUpdate(update=AvailableCommandsUpdate()) if channel is not None:
-                channel.commands_known.set()
+                channel.commands_listed.set()
             case _ if isinstance(event, AgentRequest) and self.protocol.is_open(event.request_id):
                 if channel is not None:
-                    channel.answering.ask(event)
+                    channel.answers.ask(event)
                 elif self._opening:
                     pass  # join will notice it again
                 elif isinstance(event, RequestPermission):
                     self.protocol.send(AnswerPermissionRequest(event.request_id, "reject_once"))
                 else:
-                    self.protocol.send(RefuseRequest(event.request_id, "Unknown session"))
+                    self.protocol.send(RefuseRequest(event.request_id, "unknown session"))
             case _:
                 pass
 
@@ -309,6 +312,3 @@ class Connection:
         if session_id not in self._channels and len(self._channels) == 1 and not self._opening:
             return next(iter(self._channels.values()))
         return self._channels.get(session_id)
-
-
-_NOBODY = InitializeResponse(PROTOCOL_VERSION)

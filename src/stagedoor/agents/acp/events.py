@@ -46,7 +46,7 @@ class RequestWithdrawn(msgspec.Struct, frozen=True):
 
 
 class RequestDeclined(msgspec.Struct, frozen=True):
-    """The agent asked for something we never offered, and was told so."""
+    """The agent asked for something we never offered, and was refused."""
 
     request: AgentRequest
     why: str
@@ -59,7 +59,7 @@ class CompleteElicitation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExtensionNotification(msgspec.Struct, frozen=True):
-    """A notification of the agent's own (its method begins with an underscore)."""
+    """A notification outside the protocol (its method begins with an underscore)."""
 
     method: str
     params: msgspec.Raw
@@ -92,16 +92,16 @@ def session_of(event: Event) -> str:
             return session_id if isinstance(session_id, str) else ""
 
 
-class _Params(msgspec.Struct, frozen=True, rename="camel"):
+class _SessionParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class _Envelope(msgspec.Struct, frozen=True):
-    params: _Params = _Params()
+class _SessionMessage(msgspec.Struct, frozen=True):
+    params: _SessionParams = _SessionParams()
 
 
 def _addressee(raw: bytes) -> str:
     try:
-        return msgspec.json.decode(raw, type=_Envelope).params.session_id
+        return msgspec.json.decode(raw, type=_SessionMessage).params.session_id
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""

@@ -17,9 +17,9 @@ def launch(
     env: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
 ) -> Launch:
-    """``executable`` is the found program and takes the place of ``argv[0]``."""
+    """``executable`` is the program's full path and takes the place of ``argv[0]``."""
     if not argv or not argv[0]:
-        raise LocalProtocolError("An empty command: name the program that speaks the Agent Client Protocol.")
+        raise LocalProtocolError("the command is empty: name a program that uses the Agent Client Protocol")
     return Launch(
         argv=(executable or argv[0], *argv[1:]),
         cwd=cwd,

@@ -112,15 +112,15 @@ class AcpProtocol:
         self._questions: dict[Id, AgentRequest] = {}
         self._turns: dict[str, Id] = {}
         self._replaying: set[str] = set()
-        self._known: set[str] = set()
+        self._opened: set[str] = set()
         self._withdrawn: list[Event] = []
         self._answers: dict[Id, Reply] = {}
-        self._listening = True  # until we call somebody, we hear a recording and not an agent of ours
+        self._listening = True  # until we send a request, this is a recording and not our agent
 
-    # ---------------------------------------------------------------------------------------------- what we say
+    # ---------------------------------------------------------------------------------------------- commands
 
     def send(self, command: Command) -> None:
-        """Raises ``LocalProtocolError`` or ``NotSupported`` for what cannot be said now or to this agent."""
+        """Raises ``LocalProtocolError`` or ``NotSupported`` for what cannot be sent now or to this agent."""
         match command:
             case CancelNotification(session_id=session_id):
                 self._cancel(session_id)
@@ -148,18 +148,18 @@ class AcpProtocol:
         method = METHODS[type(command)]
         session_id: str = getattr(command, "session_id", "")
         number = self._peer.call(method, self._params(command))
-        self._called(number, method, session_id)
+        self._remember_call(number, method, session_id)
         return number
 
     def outgoing(self) -> list[bytes]:
         return self._peer.outgoing()
 
     def decode_command(self, message: bytes) -> list[Command]:
-        """What *we* once said, as a two-way recording holds it: it tells what the answers to it mean. Sends nothing."""
+        """What *we* once sent, as a two-way recording holds it: it decides what the answers mean. Sends nothing."""
         command: Command | None = None
         match parse(strict(message)):
             case Request() as request:
-                self._called(request.id, request.method, session_in(request.params))
+                self._remember_call(request.id, request.method, session_in(request.params))
                 command = command_in(request)
             case Notification() as notification:
                 command = command_in(notification)
@@ -185,7 +185,7 @@ class AcpProtocol:
     def open_questions(self, session_id: str) -> list[AgentRequest]:
         return [request for request in self._questions.values() if request.session_id == session_id]
 
-    # ---------------------------------------------------------------------------------------------- what we hear
+    # ---------------------------------------------------------------------------------------------- messages
 
     def receive(self, message: bytes) -> list[Event]:
         events = self._withdrawn
@@ -196,7 +196,7 @@ class AcpProtocol:
             case Notification() as notification:
                 events += self._notified(message, notification)
             case Request() as request:
-                events.append(self._asked(message, request))
+                events.append(self._question(message, request))
             case Response() as response:
                 events += self._answered(message, response)
         return events
@@ -219,7 +219,7 @@ class AcpProtocol:
         method, params = notification.method, bytes(notification.params)
         try:
             if method == "session/update":
-                return [self._updated(message, msgspec.json.decode(params, type=_SessionUpdateParams))]
+                return [self._update(message, msgspec.json.decode(params, type=_SessionUpdateParams))]
             if method == "elicitation/complete":
                 return [msgspec.json.decode(params, type=CompleteElicitation)]
             if method == "$/cancel_request":
@@ -230,21 +230,21 @@ class AcpProtocol:
             return [ExtensionNotification(method, notification.params)]
         return [Unrecognized(message, f"unknown notification {method!r}")]
 
-    def _updated(self, message: bytes, said: _SessionUpdateParams) -> Event:
-        update = UPDATES.decode(bytes(said.update))
+    def _update(self, message: bytes, params: _SessionUpdateParams) -> Event:
+        update = UPDATES.decode(bytes(params.update))
         if isinstance(update, Unrecognized):
             return Unrecognized(message, f"session/update: {update.why}")
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        replayed = isinstance(update, ConversationUpdate) and self._is_replay(said.session_id)
-        return SessionUpdate(said.session_id, update, replayed)
+        replayed = isinstance(update, ConversationUpdate) and self._is_replay(params.session_id)
+        return SessionUpdate(params.session_id, update, replayed)
 
     def _is_replay(self, session_id: str) -> bool:
         if session_id in self._replaying:
             return True
-        # A fork is replayed under its new id before the answer has told us that id.
-        return session_id not in self._known and any(
+        # A fork is replayed under its new id before the answer brings us that id.
+        return session_id not in self._opened and any(
             method in ("session/fork", "session/load") for method, _ in self._calls.values()
         )
 
@@ -255,7 +255,7 @@ class AcpProtocol:
         self._peer.refuse(request_id, -32800, "Request cancelled")
         return [RequestWithdrawn(question, "the agent took it back")]
 
-    def _asked(self, message: bytes, request: Request) -> Event:
+    def _question(self, message: bytes, request: Request) -> Event:
         decoder = _REQUEST_DECODERS.get(request.method)
         if decoder is None:
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
@@ -278,18 +278,18 @@ class AcpProtocol:
 
     def _answered(self, message: bytes, response: Response) -> list[Event]:
         self._peer.settle(response)
-        known = self._calls.pop(response.id, None)
-        if known is None and not self._listening:
+        call = self._calls.pop(response.id, None)
+        if call is None and not self._listening:
             return [Unrecognized(message, "answers no request of ours")]
-        method, session_id = known or ("", "")
-        withdrawn = self._turn_over(response.id, session_id)
+        method, session_id = call or ("", "")
+        withdrawn = self._end_turn(response.id, session_id)
         reply = self._reply(message, method, session_id, response)
         if isinstance(reply, Unrecognized):
             # The turn is over however its answer looks; a caller that waits for it must not wait for ever.
             failed = RequestFailed(method, INVALID_PARAMS, reply.why, None, session_id, response.id)
             self._answers[response.id] = failed
             return [*withdrawn, reply, failed]
-        if known is not None:
+        if call is not None:
             self._answers[response.id] = reply
         return [*withdrawn, reply]
 
@@ -312,9 +312,9 @@ class AcpProtocol:
             case InitializeResponse():
                 self.agent = answer
             case NewSessionResponse():
-                self._known.add(answer.session_id)
+                self._opened.add(answer.session_id)
             case ForkSessionResponse():
-                self._known.add(answer.session_id)
+                self._opened.add(answer.session_id)
                 self._replaying.add(answer.session_id)
             case CloseSessionResponse() | DeleteSessionResponse():
                 self._forget(session_id)
@@ -323,11 +323,11 @@ class AcpProtocol:
         return answer
 
     def _forget(self, session_id: str) -> None:
-        self._known.discard(session_id)
+        self._opened.discard(session_id)
         self._replaying.discard(session_id)
 
-    def _turn_over(self, number: Id, session_id: str) -> list[Event]:
-        """Whatever was asked in a turn that has ended needs no answer, but gets one: the agent may still wait."""
+    def _end_turn(self, number: Id, session_id: str) -> list[Event]:
+        """What the agent asked in a turn that has ended needs no answer, but gets one: the agent may still wait."""
         if session_id not in self._turns or self._turns[session_id] != number:
             return []
         del self._turns[session_id]
@@ -335,13 +335,13 @@ class AcpProtocol:
 
     # --------------------------------------------------------------------------------------------------- our side
 
-    def _called(self, number: Id, method: str, session_id: str) -> None:
+    def _remember_call(self, number: Id, method: str, session_id: str) -> None:
         self._calls[number] = (method, session_id)
         if method == "session/load":
             self._replaying.add(session_id)
-            self._known.add(session_id)
+            self._opened.add(session_id)
         elif method == "session/resume":
-            self._known.add(session_id)
+            self._opened.add(session_id)
         elif method == "session/prompt":
             self._turns[session_id] = number
             self._replaying.discard(session_id)
@@ -362,15 +362,15 @@ class AcpProtocol:
     def _permit(self, command: Call) -> None:
         if isinstance(command, PromptRequest):
             if command.session_id in self._turns:
-                raise LocalProtocolError("A turn is running in this session: wait for its end, or interrupt it first.")
+                raise LocalProtocolError("a turn is running in this session: wait for its end, or interrupt it first")
             if not command.prompt:
-                raise LocalProtocolError("An empty prompt: give at least one content block.")
+                raise LocalProtocolError("the prompt is empty: pass at least one content block")
         if self.agent is None:
             return
-        missing = lacking(command, self.agent)
+        missing = missing_capability(command, self.agent)
         if missing:
             name = self.agent.agent_info.name if self.agent.agent_info else ""
-            raise NotSupported(f"{name or 'This agent'} does not offer {missing}.")
+            raise NotSupported(f"{name or 'this agent'} does not support {missing}")
 
     def _cancel(self, session_id: str) -> None:
         if session_id in self._turns:
@@ -399,7 +399,7 @@ class AcpProtocol:
         option_id = answer.option_id
         if option_id is not None and all(option.option_id != option_id for option in question.options):
             self._questions[answer.request_id] = question
-            raise LocalProtocolError(f"{option_id!r} is none of the options of this question.")
+            raise LocalProtocolError(f"{option_id!r} is not an option of this question")
         if option_id is None and answer.kind is not None:
             option = question.option(answer.kind, broad=self.profile.broad_options)
             option_id = option.option_id if option else None
@@ -409,15 +409,15 @@ class AcpProtocol:
     def _take(self, request_id: Id, kind: type[Question] | None = None) -> Question:
         question = self._questions.get(request_id)
         if question is None:
-            raise LocalProtocolError("That question is closed: it was answered, or its turn is over.")
+            raise LocalProtocolError("this question is closed: it was answered, or its turn has ended")
         if kind is not None and not isinstance(question, kind):
-            raise LocalProtocolError(f"That request is a {type(question).__name__}; it needs another kind of answer.")
+            raise LocalProtocolError(f"this request is a {type(question).__name__}: it needs another kind of answer")
         del self._questions[request_id]
         return cast("Question", question)
 
 
 def offers(capabilities: ClientCapabilities, question: AgentRequest) -> bool:
-    """Whether we told the agent that it may ask this."""
+    """Whether we offered this to the agent."""
     match question:
         case RequestPermission():
             return True
@@ -433,7 +433,7 @@ def offers(capabilities: ClientCapabilities, question: AgentRequest) -> bool:
             return capabilities.terminals
 
 
-def lacking(command: Call, agent: InitializeResponse) -> str:
+def missing_capability(command: Call, agent: InitializeResponse) -> str:
     """What this command needs and the agent has not declared; empty when it can be sent."""
     capabilities = agent.capabilities
     session = capabilities.session
@@ -445,7 +445,7 @@ def lacking(command: Call, agent: InitializeResponse) -> str:
         case ForkSessionRequest() if session.fork is None:
             return "forking a session"
         case ListSessionsRequest() if session.list is None:
-            return "a list of its sessions"
+            return "listing its sessions"
         case CloseSessionRequest() if session.close is None:
             return "closing a session"
         case DeleteSessionRequest() if session.delete is None:

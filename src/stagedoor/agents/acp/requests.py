@@ -20,7 +20,7 @@ class PermissionOption(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RequestPermission(msgspec.Struct, frozen=True, rename="camel"):
-    """May this tool call go on? Answer with :class:`~stagedoor.agents.acp.commands.AnswerPermissionRequest`."""
+    """May this tool call run? Answer with :class:`~stagedoor.agents.acp.commands.AnswerPermissionRequest`."""
 
     session_id: str
     tool_call: ToolCallUpdate
@@ -29,15 +29,15 @@ class RequestPermission(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Id = None
 
     def option(self, kind: PermissionKind, *, broad: tuple[str, ...] = ()) -> PermissionOption | None:
-        """The option that means this kind of answer, never one that allows more than was said.
+        """The option that means this kind of answer, never one that allows more than that.
 
         "Always" falls back to "once"; "once" never becomes "always", except that a refusal may be any refusal.
         Options named in ``broad`` are taken only when there is no other of the kind.
         """
-        for wanted in _ACCEPTABLE[kind]:
-            found = [option for option in self.options if option.kind == wanted]
-            if found:
-                return min(found, key=lambda option: option.option_id in broad)
+        for acceptable in _ACCEPTABLE[kind]:
+            options = [option for option in self.options if option.kind == acceptable]
+            if options:
+                return min(options, key=lambda option: option.option_id in broad)
         return None
 
 

@@ -120,17 +120,17 @@ class ConfigOption(msgspec.Struct, frozen=True, rename="camel"):
 
     def choices(self) -> list[ConfigChoice]:
         """What may be chosen, with groups flattened; what cannot be read is passed over."""
-        found: list[ConfigChoice] = []
+        choices: list[ConfigChoice] = []
         for raw in self.options or ():
             try:
-                one = msgspec.json.decode(bytes(raw), type=dict[str, Any])
-                if "options" in one:
-                    found += msgspec.convert(one, ConfigGroup).options
+                members = msgspec.json.decode(bytes(raw), type=dict[str, Any])
+                if "options" in members:
+                    choices += msgspec.convert(members, ConfigGroup).options
                 else:
-                    found.append(msgspec.convert(one, ConfigChoice))
+                    choices.append(msgspec.convert(members, ConfigChoice))
             except msgspec.MsgspecError:
                 continue
-        return found
+        return choices
 
 
 class SessionListing(msgspec.Struct, frozen=True, rename="camel"):
@@ -171,7 +171,7 @@ class NewSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LoadSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
-    """The stored session is open; some agents go on replaying it after this."""
+    """The stored session is open; some agents continue to replay it after this."""
 
     session_id: str = ""
     modes: SessionModeState | None = None

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from stagedoor.errors import LocalProtocolError, NotSupported, SessionEnded, StagedoorError
 from stagedoor.transports.relay import Reader
+from stagedoor.transports.tasks import TaskOwner
 
 from .commands import (
     Call,
@@ -36,7 +37,7 @@ from .responses import (
 from .updates import KnownBlock, TextContent
 
 PATIENCE = 10.0
-"""How long a cancelled turn may take to end, and a closing session to say goodbye."""
+"""How long a cancelled turn may take to end, and the agent to confirm that a session is closed."""
 
 OpenSessionResponse = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
 
@@ -51,6 +52,7 @@ class AcpSession:
         self._channel = channel
         self._turn: asyncio.Future[Reply] | None = None
         self._options = list(opened.config_options or ())
+        self._tasks = TaskOwner()
         self._closing: asyncio.Task[None] | None = None
         connection.abandon_with(self, session_id)
 
@@ -89,25 +91,25 @@ class AcpSession:
 
     @property
     def events(self) -> AsyncIterator[Event]:
-        """Native events, to the end of the session. Each use is a reader of its own."""
+        """Native events, to the end of the session. Each use is a separate reader."""
         return _events(self, self._channel.relay.reader())
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, Event]]:
-        """The same with the raw message each came from (empty for what no message said)."""
+        """The same with the raw message each came from (empty for an event that no message caused)."""
         return _pairs(self, self._channel.relay.reader())
 
     # ---------------------------------------------------------------------------------------------------- the verbs
 
     async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
-        """Begin a turn. Its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
+        """Start a turn. Its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
         blocks = (TextContent(prompt),) if isinstance(prompt, str) else tuple(prompt)
-        self._turn = await self._begin(PromptRequest(self.session_id, blocks))
+        self._turn = await self._start(PromptRequest(self.session_id, blocks))
 
     async def turn_ended(self) -> Reply:
-        """Wait for the end of the turn last begun; returns what ended it."""
+        """Wait for the end of the turn last started; returns what ended it."""
         if self._turn is None:
-            raise LocalProtocolError("No turn was begun in this session: send a prompt first.")
+            raise LocalProtocolError("no turn was started in this session: send a prompt first")
         return await asyncio.shield(self._turn)
 
     async def interrupt(self) -> None:
@@ -122,7 +124,7 @@ class AcpSession:
     async def set_mode(self, mode_id: str) -> None:
         offered = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if offered and mode_id not in offered:
-            raise LocalProtocolError(f"The agent has no mode {mode_id!r}; it offers {', '.join(offered)}.")
+            raise LocalProtocolError(f"the agent has no mode {mode_id!r}; choose one of {', '.join(offered)}")
         option = self._option("mode")
         if not offered and option is not None:
             await self.set_config_option(option.id, mode_id)
@@ -134,39 +136,41 @@ class AcpSession:
         if self.models is None and option is not None:
             await self.set_config_option(option.id, model_id)
         elif self.models is None:
-            raise NotSupported("This agent offers no choice of models.")
+            raise NotSupported("this agent does not let you choose a model")
         else:
             await self._request(SetSessionModelRequest(self.session_id, model_id))
 
     async def set_config_option(self, config_id: str, value: str | bool) -> None:  # noqa: FBT001 (a value, no switch)
-        option = next((one for one in self._options if one.id == config_id), None)
+        option = next((option for option in self._options if option.id == config_id), None)
         if option is None:
-            offered = ", ".join(one.id for one in self._options) or "none"
-            raise LocalProtocolError(f"The agent has no option {config_id!r}; it offers {offered}.")
+            offered = ", ".join(option.id for option in self._options) or "none"
+            raise LocalProtocolError(f"the agent has no option {config_id!r}; its options: {offered}")
         choices = [choice.value for choice in option.choices()]
         if choices and value not in choices:
             few = ", ".join(choices[:20])
-            raise LocalProtocolError(f"{value!r} is no value of the agent's option {config_id!r}; it offers {few}.")
+            raise LocalProtocolError(
+                f"{value!r} is not a value of the agent's option {config_id!r}; choose one of {few}"
+            )
         answer = await self._request(SetSessionConfigOptionRequest(self.session_id, config_id, value))
         if isinstance(answer, SetSessionConfigOptionResponse) and answer.config_options:
             self._options = list(answer.config_options)
 
-    async def commands_known(self, timeout: float) -> None:
+    async def commands_listed(self, timeout: float) -> None:
         """Wait until the agent has listed its commands, which some do when a loaded session has been replayed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._channel.commands_known.wait()
+                await self._channel.commands_listed.wait()
 
     async def cancel(self) -> None:
         """End everything at once: the turn, the session, and the process when it serves no other session."""
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._cancel())
+            self._closing = self._tasks.start(self._cancel())
         await asyncio.shield(self._closing)
 
     async def close(self) -> None:
         """End the session in order."""
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing = self._tasks.start(self._close())
         await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> AcpSession:
@@ -196,17 +200,17 @@ class AcpSession:
         self._alive()
         return await self._connection.request(command)
 
-    async def _begin(self, command: Call) -> asyncio.Future[Reply]:
+    async def _start(self, command: Call) -> asyncio.Future[Reply]:
         self._alive()
-        return await self._connection.begin(command)
+        return await self._connection.start(command)
 
     def _alive(self) -> None:
         if self._connection.ended or self._channel.relay.closed:
-            raise SessionEnded("This session is over: resume it by its id to go on.")
+            raise SessionEnded("this session has ended: resume it by its id to continue")
 
     def _option(self, category: str) -> ConfigOption | None:
-        by_category = (one for one in self._options if one.category == category)
-        by_id = (one for one in self._options if one.id == category)
+        by_category = (option for option in self._options if option.category == category)
+        by_id = (option for option in self._options if option.id == category)
         return next(by_category, None) or next(by_id, None)
 
 

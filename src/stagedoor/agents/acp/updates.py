@@ -126,11 +126,11 @@ TOOL_CONTENT: Shapes[KnownToolContent] = Shapes({"content": Content, "diff": Dif
 
 
 def tool_contents(raw: list[msgspec.Raw] | None) -> list[ToolCallContent]:
-    return [TOOL_CONTENT.decode(bytes(one)) for one in raw or ()]
+    return [TOOL_CONTENT.decode(bytes(content)) for content in raw or ()]
 
 
 class UserMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
-    """What the user said: replayed with a stored conversation, or echoed."""
+    """What the user wrote: replayed with a stored conversation, or echoed."""
 
     content: msgspec.Raw
     message_id: str | None = None
@@ -199,7 +199,7 @@ class AcpToolCall(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ToolCallUpdate(msgspec.Struct, frozen=True, rename="camel"):
-    """A tool call goes on or ends. What is None has not changed; a list that is given replaces the one before."""
+    """A tool call continues or ends. What is None has not changed; a list that is given replaces the one before."""
 
     tool_call_id: str
     title: str | None = None
@@ -349,7 +349,7 @@ ConversationUpdate: TypeAlias = (
     | PlanUpdate
     | PlanRemoved
 )
-"""What a conversation consists of, and what is replayed of it; the other updates tell how things stand now."""
+"""What a conversation consists of, and what is replayed of it; the other updates report the present state."""
 
 
 class SessionUpdate(msgspec.Struct, frozen=True):
