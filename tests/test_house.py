@@ -22,7 +22,6 @@ MAY_NAME = (
     "drivers/",
     "catalog.py",
     "testing/",
-    "cli/demo_real.py",
     "cli/model.py",
     "dialects/",
     "permissions/",

@@ -24,9 +24,9 @@ TALK = '- [{think: "Hm."}, {say: "I write."}, {write_file: {path: n.txt, content
 
 
 def test_help_lists_every_command_and_loads_nothing_heavy(stagedoor: Any) -> None:
-    told = stagedoor.run("--help")
-    assert told.returncode == 0
-    assert all(re.search(rf"^  {name} ", told.stdout, re.MULTILINE) for name in COMMANDS)
+    done = stagedoor.run("--help")
+    assert done.returncode == 0
+    assert all(re.search(rf"^  {name} ", done.stdout, re.MULTILINE) for name in COMMANDS)
     heavy = ("rich", "yaml", "asyncio", "argparse", "msgspec", "ssl", "sqlite3")
     code = "import sys; from stagedoor.cli import main; main(['--help'])"
     code += f"; print([m for m in {heavy!r} if m in sys.modules])"
@@ -36,54 +36,56 @@ def test_help_lists_every_command_and_loads_nothing_heavy(stagedoor: Any) -> Non
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(stagedoor: Any, command: str) -> None:
-    told = stagedoor.run(command, "--help")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.startswith(f"usage: stagedoor {command}")
-    examples = told.stdout.partition("\nexamples:\n")[2].partition("\n\n")[0]
-    assert re.search(rf"^  .*stagedoor {command}\b", examples, re.MULTILINE), told.stdout
+    done = stagedoor.run(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: stagedoor {command}")
+    examples = done.stdout.partition("\nexamples:\n")[2].partition("\n\n")[0]
+    assert re.search(rf"^  .*stagedoor {command}\b", examples, re.MULTILINE), done.stdout
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(stagedoor: Any) -> None:
-    told = stagedoor.run("rnu")
-    assert (told.returncode, told.stderr) == (2, "stagedoor: there is no command 'rnu'; did you mean 'run'?\n")
+    done = stagedoor.run("rnu")
+    assert (done.returncode, done.stderr) == (2, "stagedoor: unknown command 'rnu': did you mean 'run'?\n")
 
 
 def test_every_option_of_a_session_is_a_flag() -> None:
-    said = {"can_use_tool"}  # a command line cannot carry a function
+    functions = {"can_use_tool"}  # a command line cannot carry a function
     other_names = {
         "images": "image", "extra_args": "extra-arg", "mcp_servers": "mcp-server", "inherit_env": "no-inherit-env",
         "watch_files": "no-watch-files",
     }  # fmt: skip
-    wanted = {
-        f"--{other_names.get(name, name.replace('_', '-'))}" for name in Options.__struct_fields__ if name not in said
+    flags = {
+        f"--{other_names.get(name, name.replace('_', '-'))}"
+        for name in Options.__struct_fields__
+        if name not in functions
     }
-    assert wanted <= set(flags_of("run"))
+    assert flags <= set(flags_of("run"))
 
 
 # -------------------------------------------------------------------------------------------------- agents and doctor
 
 
 def test_agents_in_a_table_and_as_json(stagedoor: Any) -> None:
-    told = stagedoor.run("agents")
-    assert told.returncode == 0
-    assert re.search(r"^understudy +\d+\.\d+\.\d+ +yes +acp ", told.stdout, re.MULTILINE)
+    done = stagedoor.run("agents")
+    assert done.returncode == 0
+    assert re.search(r"^understudy +\d+\.\d+\.\d+ +yes +acp ", done.stdout, re.MULTILINE)
     lines = [json.loads(line) for line in stagedoor.run("agents", "--json").stdout.splitlines()]
     assert [line["agent"] for line in lines][-1] == "understudy"
     assert lines[-1]["installed"] is True
 
 
 def test_one_agent_with_everything_it_can_do(stagedoor: Any) -> None:
-    told = stagedoor.run("agents", "understudy").stdout
-    assert re.search(r"^streaming +✓", told, re.MULTILINE)
-    assert re.search(r"^edited input +–", told, re.MULTILINE)
-    assert "the protocol has no way to change a call's input" in told
+    done = stagedoor.run("agents", "understudy").stdout
+    assert re.search(r"^streaming +✓", done, re.MULTILINE)
+    assert re.search(r"^edited input +–", done, re.MULTILINE)
+    assert "the protocol has no way to change a call's input" in done
 
 
 def test_a_missing_agent_is_named_with_the_command_that_installs_it(stagedoor: Any) -> None:
-    told = stagedoor.run("doctor", "claude", env={"PATH": "/usr/bin:/bin"})
-    assert told.returncode == 3
-    assert "is not installed" in told.stdout
-    assert "    npm install -g " in told.stdout
+    done = stagedoor.run("doctor", "claude", env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 3
+    assert "is not installed" in done.stdout
+    assert "    npm install -g " in done.stdout
 
 
 def test_doctor_is_content_here_and_knows_what_was_not_recognized(
@@ -94,28 +96,28 @@ def test_doctor_is_content_here_and_knows_what_was_not_recognized(
     count_unrecognized("understudy", "9.9.9", 2)
     count_unrecognized("understudy", "9.9.9", 1)
     assert unrecognized_counts() == {"understudy": {"9.9.9": 3}}
-    told = stagedoor.run("doctor", "understudy", env={"STAGEDOOR_STATE_HOME": str(state)})
-    assert told.returncode == 0
-    assert "not recognized: 3 messages of version 9.9.9" in told.stdout
+    done = stagedoor.run("doctor", "understudy", env={"STAGEDOOR_STATE_HOME": str(state)})
+    assert done.returncode == 0
+    assert "not recognized: 3 messages of version 9.9.9" in done.stdout
 
 
 # ------------------------------------------------------------------------------------------------------------ sessions
 
 
 def test_sessions_are_listed_searched_shown_and_exported(stagedoor: Any) -> None:
-    assert stagedoor.run("sessions").stderr == "no sessions here\n"
+    assert stagedoor.run("sessions").stderr == "no sessions in this directory\n"
     stagedoor.run("run", "understudy", TALK)
     stagedoor.run("run", "understudy", "- say: Something else.\n")
     listed = [json.loads(line) for line in stagedoor.run("sessions", "--json").stdout.splitlines()]
     assert len(listed) == 2
     assert [one["agent"] for one in listed] == ["understudy", "understudy"]
-    told = stagedoor.run("sessions").stdout
-    assert all(one["sessionId"] in told for one in listed)
+    done = stagedoor.run("sessions").stdout
+    assert all(one["sessionId"] in done for one in listed)
     assert len(stagedoor.run("sessions", "--search", "ELSE", "--json").stdout.splitlines()) == 1
     assert len(stagedoor.run("sessions", "--limit", "1", "--json").stdout.splitlines()) == 1
     assert (
         stagedoor.run("sessions", "--agent", "understudy", "--search", "nowhere").stderr
-        == "no sessions here that match\n"
+        == "no matching sessions in this directory\n"
     )
 
     older = listed[1]["sessionId"]
@@ -135,8 +137,8 @@ def test_sessions_are_listed_searched_shown_and_exported(stagedoor: Any) -> None
     assert [event["type"] for event in events] == [
         "init", "turn_started", "thinking", "text", "tool_use", "tool_result", "text",
     ]  # fmt: skip
-    told = stagedoor.run("sessions", "export", older, "--format", "json", "--dialect", "board").stdout
-    kinds = [json.loads(line)["type"] for line in told.splitlines()]
+    done = stagedoor.run("sessions", "export", older, "--format", "json", "--dialect", "board").stdout
+    kinds = [json.loads(line)["type"] for line in done.splitlines()]
     assert kinds == ["log", "log", "plan", "log", "action", "toolResult", "log"]
 
 
@@ -148,8 +150,8 @@ def test_a_session_is_resumed_by_the_beginning_of_its_id(stagedoor: Any) -> None
 
 
 def test_a_session_is_found_by_either_whole_id_from_anywhere(stagedoor: Any) -> None:
-    said = stagedoor.run("run", "understudy", "--json", "- say: A needle.\n").stdout
-    ours, theirs = (json.loads(said.splitlines()[0])[name] for name in ("sessionId", "nativeSessionId"))
+    output = stagedoor.run("run", "understudy", "--json", "- say: A needle.\n").stdout
+    ours, theirs = (json.loads(output.splitlines()[0])[name] for name in ("sessionId", "nativeSessionId"))
     other = stagedoor.home / "other"
     other.mkdir()
     for session in (ours, theirs):
@@ -159,16 +161,16 @@ def test_a_session_is_found_by_either_whole_id_from_anywhere(stagedoor: Any) -> 
 
 
 def test_what_was_said_and_run_is_searched(stagedoor: Any) -> None:
-    asked = "x" * 80 + " needle"
-    stagedoor.run("run", "understudy", f"- shell: echo {asked}\n- say: I ran it.\n", "--tier", "autonomous")
-    for words, found in (("NEEDLE", 1), ("i ran it", 1), ("haystack", 0)):
-        assert len(stagedoor.run("sessions", "--search", words, "--json").stdout.splitlines()) == found
+    needle = "x" * 80 + " needle"
+    stagedoor.run("run", "understudy", f"- shell: echo {needle}\n- say: I ran it.\n", "--tier", "autonomous")
+    for words, count in (("NEEDLE", 1), ("i ran it", 1), ("haystack", 0)):
+        assert len(stagedoor.run("sessions", "--search", words, "--json").stdout.splitlines()) == count
 
 
 def test_a_session_that_is_not_there_is_said_in_one_line(stagedoor: Any) -> None:
-    told = stagedoor.run("sessions", "show", "abcdef")
-    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
-    assert "no session 'abcdef' in this directory" in told.stderr
+    done = stagedoor.run("sessions", "show", "abcdef")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "no session 'abcdef' in this directory" in done.stderr
 
 
 # ---------------------------------------------------------------------------------------------------- policy and audit
@@ -177,9 +179,9 @@ def test_a_session_that_is_not_there_is_said_in_one_line(stagedoor: Any) -> None
 def test_policy_explain_says_which_rule_decided(stagedoor: Any) -> None:
     policy = stagedoor.workspace / "p.yaml"
     policy.write_text("rules:\n  - {action: deny, name: no pushing, command: git push *}\n")
-    told = stagedoor.run("policy", "explain", "--policy", "p.yaml", "--", "git", "push", "--force")
-    assert told.returncode == 0
-    assert "deny: rule “no pushing” denies `git push --force`" in told.stdout
+    done = stagedoor.run("policy", "explain", "--policy", "p.yaml", "--", "git", "push", "--force")
+    assert done.returncode == 0
+    assert "deny: rule “no pushing” denies `git push --force`" in done.stdout
     read = json.loads(stagedoor.run("policy", "explain", "--json", "--tier", "dry-run", "--", "rm -rf build").stdout)
     assert (read["action"], read["command"]) == ("deny", "rm -rf build")
 
@@ -190,38 +192,41 @@ def test_policy_simulate_over_stored_and_recorded_sessions(stagedoor: Any) -> No
     (stagedoor.workspace / "events.jsonl").write_text(recorded)
     (stagedoor.workspace / "p.yaml").write_text("default: allow\nrules:\n  - {action: deny, command: touch *}\n")
     for source in ([], ["events.jsonl"]):
-        told = stagedoor.run("policy", "simulate", "--policy", "p.yaml", *source)
-        assert told.returncode == 0, told
-        assert "2 calls of 1 sessions: 1 allowed, 0 asked about, 1 denied; 1 decided otherwise than then" in told.stdout
-        assert re.search(r"^deny +ran +shell +touch made", told.stdout, re.MULTILINE)
+        done = stagedoor.run("policy", "simulate", "--policy", "p.yaml", *source)
+        assert done.returncode == 0, done
+        assert (
+            "2 calls of 1 sessions: 1 allowed, 0 asked about, 1 denied; 1 with another decision than before"
+            in done.stdout
+        )
+        assert re.search(r"^deny +ran +shell +touch made", done.stdout, re.MULTILINE)
 
 
 def test_policy_check_names_the_line(stagedoor: Any) -> None:
     (stagedoor.workspace / "good.yaml").write_text("rules:\n  - {action: allow, tool: shell}\n")
     (stagedoor.workspace / "bad.yaml").write_text("rules:\n  - {action: alow}\n")
-    told = stagedoor.run("policy", "check", "good.yaml", "bad.yaml")
-    assert told.returncode == 2
-    assert told.stdout == "good.yaml: 1 rules, fine\n"
-    assert "on line 2" in told.stderr
+    done = stagedoor.run("policy", "check", "good.yaml", "bad.yaml")
+    assert done.returncode == 2
+    assert done.stdout == "good.yaml: 1 rules, no mistakes\n"
+    assert "on line 2" in done.stderr
 
 
 def test_every_decision_is_recorded_and_a_changed_line_is_found(stagedoor: Any) -> None:
     stagedoor.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n")
     log = stagedoor.home / ".local" / "state" / "stagedoor" / "audit.jsonl"
-    assert stagedoor.run("audit", "verify").stdout == f"{log}: 1 decisions, whole\n"
-    told = stagedoor.run("audit", "show", "--decision", "deny").stdout
-    assert re.search(r"understudy +deny +shell +\w+ +rule “unattended” +touch made", told), told
+    assert stagedoor.run("audit", "verify").stdout == f"{log}: 1 decisions, complete and unchanged\n"
+    done = stagedoor.run("audit", "show", "--decision", "deny").stdout
+    assert re.search(r"understudy +deny +shell +\w+ +rule “unattended” +touch made", done), done
     log.write_text(log.read_text().replace("touch made", "touch mode"))
     checked = stagedoor.run("audit", "verify")
     assert (checked.returncode, checked.stderr) == (1, f"{log}: line 1: the line was changed\n")
 
 
 FILES_THAT_ARE_NOT_THERE = {
-    "audit verify": (["audit", "verify", "none.jsonl"], 1, "stagedoor audit: there is no log none.jsonl\n"),
+    "audit verify": (["audit", "verify", "none.jsonl"], 1, "stagedoor audit: log none.jsonl not found\n"),
     "policy simulate": (
         ["policy", "simulate", "none.jsonl"],
         2,
-        "stagedoor policy: none.jsonl cannot be read: No such file or directory\n",
+        "stagedoor policy: cannot read none.jsonl: No such file or directory\n",
     ),
     "policy check": (["policy", "check", "none.yaml"], 2, "there is no policy file none.yaml\n"),
 }
@@ -229,9 +234,9 @@ FILES_THAT_ARE_NOT_THERE = {
 
 @pytest.mark.parametrize("name", FILES_THAT_ARE_NOT_THERE)
 def test_a_file_that_is_not_there_is_said_in_one_line(stagedoor: Any, name: str) -> None:
-    words, code, said = FILES_THAT_ARE_NOT_THERE[name]
-    told = stagedoor.run(*words)
-    assert (told.returncode, told.stderr, told.stdout) == (code, said, "")
+    words, code, message = FILES_THAT_ARE_NOT_THERE[name]
+    done = stagedoor.run(*words)
+    assert (done.returncode, done.stderr, done.stdout) == (code, message, "")
 
 
 def test_recording_can_be_switched_off(stagedoor: Any) -> None:
@@ -245,11 +250,11 @@ def test_recording_can_be_switched_off(stagedoor: Any) -> None:
 def test_parallel_compares_and_keeps_the_branches(stagedoor: Any) -> None:
     stagedoor.repository()
     script = '- write_file: {path: new.txt, content: "one\\ntwo\\n"}\n- say: Done.\n'
-    told = stagedoor.run(
+    done = stagedoor.run(
         "parallel", script, "--agents", "understudy,understudy", "--test", "test -f new.txt && echo yes"
     )
-    assert told.returncode == 0, told
-    rows = re.findall(r"^(understudy\S*) +success +1 file \+2 −0 +pass .* (stagedoor/\S+)$", told.stdout, re.MULTILINE)
+    assert done.returncode == 0, done
+    rows = re.findall(r"^(understudy\S*) +success +1 file \+2 −0 +pass .* (stagedoor/\S+)$", done.stdout, re.MULTILINE)
     assert [name for name, _ in rows] == ["understudy", "understudy-2"]
     for _, branch in rows:
         shown = subprocess.run(
@@ -264,12 +269,12 @@ def test_parallel_compares_and_keeps_the_branches(stagedoor: Any) -> None:
 
 def test_parallel_says_who_failed(stagedoor: Any) -> None:
     stagedoor.repository()
-    told = stagedoor.run(
+    done = stagedoor.run(
         "parallel", "- http_error: 500\n", "--agents", "understudy", "--test", "echo broken; exit 3", "--json",
         "--dialect", "lifecycle",
     )  # fmt: skip
-    assert told.returncode == 1
-    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert done.returncode == 1
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [lines[0]["event"]["type"], lines[-2]["event"]["type"]] == ["sessionStarted", "sessionEnded"]
     [row] = lines[-1]["comparison"]
     none = {"files": 0, "insertions": 0, "deletions": 0}
@@ -277,15 +282,15 @@ def test_parallel_says_who_failed(stagedoor: Any) -> None:
 
 
 def test_parallel_needs_a_repository(stagedoor: Any) -> None:
-    told = stagedoor.run("parallel", "x", "--agents", "understudy")
-    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
-    assert "is not in a git repository; git init and commit first" in told.stderr
+    done = stagedoor.run("parallel", "x", "--agents", "understudy")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "is not in a git repository; git init and commit first" in done.stderr
 
 
 def test_parallel_keeps_no_branch_without_work(stagedoor: Any) -> None:
     stagedoor.repository()
-    told = stagedoor.run("parallel", "- say: Nothing to do.\n", "--agents", "understudy")
-    assert re.search(r"^understudy +success +no changes .* –$", told.stdout, re.MULTILINE), told
+    done = stagedoor.run("parallel", "- say: Nothing to do.\n", "--agents", "understudy")
+    assert re.search(r"^understudy +success +no changes .* –$", done.stdout, re.MULTILINE), done
     left = subprocess.run(["git", "branch"], cwd=stagedoor.workspace, capture_output=True, text=True, check=True)
     assert left.stdout == "* main\n"
 
@@ -297,14 +302,27 @@ def test_parallel_at_a_terminal_asks_and_is_interrupted(stagedoor: Any) -> None:
     terminal.until("allow?")
     assert "understudy asks:" in terminal.text
     terminal.type("y")
-    asked = len(terminal.text)
-    terminal.until("allow?", after=asked)
+    length = len(terminal.text)
+    terminal.until("allow?", after=length)
     terminal.type("y")
     terminal.until("shell sleep 300", after=terminal.text.rindex("allow?"))
     terminal.type("\x03")
     assert terminal.end() == 130
     assert re.search(r"^understudy +interrupted +1 file \+1 −0 ", terminal.screen, re.MULTILINE), terminal.screen
     assert terminal.echoes()
+
+
+def test_ctrl_c_ends_the_tests_of_parallel_and_keeps_the_work(stagedoor: Any) -> None:
+    stagedoor.repository()
+    script = '- write_file: {path: new.txt, content: "one\\n"}\n- say: Done.\n'
+    words = ("--agents", "understudy", "--tier", "autonomous", "--test", "sleep 300")
+    terminal = stagedoor.terminal("parallel", script, *words)
+    terminal.until("running the tests")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert re.search(r"^understudy +success +1 file \+1 −0 +interrupted", terminal.screen, re.MULTILINE), (
+        terminal.screen
+    )
 
 
 # ---------------------------------------------------------------------------------------------- completion and demo
@@ -368,7 +386,7 @@ def test_completion_for_zsh(stagedoor: Any, tmp_path: Path) -> None:
 
 
 def test_the_demo_ends_well(stagedoor: Any) -> None:
-    told = stagedoor.run("demo")
-    assert told.returncode == 0, told
-    assert "Repaired, and the tests pass." in told.stdout
-    assert re.search(r"^understudy .* success .* 0$", told.stdout, re.MULTILINE)
+    done = stagedoor.run("demo")
+    assert done.returncode == 0, done
+    assert "Repaired, and the tests pass." in done.stdout
+    assert re.search(r"^understudy .* success .* 0$", done.stdout, re.MULTILINE)

@@ -18,13 +18,13 @@ BAD = "server:\n  prot: 8000\n"
 
 @pytest.fixture
 def file(stagedoor: CommandLine) -> Path:
-    found = stagedoor.home / ".config" / "stagedoor" / "config.yaml"
-    found.parent.mkdir(parents=True)
-    return found
+    path = stagedoor.home / ".config" / "stagedoor" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    return path
 
 
 def editor(stagedoor: CommandLine, *texts: str) -> dict[str, str]:
-    """An editor that writes these, one after the other; keeps what it was given."""
+    """An editor that writes these, one after the other; keeps what it opened."""
     folder = stagedoor.home / "editor"
     folder.mkdir()
     for number, text in enumerate(texts):
@@ -38,7 +38,7 @@ def editor(stagedoor: CommandLine, *texts: str) -> dict[str, str]:
     return {"EDITOR": str(program)}
 
 
-def given(stagedoor: CommandLine, number: int) -> str:
+def opened_text(stagedoor: CommandLine, number: int) -> str:
     return (stagedoor.home / "editor" / f"given.{number}").read_text()
 
 
@@ -50,19 +50,19 @@ def test_show_tells_where_each_value_comes_from_and_no_secret(stagedoor: Command
     assert ["server.port", "8000", str(file), "line", "2"] in lines
     assert ["sessions.sleep_after", "15m", "default"] in lines
     assert ["agents.codex.env", "{OPENAI_API_KEY:", "(hidden)}", str(file), "line", "5"] in lines
-    told = [json.loads(line) for line in stagedoor.run("config", "show", "--json").stdout.splitlines()]
-    assert {"key": "server.port", "value": 8000, "from": f"{file} line 2"} in told
-    assert {"key": "agents.codex.env", "value": {"OPENAI_API_KEY": "(hidden)"}, "from": f"{file} line 5"} in told
-    assert "sk-secret" not in shown.stdout + str(told)
+    rows = [json.loads(line) for line in stagedoor.run("config", "show", "--json").stdout.splitlines()]
+    assert {"key": "server.port", "value": 8000, "from": f"{file} line 2"} in rows
+    assert {"key": "agents.codex.env", "value": {"OPENAI_API_KEY": "(hidden)"}, "from": f"{file} line 5"} in rows
+    assert "sk-secret" not in shown.stdout + str(rows)
 
 
 def test_check_and_path(stagedoor: CommandLine, file: Path) -> None:
     missing = stagedoor.run("config", "path")
     assert (missing.stdout, missing.returncode) == (f"{file}\n", 0)
-    assert "is not there yet; stagedoor config edit makes it" in missing.stderr
+    assert "does not exist yet: stagedoor config edit creates it" in missing.stderr
     file.write_text(GOOD)
     fine = stagedoor.run("config", "check")
-    assert (fine.stdout, fine.stderr, fine.returncode) == (f"{file}: 2 values given, fine\n", "", 0)
+    assert (fine.stdout, fine.stderr, fine.returncode) == (f"{file}: 2 values set, no mistakes\n", "", 0)
     file.write_text(BAD)
     wrong = stagedoor.run("config", "check")
     assert (wrong.stdout, wrong.returncode) == ("", 2)
@@ -79,7 +79,7 @@ def test_edit_begins_with_a_template_and_keeps_what_is_right(stagedoor: CommandL
     edited = stagedoor.run("config", "edit", env=editor(stagedoor, GOOD))
     assert (edited.stdout, edited.stderr, edited.returncode) == (f"{file}: saved\n", "", 0)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (GOOD, 0o600)
-    assert "#   port: 16180 " in given(stagedoor, 0)
+    assert "#   port: 16180 " in opened_text(stagedoor, 0)
     again = stagedoor.run("config", "edit", env={"EDITOR": "true"})
     assert (again.stdout, again.returncode) == (f"{file}: unchanged\n", 0)
     assert [path.name for path in file.parent.iterdir()] == ["config.yaml"]
@@ -91,17 +91,20 @@ def test_edit_keeps_nothing_that_is_wrong(stagedoor: CommandLine, file: Path) ->
     assert (edited.returncode, file.read_text()) == (2, GOOD)
     assert edited.stderr.splitlines() == [
         f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?",
-        f"stagedoor config: {file} was left as it was",
+        f"stagedoor config: {file} was not changed",
     ]
-    for name, complaint in (("false", "the editor ended with 1"), ("no-such-editor", "the editor did not start")):
+    for name, complaint in (
+        ("false", "the editor failed with exit code 1"),
+        ("no-such-editor", "cannot start the editor"),
+    ):
         failed = stagedoor.run("config", "edit", env={"EDITOR": name})
         assert (complaint in failed.stderr, failed.returncode, file.read_text()) == (True, 2, GOOD)
 
 
-def test_at_a_terminal_a_mistake_can_be_mended(stagedoor: CommandLine, file: Path) -> None:
+def test_at_a_terminal_a_mistake_can_be_fixed(stagedoor: CommandLine, file: Path) -> None:
     terminal = stagedoor.terminal("config", "edit", env=editor(stagedoor, BAD, GOOD))
     terminal.until("did you mean 'server.port'?")
-    terminal.until("edit it again? [Y/n]")
+    terminal.until("edit again? [Y/n]")
     terminal.type("\n")
     terminal.until("saved")
-    assert (terminal.end(), file.read_text(), given(stagedoor, 1)) == (0, GOOD, BAD)
+    assert (terminal.end(), file.read_text(), opened_text(stagedoor, 1)) == (0, GOOD, BAD)

@@ -60,14 +60,14 @@ def test_json_is_the_whole_stream(stagedoor: Any) -> None:
 USAGE = {
     "no such agent": (["run", "clade", "x"], "did you mean 'claude'?"),
     "empty prompt": (["run", "understudy", " "], "the prompt is empty"),
-    "no such folder": (["run", "understudy", "x", "--cwd", "nowhere"], "there is no directory 'nowhere'"),
-    "dialect without json": (["run", "understudy", "x", "--dialect", "ues"], "add --json"),
+    "no such folder": (["run", "understudy", "x", "--cwd", "nowhere"], "directory 'nowhere' not found"),
+    "dialect without json": (["run", "understudy", "x", "--dialect", "ues"], "--dialect needs --json"),
     "not supported": (["run", "understudy", "x", "--max-turns", "3"], "does not support max_turns"),
     "no such driver": (["run", "understudy", "x", "--driver", "telepathy"], "has no driver 'telepathy'"),
-    "bad schema": (["run", "understudy", "x", "--output-schema", "{nonsense"], "this is not JSON"),
-    "bad env": (["run", "understudy", "x", "--env", "NAME"], "should be NAME=VALUE"),
-    "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is no number of seconds"),
-    "no such tier": (["run", "understudy", "x", "--tier", "wild"], "; stagedoor run --help says more"),
+    "bad schema": (["run", "understudy", "x", "--output-schema", "{nonsense"], "not valid JSON"),
+    "bad env": (["run", "understudy", "x", "--env", "NAME"], "must be NAME=VALUE"),
+    "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is not a number of seconds"),
+    "no such tier": (["run", "understudy", "x", "--tier", "wild"], " (see stagedoor run --help)"),
     "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
     "a copy of nothing": (["run", "understudy", "x", "--fork"], "say which one with resume="),
     "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "there is no policy file none.yaml"),
@@ -76,9 +76,9 @@ USAGE = {
 
 @pytest.mark.parametrize("name", USAGE)
 def test_mistakes_are_one_line_and_exit_code_2(stagedoor: Any, name: str) -> None:
-    words, said = USAGE[name]
+    words, message = USAGE[name]
     done = stagedoor.run(*words)
-    assert said in done.stderr
+    assert message in done.stderr
     assert (done.stdout, len(done.stderr.splitlines()), done.returncode) == ("", 1, 2)
 
 

@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagedoor.api import Task
-from stagedoor.cli.asking import describe, visible
-from stagedoor.cli.choosing import answer, questions_in
-from stagedoor.cli.keyboard import Keyboard
-from stagedoor.cli.lines import Lines, clean, plain, summary
-from stagedoor.cli.race import Entry, comparison
-from stagedoor.cli.screen import Blocks
-from stagedoor.cli.tables import ago, table
+from stagedoor.cli.output import EventLines, ago, plain, summary, table
+from stagedoor.cli.parallel import AgentRun, comparison
+from stagedoor.cli.questions import Keyboard, answer_agent, describe, questions_in, visible
+from stagedoor.cli.screen import MarkdownBlocks
+from stagedoor.transcript import clean
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import (
     Done,
@@ -50,14 +48,14 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_blocks_are_given_out_when_they_are_whole(name: str) -> None:
     pieces, given_out, rest = WHOLE[name]
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     assert [blocks.feed(piece) for piece in pieces] == given_out
     assert blocks.finish() == rest
 
 
 @given(st.lists(st.text("ab`~\n ", max_size=8)))
 def test_no_character_is_lost_or_moved(pieces: list[str]) -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     out = [blocks.feed(piece) for piece in pieces]
     assert "".join(out) + blocks.finish() == "".join(pieces)
 
@@ -103,10 +101,10 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("stream", "shown"), LINES)
-def test_lines(stream: list[object], shown: str) -> None:
-    lines = Lines(plain)
-    assert "".join(lines.show(event) for event in stream) == shown  # type: ignore[arg-type]
+@pytest.mark.parametrize(("stream", "lines"), LINES)
+def test_lines(stream: list[object], lines: str) -> None:
+    view = EventLines(plain)
+    assert "".join(view.show(event) for event in stream) == lines  # type: ignore[arg-type]
 
 
 QUESTIONS = [
@@ -142,9 +140,9 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("request_", "shown"), QUESTIONS)
-def test_a_question_shows_everything_it_is_about(request_: PermissionRequest, shown: str) -> None:
-    assert describe(request_, plain) == shown
+@pytest.mark.parametrize(("request_", "text"), QUESTIONS)
+def test_a_question_shows_everything_it_is_about(request_: PermissionRequest, text: str) -> None:
+    assert describe(request_, plain) == text
 
 
 def test_summary() -> None:
@@ -154,10 +152,10 @@ def test_summary() -> None:
 
 def test_branches_stand_below_where_the_terminal_is_narrow(tmp_path: Path) -> None:
     tree = Worktree(tmp_path, tmp_path, "stagedoor/1115-083612-f978/one", "base", tmp_path)
-    entry = Entry("one", Task("understudy", "x"), tree)
-    wide = comparison([entry], plain, 120)
+    run = AgentRun("one", Task("understudy", "x"), tree)
+    wide = comparison([run], plain, 120)
     assert wide.splitlines()[-1].endswith("  stagedoor/1115-083612-f978/one")
-    narrow = comparison([entry], plain, 60).splitlines()
+    narrow = comparison([run], plain, 60).splitlines()
     assert narrow[-1] == "branch: stagedoor/1115-083612-f978/one"
     assert max(map(len, narrow)) <= 60
 
@@ -181,7 +179,7 @@ class Typing:
         self._keys = list(keys)
         self.secrets = 0
 
-    async def typed(self) -> str:
+    async def read_keys(self) -> str:
         return self._keys.pop(0)
 
     async def line(self, text: str, *, secret: bool = False) -> str | None:
@@ -189,7 +187,7 @@ class Typing:
         return self._keys.pop(0)
 
 
-ASKED = {
+ANSWERABLE = {
     "questions": [
         {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]},
         {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}], "multiSelect": True},
@@ -201,14 +199,19 @@ CHOSEN: dict[str, tuple[tuple[str, ...], Allow | Deny]] = {
         ("2", "3", "1", "9", "\r", "Because."),
         Allow(
             updated_input={
-                **ASKED,
+                **ANSWERABLE,
                 "answers": {"Which colour?": "Blue", "Which sizes?": ["L", "S"], "Why?": "Because."},
             }
         ),
     ),
     "another": (
         ("o", "Green", "1", "\r", "So."),
-        Allow(updated_input={**ASKED, "answers": {"Which colour?": "Green", "Which sizes?": ["S"], "Why?": "So."}}),
+        Allow(
+            updated_input={
+                **ANSWERABLE,
+                "answers": {"Which colour?": "Green", "Which sizes?": ["S"], "Why?": "So."},
+            }
+        ),
     ),
     "none": (("1", "n"), Deny("the user does not want to answer")),
 }
@@ -217,25 +220,25 @@ CHOSEN: dict[str, tuple[tuple[str, ...], Allow | Deny]] = {
 @pytest.mark.parametrize("name", CHOSEN)
 def test_questions_of_the_agent_are_answered_by_number(name: str) -> None:
     keys, decision = CHOSEN[name]
-    request = PermissionRequest(request_id="1", tool_name="question", input=ASKED)
+    request = PermissionRequest(request_id="1", tool_name="question", input=ANSWERABLE)
     written: list[str] = []
-    assert asyncio.run(answer(request, cast("Keyboard", Typing(*keys)), written.append, plain)) == decision
+    assert asyncio.run(answer_agent(request, cast("Keyboard", Typing(*keys)), written.append, plain)) == decision
     assert "? Which colour?\n    1 Red\n    2 Blue\n" in "".join(written)
 
 
 def test_a_secret_is_typed_unseen() -> None:
-    asked = {"questions": [{"question": "Which key?", "isSecret": True}, {"question": "Why?"}]}
-    request = PermissionRequest(request_id="1", tool_name="question", input=asked)
+    questions = {"questions": [{"question": "Which key?", "isSecret": True}, {"question": "Why?"}]}
+    request = PermissionRequest(request_id="1", tool_name="question", input=questions)
     typing, written = Typing("hush", "So."), list[str]()
-    decision = asyncio.run(answer(request, cast("Keyboard", typing), written.append, plain))
-    assert decision == Allow(updated_input={**asked, "answers": {"Which key?": "hush", "Why?": "So."}})
+    decision = asyncio.run(answer_agent(request, cast("Keyboard", typing), written.append, plain))
+    assert decision == Allow(updated_input={**questions, "answers": {"Which key?": "hush", "Why?": "So."}})
     assert typing.secrets == 1
     assert "hush" not in "".join(written)
 
 
-@pytest.mark.parametrize(("secret", "shown"), [(False, "hux\b \bsh\n"), (True, "***\b \b**\n")])
+@pytest.mark.parametrize(("secret", "echo"), [(False, "hux\b \bsh\n"), (True, "***\b \b**\n")])
 def test_a_line_is_shown_as_it_is_typed_or_as_stars(
-    secret: bool, shown: str, capsys: pytest.CaptureFixture[str]
+    secret: bool, echo: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master, terminal = os.openpty()
     try:
@@ -247,12 +250,12 @@ def test_a_line_is_shown_as_it_is_typed_or_as_stars(
     finally:
         os.close(master)
         os.close(terminal)
-    assert capsys.readouterr().err == shown
+    assert capsys.readouterr().err == echo
 
 
 def test_only_questions_in_the_shape_the_agents_share_are_asked_so() -> None:
     others = [{}, {"questions": 1}, {"questions": [1, {"question": 2}]}]
-    assert [questions_in(PermissionRequest(request_id="1", tool_name="question", input=one)) for one in others] == [
+    assert [questions_in(PermissionRequest(request_id="1", tool_name="question", input=other)) for other in others] == [
         []
     ] * 3
-    assert questions_in(PermissionRequest(request_id="1", tool_name="shell", input=ASKED)) == []
+    assert questions_in(PermissionRequest(request_id="1", tool_name="shell", input=ANSWERABLE)) == []

@@ -33,31 +33,31 @@ class Running:
             text=True,
         )
         assert self.process.stdout is not None
-        self.said = ""
-        while "Ctrl-C stops it." not in self.said:
+        self.output = ""
+        while "Ctrl-C stops it." not in self.output:
             line = self.process.stdout.readline()
-            assert line, (self.said, self.process.communicate(timeout=BOUND))
-            self.said += line
-        found = re.search(r"listens on (\S+)", self.said)
-        assert found, self.said
-        self.url = found[1]
+            assert line, (self.output, self.process.communicate(timeout=BOUND))
+            self.output += line
+        match = re.search(r"listens on (\S+)", self.output)
+        assert match, self.output
+        self.url = match[1]
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=BOUND)
-        return self.process.returncode, said
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=BOUND)
+        return self.process.returncode, errors
 
 
 @pytest.fixture
 def start(stagedoor: Any) -> Iterator[Callable[..., Running]]:
-    begun: list[Running] = []
+    servers: list[Running] = []
 
-    def one(*words: str) -> Running:
-        begun.append(Running(stagedoor, *words))
-        return begun[-1]
+    def start(*words: str) -> Running:
+        servers.append(Running(stagedoor, *words))
+        return servers[-1]
 
-    yield one
-    for server in begun:
+    yield start
+    for server in servers:
         if server.process.poll() is None:
             server.process.kill()
             server.process.communicate()
@@ -73,8 +73,8 @@ def post(url: str, body: object) -> Any:
 
 def test_from_the_first_start_to_the_last_device(stagedoor: Any, start: Callable[..., Running]) -> None:
     server = start("--log-format", "json")
-    assert f"folders  {stagedoor.workspace}" in server.said
-    assert "#pair=" not in server.said, "a link that lets somebody in does not belong into a pipe"
+    assert f"folders  {stagedoor.workspace}" in server.output
+    assert "#pair=" not in server.output, "a link that pairs a device does not belong into a pipe"
 
     invited = json.loads(stagedoor.run("pair", "--scope", "watch", "--name", "phone", "--json").stdout)
     assert invited["url"] == f"{server.url}/#pair={invited['code']}"
@@ -97,14 +97,14 @@ def test_from_the_first_start_to_the_last_device(stagedoor: Any, start: Callable
     taken = stagedoor.run(
         "serve", "--port", server.url.rpartition(":")[2], env={"STAGEDOOR_HOME": str(stagedoor.home / "other")}
     )
-    assert (taken.returncode, "is taken" in taken.stderr) == (2, True)
+    assert (taken.returncode, "is already in use" in taken.stderr) == (2, True)
 
     code, logged = server.stop()
     assert code == 0
     token = (stagedoor.home / ".local" / "state" / "stagedoor" / "token").read_text().strip()
-    said = [json.loads(line)["message"] for line in logged.splitlines()]
-    assert next(message for message in said if "POST" in message) == "POST /api/pairing"
-    assert said[-1].startswith("stopping")
+    messages = [json.loads(line)["message"] for line in logged.splitlines()]
+    assert next(message for message in messages if "POST" in message) == "POST /api/pairing"
+    assert messages[-1].startswith("stopping")
     assert not any(secret in logged for secret in (token, paired["token"], invited["code"]))
     gone = stagedoor.run("pair")
     assert (gone.returncode, "stagedoor serve" in gone.stderr) == (2, True)
@@ -140,7 +140,7 @@ def test_sessions_that_run_are_ended_when_it_stops(stagedoor: Any, start: Callab
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -149,12 +149,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         (["--host", "0.0.0.0"], "--insecure"),
         (["--host", "192.0.2.1"], "--insecure"),
         (["--tls-cert", "no-certificate"], "server.tls_key"),
-        (["--tls-cert", "no-certificate", "--tls-key", "no-certificate"], "cannot be used"),
+        (["--tls-cert", "no-certificate", "--tls-key", "no-certificate"], "cannot use the certificate"),
         (["--root", "nowhere"], "is not a folder"),
         (["--root", "/"], "whole disk"),
         (["--config", "missing.yaml"], "missing.yaml"),
@@ -162,24 +162,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_it_refuses_to_start_with(
-    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
 ) -> None:
     assert command(["serve", *words]) == 2
-    said = capsys.readouterr().err
-    assert told in said.replace("65,535", "65535")
-    assert "Traceback" not in said
-    assert not (here / "home" / "log.db").exists()
+    errors = capsys.readouterr().err
+    assert problem in errors.replace("65,535", "65535")
+    assert "Traceback" not in errors
+    assert not (folder / "home" / "log.db").exists()
 
 
-def test_a_home_that_cannot_be_made_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "home").write_text("a file")
+def test_a_home_that_cannot_be_made_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "home").write_text("a file")
     assert command(["serve", "--port", "0"]) == 2
     assert "cannot be Stagedoor's own folder: File exists; name another with STAGEDOOR_HOME" in capsys.readouterr().err
 
 
-def test_a_token_file_that_others_can_read_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "home").mkdir()
-    (here / "home" / "token").write_text("stagedoor_that-everybody-could-have-read\n")
-    (here / "home" / "token").chmod(0o644)
+def test_a_token_file_that_others_can_read_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "home").mkdir()
+    (folder / "home" / "token").write_text("stagedoor_that-everybody-could-have-read\n")
+    (folder / "home" / "token").chmod(0o644)
     assert command(["serve", "--port", "0"]) == 2
     assert "no secret any more" in capsys.readouterr().err

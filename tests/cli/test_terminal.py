@@ -46,21 +46,21 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_one_key_answers(stagedoor: Any, name: str) -> None:
-    first, second, wanted = ANSWERS[name]
+    first, second, content = ANSWERS[name]
     terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", ASK_TWICE)
     terminal.until("allow?")
     assert "$ echo first >> log" in terminal.text
-    asked = len(terminal.text)
+    length = len(terminal.text)
     terminal.type(first)
     for key in second:
-        terminal.until("allow?", after=asked)
-        asked = len(terminal.text)
+        terminal.until("allow?", after=length)
+        length = len(terminal.text)
         terminal.type(key)
     if name == "something else first":
-        terminal.until("allow?", after=asked)
+        terminal.until("allow?", after=length)
         terminal.type("n")
     assert terminal.end() == 0
-    assert log(stagedoor) == wanted
+    assert log(stagedoor) == content
     assert "\nOver, done.\n" in terminal.screen
 
 
@@ -75,14 +75,14 @@ def test_keys_typed_before_the_question_are_no_answer(stagedoor: Any) -> None:
     assert not (stagedoor.workspace / "made").exists()
 
 
-def test_edit_tells_the_agent_what_is_wanted_where_a_call_cannot_be_changed(stagedoor: Any) -> None:
+def test_edit_denies_where_a_call_cannot_be_changed(stagedoor: Any) -> None:
     terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", "- shell: rm log\n- say: Over.\n")
     terminal.until("allow?")
     terminal.type("e")
     terminal.until("> rm log")
     terminal.type("\x15ls\r")
     assert terminal.end() == 0
-    assert "this agent takes no changed call: it is refused; say what you want when it is done" in terminal.screen
+    assert "this agent cannot take an edited call: it is denied, send your text as the next prompt" in terminal.screen
     assert "⊘ shell rm log" in terminal.screen
 
 
@@ -177,8 +177,8 @@ def test_always_is_written_to_a_policy(stagedoor: Any) -> None:
 def test_the_demo_asks_too(stagedoor: Any) -> None:
     terminal = stagedoor.terminal("demo")
     for _ in range(2):
-        asked = len(terminal.text)
-        terminal.until("allow?", after=asked)
+        length = len(terminal.text)
+        terminal.until("allow?", after=length)
         terminal.type("y")
     assert terminal.end() == 0
     assert "Repaired, and the tests pass." in terminal.screen

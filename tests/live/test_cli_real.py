@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stagedoor import catalog
-from stagedoor.cli.rehearsal import LAST_WORDS, PROMPT, drift, rehearse
+from stagedoor.cli.scripted_clis import LAST_WORDS, PROMPT, drift, try_cli
 from stagedoor.past import events_of
 from stagedoor.testing import ScriptedModel, find_cli, say, scripted_agents, shell
 from stagedoor.unified import events
@@ -23,34 +23,34 @@ CONFTEST = Path(__file__).parent.parent / "cli" / "conftest.py"
 
 
 def program(agent: str) -> str:
-    found = find_cli(agent)
-    if found is None:
+    path = find_cli(agent)
+    if path is None:
         pytest.skip(f"{agent} is not installed")
     try:
         catalog.agent(agent)
     except ModuleNotFoundError:
-        pytest.skip(f"there is no driver for {agent} yet")
-    return str(found)
+        pytest.skip(f"{agent} has no driver yet")
+    return str(path)
 
 
 @pytest.mark.parametrize("agent", scripted_agents())
-def test_a_rehearsal_shows_no_drift_and_its_stored_session_can_be_told(agent: str, tmp_path: Path) -> None:
-    seen = asyncio.run(rehearse(agent, program(agent), tmp_path))
-    assert list(drift(seen)) == []
+def test_a_trial_shows_no_drift_and_its_stored_session_can_be_read(agent: str, tmp_path: Path) -> None:
+    trial = asyncio.run(try_cli(agent, program(agent), tmp_path))
+    assert list(drift(trial)) == []
     folder, home = tmp_path / agent / "greeting", tmp_path / agent / "home"
     with ScriptedModel([]) as model:
         env = model.environment(agent, home=home, cwd=folder).env
     [stored] = catalog.agent(agent).list_stored(str(folder), env)
-    story = list(events_of(stored, env))
-    assert isinstance(story[0], events.Init)
-    prompts = [event.prompt for event in story if isinstance(event, events.TurnStarted)]
+    stored_events = list(events_of(stored, env))
+    assert isinstance(stored_events[0], events.Init)
+    prompts = [event.prompt for event in stored_events if isinstance(event, events.TurnStarted)]
     assert prompts == [PROMPT]
-    texts = [event.text for event in story if isinstance(event, events.Text)]
+    texts = [event.text for event in stored_events if isinstance(event, events.Text)]
     assert texts[-1] == LAST_WORDS
-    used = [event for event in story if isinstance(event, events.ToolUse)]
+    used = [event for event in stored_events if isinstance(event, events.ToolUse)]
     assert [use.operation for use in used][-2:] == ["write", "execute"]
     assert "unittest" in used[-1].target
-    ended = {event.tool_use_id: event.status for event in story if isinstance(event, events.ToolResult)}
+    ended = {event.tool_use_id: event.status for event in stored_events if isinstance(event, events.ToolResult)}
     assert ended == {use.tool_use_id: "success" for use in used}
 
 
@@ -97,7 +97,7 @@ def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
     assert (lines[0]["type"], lines[-1]["type"], lines[-1]["result"]) == ("init", "done", "Hello.")
 
 
-def test_two_real_clis_race_in_worktrees(tmp_path: Path) -> None:
+def test_two_real_clis_work_in_worktrees(tmp_path: Path) -> None:
     """``stagedoor parallel`` as a user has it: one home, both CLIs on the PATH, a repository."""
     import subprocess
 
@@ -106,8 +106,8 @@ def test_two_real_clis_race_in_worktrees(tmp_path: Path) -> None:
     repository = tmp_path / "repo"
     repository.mkdir()
     (repository / "a.txt").write_text("one\n")
-    who = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    for git in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "First"]):
+    identity = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    for git in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-q", "-m", "First"]):
         subprocess.run(["git", *git], cwd=repository, check=True, capture_output=True)
     script = [shell("echo two >> a.txt"), say("Appended.")]
     with ScriptedModel(script) as model:

@@ -1,28 +1,29 @@
-"""The command line. Each command is a module of its own, imported only when it is called."""
+"""The command line. Each command is a module, imported only when it is called."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run", "run one prompt on an agent and show what it does"),
-    "parallel": ("parallel", "run one prompt on several agents, each in its own git worktree, and compare"),
-    "agents": ("agents", "list the agents: installed, version, signed in, what they can do"),
-    "sessions": ("sessions", "list, show, export and resume the stored sessions of all agents"),
-    "rpc": ("rpc", "speak JSON-RPC on stdin and stdout, here or with a running server"),
-    "doctor": ("doctor", "say what is wrong here and the command that mends it"),
-    "policy": ("policy", "explain and try out permission policies"),
-    "audit": ("audit", "verify and show the log of permission decisions"),
-    "serve": ("serve", "run sessions for any number of clients, and keep all of it: REST, WebSocket, JSON-RPC"),
-    "pair": ("pair", "let a phone or a browser into the running server"),
-    "devices": ("devices", "list and revoke the devices that were let in"),
-    "config": ("config", "show, check and edit the configuration of the server"),
-    "translate": ("translate", "turn an agent's native output (stdin) into unified events"),
-    "demo": ("demo", "watch an agent work in a scratch repository: no key, no CLI, seconds"),
-    "model": ("model", "serve a scripted model on loopback, to try and test real CLIs without a key"),
-    "completion": ("completion", "print a completion script for bash, zsh or fish"),
+COMMANDS: dict[str, str] = {
+    "run": "run one prompt on an agent and show what it does",
+    "parallel": "run one prompt on several agents, each in its own git worktree, and compare",
+    "agents": "list the agents: installed, version, signed in, what they can do",
+    "sessions": "list, show, export and resume the stored sessions of all agents",
+    "rpc": "speak JSON-RPC on stdin and stdout",
+    "doctor": "find problems and show the commands that fix them",
+    "policy": "explain and try out permission policies",
+    "audit": "verify and show the log of permission decisions",
+    "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
+    "pair": "pair a phone or a browser with the running server",
+    "devices": "list and revoke the paired devices",
+    "config": "show, check and edit the configuration of the server",
+    "translate": "turn an agent's native output (stdin) into unified events",
+    "demo": "watch an agent work in a scratch repository: no key, no CLI, a few seconds",
+    "model": "serve a scripted model on this machine, to test real CLIs without a key",
+    "completion": "print a completion script for bash, zsh or fish",
 }
+"""Command, which is also its module → what it does."""
 EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_LIMIT, EXIT_INTERRUPTED = (
     0, 1, 2, 3, 4, 5, 130,
 )  # fmt: skip
@@ -30,7 +31,7 @@ EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, E
 
 def usage() -> str:
     width = max(map(len, COMMANDS))
-    rows = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    rows = "\n".join(f"  {name:{width}}  {about}" for name, about in COMMANDS.items())
     return f"""usage: stagedoor COMMAND …
 
 One door to every coding agent.
@@ -63,16 +64,16 @@ def main(argv: list[str] | None = None) -> int:
         import difflib
 
         near = difflib.get_close_matches(words[0], COMMANDS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "stagedoor --help lists the commands"
-        print(f"stagedoor: there is no command {words[0]!r}; {hint}", file=sys.stderr)
+        hint = f"did you mean {near[0]!r}?" if near else "run stagedoor --help"
+        print(f"stagedoor: unknown command {words[0]!r}: {hint}", file=sys.stderr)
         return EXIT_USAGE
-    command = import_module(f".{COMMANDS[words[0]][0]}", __package__)
+    command = import_module(f".{words[0]}", __package__)
     try:
         code: int = command.main(words[1:])
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output is gone (`stagedoor … | head`): end quietly, and keep Python from saying so at exit.
+        # The reader of our output has closed it (`stagedoor … | head`): end quietly, and keep Python quiet at exit.
         import os
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,8 +83,8 @@ def main(argv: list[str] | None = None) -> int:
 
         if os.environ.get("STAGEDOOR_DEBUG"):
             raise
-        from .exits import code_of_error, sentence
+        from .command import code_of_error, error_line
 
-        print(f"stagedoor {words[0]}: {sentence(fault)} (STAGEDOOR_DEBUG=1 shows where)", file=sys.stderr)
+        print(f"stagedoor {words[0]}: {error_line(fault)} (STAGEDOOR_DEBUG=1 shows a traceback)", file=sys.stderr)
         return code_of_error(fault)
     return code

@@ -1,11 +1,46 @@
-"""``stagedoor agents``: what is installed, which version, signed in or not, what it can do."""
+"""``stagedoor agents``: what is installed, which version, signed in or not, what each driver can do."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable, Mapping
 
-from .parsing import Parser
+import msgspec
+
+from .. import catalog
+from ..drivers.agent import Presence
+from ..errors import NotSupported, StagedoorError
+from ..unified.capabilities import Capabilities
+from .command import Parser, report
+from .output import Cell, Style, style_for, table
+
+SHORT: dict[str, str] = {
+    "text_deltas": "streaming",
+    "thinking": "thinking",
+    "plan": "plans",
+    "subagents": "sub-agents",
+    "mcp_servers": "MCP",
+    "interrupt": "interrupt",
+    "steer": "steering",
+    "resume": "resume",
+    "fork": "fork",
+    "edit_input": "edited input",
+    "max_turns": "turn limit",
+    "max_budget": "budget",
+    "structured_output": "output schema",
+    "images": "images",
+    "system_prompt": "system prompt",
+    "append_system_prompt": "appended system prompt",
+    "allowed_tools": "allowed tools",
+    "disallowed_tools": "disallowed tools",
+    "dry_run": "dry run",
+    "exit_codes": "exit codes",
+    "diffs": "diffs",
+    "cost": "cost",
+}
+
+ASKS = {"all": "every call that acts", "some": "what the agent chooses to ask", "none": "nothing"}
 
 
 def main(argv: list[str]) -> int:
@@ -14,29 +49,93 @@ def main(argv: list[str]) -> int:
         description="List the agents: installed, version, signed in, drivers. With a name: what each driver can do.",
         examples=("stagedoor agents", "stagedoor agents codex", "stagedoor agents --json"),
     )
-    parser.add_argument("agent", nargs="*", help="only these, with everything they can do")
-    parser.add_argument("--json", action="store_true", help="one JSON object per agent")
-    given = parser.parse_args(argv)
-    import msgspec
-
-    from .. import catalog
-    from ..errors import NotSupported
-    from .exits import report
-    from .lines import style_for
-    from .presence import abilities, look, overview, remedies
-
+    parser.add_argument("agent", nargs="*", help="only these agents, with everything they can do")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per agent")
+    arguments = parser.parse_args(argv)
     style = style_for(sys.stdout)
     try:
-        names = [catalog.canonical_name(name) for name in given.agent] or list(catalog.names())
+        names = [catalog.canonical_name(name) for name in arguments.agent] or list(catalog.names())
     except NotSupported as fault:
         return report("agents", fault)
-    present = asyncio.run(look(names))
-    if given.json:
-        for one in present:
-            print(msgspec.json.encode(one).decode())
+    agents = asyncio.run(inspect_agents(names))
+    if arguments.json:
+        for agent in agents:
+            print(msgspec.json.encode(agent).decode())
         return 0
-    print(overview(present, style))
-    for text in [remedies(present, style), *(abilities(one, style) for one in present if given.agent)]:
+    print(_overview(agents, style))
+    for text in [_problems(agents, style), *(_abilities(agent, style) for agent in agents if arguments.agent)]:
         if text:
             print(f"\n{text}")
     return 0
+
+
+async def inspect_agents(names: Iterable[str]) -> list[Presence]:
+    """Every agent, also those whose driver is missing or fails: this never fails."""
+    return list(await asyncio.gather(*(_inspect(name) for name in names)))
+
+
+async def _inspect(name: str) -> Presence:
+    try:
+        return await catalog.agent(name).inspect(None)
+    except ModuleNotFoundError as missing:
+        return Presence(agent=name, problem=f"{missing.name} is missing from this installation")
+    except (StagedoorError, OSError) as fault:
+        return Presence(agent=name, problem=str(fault))
+
+
+def _overview(agents: Iterable[Presence], style: Style) -> str:
+    rows: list[list[Cell]] = [
+        [agent.agent, _version(agent), _signed_in(agent), ", ".join(agent.drivers), agent.executable]
+        for agent in agents
+    ]
+    return table(["agent", "version", "signed in", "drivers", "program"], rows, style)
+
+
+def _problems(agents: Iterable[Presence], style: Style) -> str:
+    """What is wrong and the command that fixes it."""
+    lines: list[str] = []
+    for agent in agents:
+        if agent.problem or not agent.installed:
+            problem = "not installed" if agent.fix and not agent.installed else agent.problem or "not installed"
+            fix = f"\n    {style('strong', agent.fix)}" if agent.fix else ""
+            lines.append(f"{style('bad', agent.agent)}: {problem}{fix}")
+    return "\n".join(lines)
+
+
+def _abilities(agent: Presence, style: Style) -> str:
+    """What each of an agent's drivers can do, with notes where a yes or no is not the whole truth."""
+    if not agent.drivers:
+        return ""
+    names = list(agent.drivers)
+    rows: list[list[Cell]] = [
+        ["asks about", *(ASKS[able.permissions] for able in agent.drivers.values())],
+        ["sandbox", *(", ".join(able.sandbox) or "–" for able in agent.drivers.values())],
+    ]
+    rows += [[word, *(_mark(able, field) for able in agent.drivers.values())] for field, word in SHORT.items()]
+    notes = "\n".join(style("dim", f"  {note}") for note in _notes(agent.drivers))
+    return table([agent.title or agent.agent, *names], rows, style) + (f"\n{notes}" if notes else "")
+
+
+def _notes(drivers: Mapping[str, Capabilities]) -> list[str]:
+    """The fine print, with whose it is where the drivers differ."""
+    whose: dict[str, list[str]] = {}
+    for name, able in drivers.items():
+        for field, note in sorted(able.notes.items()):
+            whose.setdefault(f"{field}: {note}", []).append(name)
+    return [note if len(names) == len(drivers) else f"{', '.join(names)} · {note}" for note, names in whose.items()]
+
+
+def _mark(able: Capabilities, field: str) -> Cell:
+    return ("ok", "✓") if getattr(able, field) else ("dim", "–")
+
+
+def _version(agent: Presence) -> Cell:
+    return ("ok", agent.version or "installed") if agent.installed else ("bad", "not installed")
+
+
+def _signed_in(agent: Presence) -> Cell:
+    if not agent.installed:
+        return ""
+    if agent.signed_in is None:
+        return ("dim", "unknown")
+    return ("ok", "yes") if agent.signed_in else ("bad", "no")

@@ -1,4 +1,4 @@
-"""``stagedoor audit``: is the log of decisions whole, and what is in it?"""
+"""``stagedoor audit``: is the log of decisions complete and unchanged, and what is in it?"""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import EXIT_FAILED, EXIT_SUCCESS
-from .parsing import Parser
+from .command import Parser
 
 
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor audit",
-        description="Every permission decision is kept in a log in which a changed or missing line is found.",
+        description="Verify and show the log of permission decisions. Changed and missing lines are detected.",
         examples=(
             "stagedoor audit verify",
             "stagedoor audit show --decision deny --last 20",
@@ -24,29 +24,31 @@ def main(argv: list[str]) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="verify|show")
     checking = verbs.add_parser(
         "verify",
-        help="exit code 1 and the first bad line when the log is not what was written",
+        help="check the log; exit code 1 and the first bad line if it was changed",
         examples=("stagedoor audit verify", "stagedoor audit verify backup/audit.jsonl"),
     )
     showing = verbs.add_parser(
-        "show", help="the decisions, oldest first", examples=("stagedoor audit show --agent codex --decision deny",)
+        "show",
+        help="show the decisions, oldest first",
+        examples=("stagedoor audit show --agent codex --decision deny",),
     )
-    for one in (checking, showing):
-        one.add_argument("file", nargs="?", type=Path, help="the log (default: the command line's own)")
-    showing.add_argument("--json", action="store_true", help="one record per line")
-    showing.add_argument("--last", type=int, metavar="N", help="only the last N")
+    for command in (checking, showing):
+        command.add_argument("file", nargs="?", type=Path, help="the log (default: the one of stagedoor run)")
+    showing.add_argument("--json", action="store_true", help="print one JSON object per decision")
+    showing.add_argument("--last", type=int, metavar="N", help="show only the last N")
     showing.add_argument("--agent", metavar="NAME")
     showing.add_argument("--decision", choices=("allow", "deny"))
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     from ..permissions.audit import head_path
     from .state import audit_path
 
-    path: Path = given.file or audit_path()
-    if given.verb == "verify" and (path.exists() or given.file is None or head_path(path).exists()):
+    path: Path = arguments.file or audit_path()
+    if arguments.verb == "verify" and (path.exists() or arguments.file is None or head_path(path).exists()):
         return _verify(path)
     if not path.exists():
-        print(f"stagedoor audit: there is no log {path}", file=sys.stderr)
+        print(f"stagedoor audit: log {path} not found", file=sys.stderr)
         return EXIT_FAILED
-    return _show(path, given)
+    return _show(path, arguments)
 
 
 def _verify(path: Path) -> int:
@@ -54,26 +56,29 @@ def _verify(path: Path) -> int:
 
     checked = verify(path)
     if checked.ok:
-        print(f"{path}: {checked.entries} decisions, whole" if checked.entries else f"{path}: {checked.why or 'empty'}")
+        print(
+            f"{path}: {checked.entries} decisions, complete and unchanged"
+            if checked.entries
+            else f"{path}: {checked.why or 'empty'}"
+        )
         return EXIT_SUCCESS
     print(f"{path}: line {checked.first_bad_line}: {checked.why}", file=sys.stderr)
     return EXIT_FAILED
 
 
-def _show(path: Path, given: argparse.Namespace) -> int:
+def _show(path: Path, arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.audit import Record, read_log
-    from .lines import one_line, style_for
-    from .tables import Cell, table
+    from .output import Cell, one_line, style_for, table
 
-    def wanted(record: Record) -> bool:
+    def matches(record: Record) -> bool:
         entry = record.entry
-        return given.agent in (None, entry.agent) and given.decision in (None, entry.decision)
+        return arguments.agent in (None, entry.agent) and arguments.decision in (None, entry.decision)
 
-    records = [record for record in read_log(path) if wanted(record)]
-    records = records[-given.last :] if given.last else records
-    if given.json:
+    records = [record for record in read_log(path) if matches(record)]
+    records = records[-arguments.last :] if arguments.last else records
+    if arguments.json:
         for record in records:
             print(msgspec.json.encode(record).decode())
         return EXIT_SUCCESS

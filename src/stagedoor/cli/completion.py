@@ -1,4 +1,4 @@
-"""``stagedoor completion``: a script for bash, zsh or fish, made from what the commands say of themselves."""
+"""``stagedoor completion``: a script for bash, zsh or fish, made from the help texts of the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from importlib import import_module
 
 from . import COMMANDS
-from .parsing import Parser
+from .command import Parser
 
 VERBS: dict[str, tuple[str, ...]] = {
     "sessions": ("list", "show", "export", "resume"),
@@ -74,7 +74,7 @@ complete -c stagedoor -n '__stagedoor_words 1' -l version
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor completion",
-        description="Print a completion script.",
+        description="Print a completion script for your shell.",
         examples=(
             'eval "$(stagedoor completion bash)"                                      # in ~/.bashrc',
             'eval "$(stagedoor completion zsh)"                                       # in ~/.zshrc',
@@ -83,26 +83,26 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("shell", choices=VERBS["completion"])
     shell = parser.parse_args(argv).shell
-    known = {command: flags_of(command) for command in COMMANDS}
-    print(_fish(known) if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(known), end="")
+    flags = {command: flags_of(command) for command in COMMANDS}
+    print(_fish(flags) if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(flags), end="")
     return 0
 
 
 def flags_of(command: str) -> dict[str, list[str]]:
-    """Every flag of a command with its choices, read from its help: what is offered is what there is."""
-    told = io.StringIO()
-    module = import_module(f".{COMMANDS[command][0]}", __package__)
+    """Every flag of a command with its choices, read from its help text."""
+    help_text = io.StringIO()
+    module = import_module(f".{command}", __package__)
     for verb in ((), *((verb,) for verb in VERBS.get(command, ()) if command != "completion")):
-        with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+        with contextlib.redirect_stdout(help_text), contextlib.suppress(SystemExit):
             module.main([*verb, "--help"])
-    found: dict[str, list[str]] = {}
-    for flag, choices in _FLAG.findall(_EXAMPLES.sub("", told.getvalue())):
-        found[flag] = found.get(flag) or (choices.split(",") if choices else [])
-    for flag in AGENT_FLAGS & found.keys():
+    flags: dict[str, list[str]] = {}
+    for flag, choices in _FLAG.findall(_EXAMPLES.sub("", help_text.getvalue())):
+        flags[flag] = flags.get(flag) or (choices.split(",") if choices else [])
+    for flag in AGENT_FLAGS & flags.keys():
         from .. import catalog
 
-        found[flag] = list(catalog.names())
-    return found
+        flags[flag] = list(catalog.names())
+    return flags
 
 
 def _first(command: str) -> list[str]:
@@ -111,25 +111,27 @@ def _first(command: str) -> list[str]:
     return list(catalog.names()) if command in TAKES_AGENT else list(VERBS.get(command, ()))
 
 
-def _bash(known: dict[str, dict[str, list[str]]]) -> str:
+def _bash(flags_by_command: dict[str, dict[str, list[str]]]) -> str:
     choices = [
         f'      "{command} {flag}") words="{" ".join(values)}";;'
-        for command, flags in known.items()
+        for command, flags in flags_by_command.items()
         for flag, values in flags.items()
         if values
     ]
     return BASH.format(
         commands=" ".join(COMMANDS),
         choices="\n".join(choices),
-        flags="\n".join(f'        {command}) words="{" ".join(flags)}";;' for command, flags in known.items()),
-        first="\n".join(f'            {one}) words="{" ".join(_first(one))}";;' for one in COMMANDS if _first(one)),
+        flags="\n".join(
+            f'        {command}) words="{" ".join(flags)}";;' for command, flags in flags_by_command.items()
+        ),
+        first="\n".join(f'            {name}) words="{" ".join(_first(name))}";;' for name in COMMANDS if _first(name)),
     )
 
 
-def _fish(known: dict[str, dict[str, list[str]]]) -> str:
+def _fish(flags_by_command: dict[str, dict[str, list[str]]]) -> str:
     lines: list[str] = []
-    for command, (_, about) in COMMANDS.items():
-        here = f"-n '__stagedoor_runs {command}'"
+    for command, about in COMMANDS.items():
+        condition = f"-n '__stagedoor_runs {command}'"
         lines.append(
             f"complete -c stagedoor -n '__stagedoor_words 1' -f -a {command} -d '{about.replace(chr(39), '’')}'"
         )
@@ -137,7 +139,7 @@ def _fish(known: dict[str, dict[str, list[str]]]) -> str:
             lines.append(
                 f"complete -c stagedoor -n '__stagedoor_words 2 {command}' -f -a '{' '.join(_first(command))}'"
             )
-        for flag, values in known[command].items():
+        for flag, values in flags_by_command[command].items():
             offered = f" -x -a '{' '.join(values)}'" if values else ""
-            lines.append(f"complete -c stagedoor {here} -l {flag.removeprefix('--')}{offered}")
+            lines.append(f"complete -c stagedoor {condition} -l {flag.removeprefix('--')}{offered}")
     return FISH + "\n".join(lines) + "\n"

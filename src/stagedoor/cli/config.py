@@ -1,4 +1,4 @@
-"""``stagedoor config``: what is in force and who said so, what is wrong, and an editor that keeps nothing that is."""
+"""``stagedoor config``: which values are in effect and where they come from, check them, edit them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from . import EXIT_SUCCESS, EXIT_USAGE
-from .parsing import Parser
+from .command import Parser, report
 
 if TYPE_CHECKING:
     from ..service.config import Loaded, Value
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor config",
-        description="The configuration of stagedoor serve: a file, then the environment (STAGEDOOR_SERVER__PORT=8000), "
-        "over that flags.",
+        description="Show, check and edit the configuration of stagedoor serve. Values come from a file; environment "
+        "variables (STAGEDOOR_SERVER__PORT=8000) override it, and flags override both.",
         examples=(
             "stagedoor config show",
             "stagedoor config check --config server.yaml",
@@ -30,27 +30,26 @@ def main(argv: list[str]) -> int:
         ),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="show|check|edit|path")
-    showing = verbs.add_parser("show", help="every value in force, and where it comes from")
-    showing.add_argument("--json", action="store_true", help="one JSON object per value")
-    checking = verbs.add_parser("check", help="say what is wrong, with line numbers")
-    editing = verbs.add_parser("edit", help="open it in $VISUAL or $EDITOR; what is wrong is not kept")
-    path = verbs.add_parser("path", help="print which file counts")
-    for one in (showing, checking, editing, path):
-        one.add_argument("--config", type=Path, metavar="FILE", help="this file, instead of the one that is found")
-    given = parser.parse_args(argv)
+    showing = verbs.add_parser("show", help="show every value and where it comes from")
+    showing.add_argument("--json", action="store_true", help="print one JSON object per value")
+    checking = verbs.add_parser("check", help="report mistakes, with line numbers")
+    editing = verbs.add_parser("edit", help="open the file in $VISUAL or $EDITOR; mistakes are not saved")
+    path = verbs.add_parser("path", help="print which file is used")
+    for command in (showing, checking, editing, path):
+        command.add_argument("--config", type=Path, metavar="FILE", help="use this file instead of the default")
+    arguments = parser.parse_args(argv)
     from ..errors import StagedoorError
-    from .exits import report
 
     try:
-        match given.verb:
+        match arguments.verb:
             case "show":
-                return _show(given.config, json=given.json)
+                return _show(arguments.config, json=arguments.json)
             case "check":
-                return _check(given.config)
+                return _check(arguments.config)
             case "edit":
-                return _edit(given.config)
+                return _edit(arguments.config)
             case _:
-                return _path(given.config)
+                return _path(arguments.config)
     except StagedoorError as fault:
         return report("config", fault)
 
@@ -59,14 +58,13 @@ def _show(config: Path | None, *, json: bool) -> int:
     import msgspec
 
     from ..service.config import load
-    from .lines import style_for
-    from .tables import Cell, table
+    from .output import Cell, style_for, table
 
     loaded = load(config)
     if json:
         for value in loaded.values:
-            told = {"key": value.path, "value": _hidden(value), "from": value.origin}
-            print(msgspec.json.encode(told).decode())
+            row = {"key": value.path, "value": _hidden(value), "from": value.origin}
+            print(msgspec.json.encode(row).decode())
         return EXIT_SUCCESS
     style = style_for(sys.stdout)
     rows: list[list[Cell]] = [
@@ -88,18 +86,18 @@ def _check(config: Path | None) -> int:
         print(fault, file=sys.stderr)
         return EXIT_USAGE
     _warn(loaded)
-    said = sum(value.origin != "default" for value in loaded.values)
-    print(f"{loaded.file or 'no file'}: {said} values given, fine")
+    count = sum(value.origin != "default" for value in loaded.values)
+    print(f"{loaded.file or 'no file'}: {count} values set, no mistakes")
     return EXIT_SUCCESS
 
 
 def _path(config: Path | None) -> int:
     from ..service.config import find, places
 
-    found = find(config)
-    print(found or places()[0])
-    if found is None:
-        print("stagedoor config: this file is not there yet; stagedoor config edit makes it", file=sys.stderr)
+    file = find(config)
+    print(file or places()[0])
+    if file is None:
+        print("stagedoor config: this file does not exist yet: stagedoor config edit creates it", file=sys.stderr)
     return EXIT_SUCCESS
 
 
@@ -125,7 +123,7 @@ def _edit(config: Path | None) -> int:
         except ConfigError as fault:
             print(fault, file=sys.stderr)
             if not _again():
-                print(f"stagedoor config: {target} was left as it was", file=sys.stderr)
+                print(f"stagedoor config: {target} was not changed", file=sys.stderr)
                 return EXIT_USAGE
             text = changed
             continue
@@ -142,20 +140,20 @@ def _edited(text: str) -> str | None:
         try:
             code = subprocess.run([*editor, str(path)], check=False).returncode
         except OSError as fault:
-            print(f"stagedoor config: the editor did not start: {fault}; set $EDITOR to one that does", file=sys.stderr)
+            print(f"stagedoor config: cannot start the editor: {fault} (set $EDITOR to another one)", file=sys.stderr)
             return None
         if code:
-            print(f"stagedoor config: the editor ended with {code}; nothing was saved", file=sys.stderr)
+            print(f"stagedoor config: the editor failed with exit code {code}: nothing was saved", file=sys.stderr)
             return None
         return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _again() -> bool:
-    """Whether whoever sits there wants to mend it; where nobody does, the answer is no."""
+    """Whether the user wants to fix it; without a terminal, no."""
     if not sys.stdin.isatty():
         return False
     try:
-        return input("edit it again? [Y/n] ").strip().lower() not in ("n", "no")
+        return input("edit again? [Y/n] ").strip().lower() not in ("n", "no")
     except EOFError:
         return False
 
@@ -172,5 +170,5 @@ def _written(value: Value) -> str:
 
 
 def _hidden(value: Value) -> object:
-    given: object = value.value
-    return dict.fromkeys(cast("dict[str, str]", given), "(hidden)") if value.secret else given
+    content: object = value.value
+    return dict.fromkeys(cast("dict[str, str]", content), "(hidden)") if value.secret else content

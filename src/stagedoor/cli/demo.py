@@ -16,32 +16,31 @@ from ..transports.guard import descendants
 from ..unified import events
 from ..unified.decisions import Allow, Decision
 from ..unified.events import PermissionRequest
-from .keyboard import find_keyboard
-from .lines import style_for
-from .outputs import Written, plain_lines
-from .parsing import Parser
-from .tables import table
+from .command import Parser
+from .output import PrintedOutput, plain_lines, style_for, table
+from .questions import find_keyboard
+from .run import screen_output, show_turn, with_questions
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
 
 
-class Tally:
-    """What one agent did, for the closing table."""
+class DemoRow:
+    """What one agent did: a row of the closing table."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.version = ""
-        self.count = 0
+        self.events = 0
         self.tools = 0
-        self.asked = 0
+        self.questions = 0
         self.first: float | None = None
         self.total = 0.0
         self.status = ""
-        self.left = 0
+        self.leftovers = 0
         self._since = time.perf_counter()
 
     def see(self, event: events.Event) -> None:
-        self.count += 1
+        self.events += 1
         if self.first is None:
             self.first = time.perf_counter() - self._since
         match event:
@@ -50,30 +49,30 @@ class Tally:
             case events.ToolUse():
                 self.tools += 1
             case events.PermissionRequest():
-                self.asked += 1
+                self.questions += 1
             case events.Done():
                 self.status = event.status
                 self.total = time.perf_counter() - self._since
             case _:
                 pass
 
-    def row(self) -> tuple[str, ...]:
+    def cells(self) -> tuple[str, ...]:
         first = f"{self.first:.2f}s" if self.first is not None else "–"
-        cells = (self.agent, self.version, self.status, self.count, self.tools, self.asked, first)
-        return (*map(str, cells), f"{self.total:.2f}s", str(self.left))
+        cells = (self.agent, self.version, self.status, self.events, self.tools, self.questions, first)
+        return (*map(str, cells), f"{self.total:.2f}s", str(self.leftovers))
 
 
-HEADINGS = ("agent", "version", "status", "events", "tools", "asked", "first event", "total", "left over")
+HEADINGS = ("agent", "version", "status", "events", "tools", "questions", "first event", "total", "left running")
 
 
 def scratch_repository(folder: Path) -> None:
-    """A little git repository with a mistake in it."""
+    """A small git repository with a bug in it."""
     from ..understudy.demo import DEMO_FILES
 
     for name, content in DEMO_FILES.items():
         (folder / name).write_text(content)
-    who = ["-c", "user.name=Stagedoor", "-c", "user.email=stagedoor@localhost", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "A greeting"]):
+    identity = ["-c", "user.name=Stagedoor", "-c", "user.email=stagedoor@localhost", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "A greeting"]):
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
@@ -81,15 +80,13 @@ async def _allow(request: PermissionRequest) -> Decision:
     return Allow()
 
 
-async def perform(folder: Path, home: Path, *, ask: bool) -> Tally:
-    from .performance import on_terminal, stream, with_questions
-
-    tally = Tally("understudy")
+async def run_demo(folder: Path, home: Path, *, ask: bool) -> DemoRow:
+    row = DemoRow("understudy")
     keyboard = find_keyboard() if ask else None
-    output = on_terminal(tally.agent, thinking=True) if sys.stdout.isatty() else Written(plain_lines())
+    output = screen_output(row.agent, thinking=True) if sys.stdout.isatty() else PrintedOutput(plain_lines())
     options: dict[str, Any] = {"cwd": str(folder), "approval": "ask", "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(home)}}
     if keyboard is not None:
-        options = with_questions(catalog.agent(tally.agent), options, keyboard, output, sys.stdout)
+        options = with_questions(catalog.agent(row.agent), options, keyboard, output, sys.stdout)
         keyboard.start()
     else:
         options["can_use_tool"] = _allow
@@ -99,40 +96,40 @@ async def perform(folder: Path, home: Path, *, ask: bool) -> Tally:
             keyboard.stop()
 
     try:
-        await stream(api.open(tally.agent, **options), PROMPT, output, restore, also=tally.see)
+        await show_turn(api.open(row.agent, **options), PROMPT, output, restore, observe=row.see)
     finally:
         restore()
-    tally.left = len(descendants(os.getpid()))
-    return tally
+    row.leftovers = len(descendants(os.getpid()))
+    return row
 
 
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor demo",
-        description="Watch an agent repair a scratch repository: it plans, asks before it edits and runs, and tests.",
+        description="Watch an agent fix a bug in a scratch repository: it plans, asks, edits and runs the tests.",
         examples=(
             "stagedoor demo",
             "stagedoor demo --real",
             "stagedoor demo --real --agents claude,codex --no-install",
         ),
     )
-    parser.add_argument("--real", action="store_true", help="the real CLIs too, on a scripted model, side by side")
-    parser.add_argument("--agents", default="", help="with --real: only these, by commas")
-    parser.add_argument("--no-install", action="store_true", help="with --real: only what is installed already")
-    parser.add_argument("--yes", action="store_true", help="answer every question with yes, at a terminal too")
-    options = parser.parse_args(argv)
+    parser.add_argument("--real", action="store_true", help="also run the real CLIs, on a scripted model, side by side")
+    parser.add_argument("--agents", default="", help="with --real: only these, separated by commas")
+    parser.add_argument("--no-install", action="store_true", help="with --real: install nothing, use what is there")
+    parser.add_argument("--yes", action="store_true", help="answer every question with yes, also at a terminal")
+    arguments = parser.parse_args(argv)
     style = style_for(sys.stdout)
     print(f"{style('strong', 'stagedoor demo')}: {PROMPT}\n")
     with tempfile.TemporaryDirectory(prefix="stagedoor-demo-") as scratch:
         folder, home = Path(scratch) / "greeting", Path(scratch) / "home"
         folder.mkdir()
         scratch_repository(folder)
-        ask = sys.stdout.isatty() and sys.stdin.isatty() and not options.yes
-        tallies = [asyncio.run(perform(folder, home, ask=ask))]
-    if options.real:
-        from .demo_real import perform_real
+        ask = sys.stdout.isatty() and sys.stdin.isatty() and not arguments.yes
+        rows = [asyncio.run(run_demo(folder, home, ask=ask))]
+    if arguments.real:
+        from .scripted_clis import run_real_demo
 
-        chosen = [name for name in options.agents.split(",") if name]
-        tallies += asyncio.run(perform_real(chosen, fetch=not options.no_install))
-    print(f"\n{table(HEADINGS, [tally.row() for tally in tallies], style)}")
-    return 0 if all(tally.status == "success" and not tally.left for tally in tallies) else 1
+        chosen = [name for name in arguments.agents.split(",") if name]
+        rows += asyncio.run(run_real_demo(chosen, install=not arguments.no_install))
+    print(f"\n{table(HEADINGS, [row.cells() for row in rows], style)}")
+    return 0 if all(row.status == "success" and not row.leftovers for row in rows) else 1

@@ -1,4 +1,4 @@
-"""``stagedoor devices``: who was let into the running server, and putting somebody out again."""
+"""``stagedoor devices``: which devices are paired with the running server; revoke one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from . import EXIT_SUCCESS, EXIT_USAGE
-from .parsing import Parser
+from .command import Parser, report
 
 VERBS = ("list", "revoke")
 
@@ -16,21 +16,20 @@ def main(argv: list[str]) -> int:
     words = argv if argv and (argv[0] in VERBS or argv[0] in ("-h", "--help")) else ["list", *argv]
     parser = Parser(
         prog="stagedoor devices",
-        description="The devices that were paired with the running server. A revoked one loses what it has open at "
-        "once.",
+        description="List and revoke the devices that are paired with the running server. A revoked device is "
+        "disconnected at once.",
         examples=("stagedoor devices", "stagedoor devices revoke phone", "stagedoor devices --json"),
     )
     verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}")
-    listing = verbs.add_parser("list", help="one table (the default)")
-    listing.add_argument("--json", action="store_true", help="one JSON object per device")
-    revoking = verbs.add_parser("revoke", help="put a device out, now")
-    revoking.add_argument("device", help="its id, the beginning of one, or its name")
-    given = parser.parse_args(words)
+    listing = verbs.add_parser("list", help="list the devices (the default)")
+    listing.add_argument("--json", action="store_true", help="print one JSON object per device")
+    revoking = verbs.add_parser("revoke", help="revoke the access of a device, at once")
+    revoking.add_argument("device", help="its id, the beginning of its id, or its name")
+    arguments = parser.parse_args(words)
     from ..errors import StagedoorError
-    from .exits import report
 
     try:
-        return _revoke(given.device) if given.verb == "revoke" else _list(json=given.json)
+        return _revoke(arguments.device) if arguments.verb == "revoke" else _list(json=arguments.json)
     except (StagedoorError, OSError, ModuleNotFoundError) as fault:
         report("devices", fault)
         return EXIT_USAGE
@@ -48,8 +47,7 @@ def _list(*, json: bool) -> int:
     import msgspec
 
     from ..transcript import clean
-    from .lines import style_for
-    from .tables import ago, table
+    from .output import ago, style_for, table
 
     devices = _all()
     if json:
@@ -57,7 +55,7 @@ def _list(*, json: bool) -> int:
             print(msgspec.json.encode(device).decode())
         return EXIT_SUCCESS
     if not devices:
-        print("no devices are paired; let one in with: stagedoor pair", file=sys.stderr)
+        print("no devices are paired: run stagedoor pair", file=sys.stderr)
         return EXIT_SUCCESS
     now = int(time.time() * 1000)
     rows = [
@@ -70,20 +68,20 @@ def _list(*, json: bool) -> int:
         ]
         for device in devices
     ]
-    print(table(["device", "name", "may", "paired", "seen"], rows, style_for(sys.stdout)))
+    print(table(["device", "name", "scopes", "paired", "last seen"], rows, style_for(sys.stdout)))
     return EXIT_SUCCESS
 
 
-def _revoke(wanted: str) -> int:
+def _revoke(name: str) -> int:
     from ..errors import SessionNotFound
     from ..register import home
     from ..server.running import ask
     from ..transcript import clean
 
-    found = [device for device in _all() if device["id"].startswith(wanted) or device["name"] == wanted]
-    if len(found) != 1:
-        many = "several devices match" if found else "no device matches"
-        raise SessionNotFound(f"{many} {wanted!r}; stagedoor devices lists them")
-    ask(home(), "DELETE", f"/api/devices/{found[0]['id']}")
-    print(f"revoked {clean(found[0]['name'])}")
+    matches = [device for device in _all() if device["id"].startswith(name) or device["name"] == name]
+    if len(matches) != 1:
+        count = "several devices match" if matches else "no device matches"
+        raise SessionNotFound(f"{count} {name!r}: stagedoor devices lists them")
+    ask(home(), "DELETE", f"/api/devices/{matches[0]['id']}")
+    print(f"revoked {clean(matches[0]['name'])}")
     return EXIT_SUCCESS

@@ -1,4 +1,4 @@
-"""``stagedoor doctor``: what is wrong here, and the exact command that mends it."""
+"""``stagedoor doctor``: what is wrong on this machine, and the exact command that fixes it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
-from .parsing import Parser
+from .command import Parser, report
 
 if TYPE_CHECKING:
     from ..drivers.agent import Presence
-    from .lines import Style
+    from .output import Style
 
 MARKS = {"ok": ("ok", "✓"), "bad": ("bad", "✗"), "note": ("dim", "·")}
 
@@ -24,47 +23,46 @@ MARKS = {"ok": ("ok", "✓"), "bad": ("bad", "✗"), "note": ("dim", "·")}
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor doctor",
-        description="Say what is installed, what it can do, what is wrong and how to mend it.",
+        description="Show what is installed, what it can do, what is wrong and how to fix it.",
         examples=("stagedoor doctor", "stagedoor doctor codex", "stagedoor doctor --deep"),
-        ends="exit codes: 0 all is well · 1 something is wrong · 3, 4 a named agent is not installed, not signed in",
+        closing="exit codes: 0 no problem · 1 a problem · 3, 4 a named agent is not installed, not signed in",
     )
-    parser.add_argument("agent", nargs="*", help="only these")
+    parser.add_argument("agent", nargs="*", help="only these agents")
     parser.add_argument(
-        "--deep", action="store_true", help="run each real CLI against the scripted model and report what has changed"
+        "--deep", action="store_true", help="run each real CLI on the scripted model and report what has changed"
     )
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     from .. import catalog
     from ..errors import NotSupported
-    from .exits import report
-    from .lines import style_for
-    from .presence import look
+    from .agents import inspect_agents
+    from .output import style_for
 
     style = style_for(sys.stdout)
     try:
-        names = [catalog.canonical_name(name) for name in given.agent] or list(catalog.names())
+        names = [catalog.canonical_name(name) for name in arguments.agent] or list(catalog.names())
     except NotSupported as fault:
         return report("doctor", fault)
-    present = asyncio.run(look(names))
+    agents = asyncio.run(inspect_agents(names))
     failed = False
-    if not given.agent:
+    if not arguments.agent:
         for mark, text in _surroundings():
             failed |= mark == "bad"
-            _say(mark, text, style)
-    for one in present:
-        for mark, text in _findings(one):
+            _print(mark, text, style)
+    for agent in agents:
+        for mark, text in _findings(agent):
             failed |= mark == "bad"
-            _say(mark, text, style)
-    if given.deep:
-        failed |= _deep(present, style)
-    if given.agent:
-        if any(not one.installed for one in present):
+            _print(mark, text, style)
+    if arguments.deep:
+        failed |= _deep(agents, style)
+    if arguments.agent:
+        if any(not agent.installed for agent in agents):
             return EXIT_NOT_INSTALLED
-        if any(one.signed_in is False for one in present):
+        if any(agent.signed_in is False for agent in agents):
             return EXIT_NOT_SIGNED_IN
     return EXIT_FAILED if failed else EXIT_SUCCESS
 
 
-def _say(mark: str, text: str, style: Style) -> None:
+def _print(mark: str, text: str, style: Style) -> None:
     role, sign = MARKS[mark]
     first, *rest = text.split("\n")
     print(f"{style(role, sign)} {first}", *(f"    {line}" for line in rest), sep="\n", flush=True)
@@ -77,70 +75,74 @@ def _surroundings() -> Iterator[tuple[str, str]]:
 
     yield "ok", f"stagedoor {__version__} on Python {sys.version.split()[0]}"
     if shutil.which("git"):
-        yield "ok", "git is here: stagedoor parallel can give each agent a worktree"
+        yield "ok", "git is installed: stagedoor parallel can give each agent a worktree"
     else:
-        yield "bad", "git was not found: stagedoor parallel needs it\ninstall git with your package manager"
-    for module, extra, what in (
-        ("tree_sitter_bash", "", "shell commands are judged by a real parser"),
-        ("h11", "testing", "the scripted model can be served"),
+        yield "bad", "git is not installed: stagedoor parallel needs it\ninstall git with your package manager"
+    for module, package, use in (
+        ("tree_sitter_bash", "tree-sitter-bash", "the shell parser that rates commands"),
+        ("h11", "h11", "the scripted model"),
     ):
         if importlib.util.find_spec(module):
-            yield "ok", what
+            yield "ok", f"{package} is installed: {use} works"
         else:
-            named = f"'stagedoor[{extra}]'" if extra else "stagedoor"
-            yield "bad", f"{module} is missing, so that it is not true that {what}\npip install --upgrade {named}"
+            yield "bad", f"{package} is not installed: {use} needs it\npip install {package}"
     folder = state_folder()
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(nearest, os.W_OK):
-        yield "bad", f"{folder} cannot be written\nset STAGEDOOR_STATE_HOME to a folder of yours"
+        yield (
+            "bad",
+            f"cannot write {folder}: permission denied\nset STAGEDOOR_STATE_HOME to a folder that you can write",
+        )
     log = audit_path()
     if log.exists():
         checked = verify(log)
         if checked.ok:
-            yield "ok", f"the audit log is whole: {checked.entries} decisions in {log}"
+            yield "ok", f"the audit log is complete and unchanged: {checked.entries} decisions in {log}"
         else:
             yield "bad", f"the audit log was changed: line {checked.first_bad_line}: {checked.why}\n{log}"
 
 
-def _findings(one: Presence) -> Iterator[tuple[str, str]]:
-    name = one.title or one.agent
-    if not one.installed:
-        fix = f"\n{one.fix}" if one.fix else ""
-        why = "" if one.fix else f": {one.problem}"
+def _findings(agent: Presence) -> Iterator[tuple[str, str]]:
+    name = agent.title or agent.agent
+    if not agent.installed:
+        fix = f"\n{agent.fix}" if agent.fix else ""
+        why = "" if agent.fix else f": {agent.problem}"
         yield "note", f"{name} is not installed{why}{fix}"
         return
-    where = f" ({one.executable})" if one.executable else ""
-    if one.problem:
-        yield "bad", f"{name} {one.version}{where}: {one.problem}" + (f"\n{one.fix}" if one.fix else "")
+    where = f" ({agent.executable})" if agent.executable else ""
+    if agent.problem:
+        yield "bad", f"{name} {agent.version}{where}: {agent.problem}" + (f"\n{agent.fix}" if agent.fix else "")
     else:
-        signed = {True: "signed in", False: "not signed in", None: "sign-in cannot be told without a call"}
-        mend = f"\n{one.fix}" if one.fix and one.signed_in is False else ""
-        yield ("bad" if one.signed_in is False else "ok"), f"{name} {one.version}{where}: {signed[one.signed_in]}{mend}"
-    for driver, able in one.drivers.items():
-        from .presence import ASKS, SHORT
+        signed = {True: "signed in", False: "not signed in", None: "signed in or not is only known after a model call"}
+        fix = f"\n{agent.fix}" if agent.fix and agent.signed_in is False else ""
+        yield (
+            ("bad" if agent.signed_in is False else "ok"),
+            f"{name} {agent.version}{where}: {signed[agent.signed_in]}{fix}",
+        )
+    for driver, able in agent.drivers.items():
+        from .agents import ASKS, SHORT
 
         can = [word for field, word in SHORT.items() if getattr(able, field)]
         yield "note", f"  {driver}: asks about {ASKS[able.permissions]}; {', '.join(can)}"
-    yield from _not_understood(one.agent)
+    yield from _unrecognized(agent.agent)
 
 
-def _not_understood(agent: str) -> Iterator[tuple[str, str]]:
+def _unrecognized(agent: str) -> Iterator[tuple[str, str]]:
     from .state import unrecognized_counts
 
     for version, count in sorted(unrecognized_counts().get(agent, {}).items()):
-        said = f"{count} message{'' if count == 1 else 's'} of version {version} so far"
-        yield "note", f"  not recognized: {said} (stagedoor run {agent} … --json shows them)"
+        messages = f"{count} message{'' if count == 1 else 's'} of version {version} so far"
+        yield "note", f"  not recognized: {messages} (stagedoor run {agent} … --json shows them)"
 
 
-def _deep(present: list[Presence], style: Style) -> bool:
-    from .rehearsal import check
+def _deep(agents: list[Presence], style: Style) -> bool:
+    from .scripted_clis import check_cli
 
     failed = False
-    here = Path.cwd()
-    for one in present:
-        if not one.installed:
+    for agent in agents:
+        if not agent.installed:
             continue
-        for mark, text in asyncio.run(check(one, here)):
+        for mark, text in asyncio.run(check_cli(agent)):
             failed |= mark == "bad"
-            _say(mark, f"{one.title or one.agent}, deep: {text}", style)
+            _print(mark, f"{agent.title or agent.agent}, deep: {text}", style)
     return failed

@@ -1,4 +1,4 @@
-"""``stagedoor pair``: a one-time code that lets a phone or a browser into the server that runs."""
+"""``stagedoor pair``: a one-time code that pairs a phone or a browser with the running server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from . import EXIT_SUCCESS, EXIT_USAGE
-from .parsing import Parser
+from .command import Parser, report
 
 
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor pair",
-        description="Let a device into the running server: shows a link, its QR code and a code to type. It works "
+        description="Pair a device with the running server: shows a link, its QR code and a code to type. It works "
         "once, within five minutes.",
         examples=("stagedoor pair", "stagedoor pair --scope watch --name 'kitchen tablet'"),
     )
@@ -22,32 +22,35 @@ def main(argv: list[str]) -> int:
         "--scope",
         choices=("watch", "answer", "run", "admin"),
         default="run",
-        help="watch: only look · answer: and decide permission questions · run: and start and steer sessions "
-        "(default) · admin: and let others in",
+        help="watch: read only · answer: also answer permission questions · run: also start and steer sessions "
+        "(default) · admin: also pair and revoke devices",
     )
-    parser.add_argument("--name", default="", help="what the device is called (else what it says itself)")
-    parser.add_argument("--json", action="store_true", help="one JSON object: code, url, scope, expiresAt, qr (SVG)")
-    given = parser.parse_args(argv)
+    parser.add_argument("--name", default="", help="a name for the device (default: the name it sends)")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object: code, url, scope, expiresAt, qr (SVG)"
+    )
+    arguments = parser.parse_args(argv)
     from ..errors import StagedoorError
     from ..register import home
-    from .exits import report
 
     try:
         from ..server.address import is_loopback
         from ..server.running import ask
 
-        pairing: dict[str, Any] = ask(home(), "POST", "/api/pairing", {"scope": given.scope, "name": given.name})
-        if given.json:
+        pairing: dict[str, Any] = ask(
+            home(), "POST", "/api/pairing", {"scope": arguments.scope, "name": arguments.name}
+        )
+        if arguments.json:
             import msgspec
 
             print(msgspec.json.encode(pairing).decode())
             return EXIT_SUCCESS
         if sys.stdout.isatty():
             print(_drawn(pairing["url"]))
-        print(f"link  {pairing['url']}\ncode  {pairing['code']}\nmay   {pairing['scope']}")
+        print(f"link  {pairing['url']}\ncode  {pairing['code']}\nscope {pairing['scope']}")
         if is_loopback(urlsplit(str(pairing["url"])).hostname or ""):
             print(
-                "This server listens on this machine only. For a phone, start it with --host and a certificate "
+                "This server listens on this machine only. To pair a phone, start it with --host and a certificate "
                 "(docs/serve.md).",
                 file=sys.stderr,
             )

@@ -1,4 +1,4 @@
-"""``stagedoor policy``: which rule decides about a command, and what a policy would have decided in past sessions."""
+"""``stagedoor policy``: which rule decides about a command, and what a policy would decide about past sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ..unified.options import Approval, Sandbox, Tier
 from . import EXIT_SUCCESS, EXIT_USAGE
-from .parsing import Parser
+from .command import Parser, report
 
 if TYPE_CHECKING:
     from ..permissions.policy import Policy
@@ -38,76 +38,83 @@ def main(argv: list[str]) -> int:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="explain|simulate|check")
     explaining = verbs.add_parser(
-        "explain", help="what is decided about a command, and by which rule", examples=EXPLAIN
+        "explain", help="show the decision about a command, and which rule made it", examples=EXPLAIN
     )
     simulating = verbs.add_parser(
-        "simulate", help="hold the calls of past sessions against a policy", examples=SIMULATE
+        "simulate", help="apply a policy to the tool calls of past sessions", examples=SIMULATE
     )
-    checking = verbs.add_parser(
-        "check", help="say what is wrong with policy files, with line numbers", examples=(CHECK,)
-    )
+    checking = verbs.add_parser("check", help="report mistakes in policy files, with line numbers", examples=(CHECK,))
     checking.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    for one in (explaining, simulating):
-        one.add_argument("--policy", type=Path, metavar="FILE", help="YAML or TOML")
-        one.add_argument("--tier", choices=get_args(Tier), default="supervised")
-        one.add_argument("--approval", choices=get_args(Approval))
-        one.add_argument("--sandbox", choices=get_args(Sandbox))
-        one.add_argument("-C", "--cwd", type=Path, default=Path(), metavar="DIR", help="the workspace (default: here)")
-        one.add_argument("--json", action="store_true")
-        one.add_argument("--agent", default="", metavar="NAME", help="as if this agent asked; past sessions of it only")
+    for command in (explaining, simulating):
+        command.add_argument("--policy", type=Path, metavar="FILE", help="YAML or TOML")
+        command.add_argument("--tier", choices=get_args(Tier), default="supervised")
+        command.add_argument("--approval", choices=get_args(Approval))
+        command.add_argument("--sandbox", choices=get_args(Sandbox))
+        command.add_argument(
+            "-C", "--cwd", type=Path, default=Path(), metavar="DIR", help="the workspace (default: here)"
+        )
+        command.add_argument("--json", action="store_true")
+        command.add_argument(
+            "--agent", default="", metavar="NAME", help="decide as if this agent asked; only its past sessions"
+        )
     explaining.add_argument(
         "command", nargs="+", metavar="COMMAND", help="one quoted command line, or its words after --"
     )
-    simulating.add_argument("files", nargs="*", type=Path, metavar="EVENTS", help="recorded with stagedoor run --json; "
-                            "without any: the stored sessions of this directory")  # fmt: skip
-    simulating.add_argument("--changed", action="store_true", help="only what would be decided otherwise")
-    given = parser.parse_args(argv)
+    simulating.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="EVENTS",
+        help="events of stagedoor run --json (default: the stored sessions of this directory)",
+    )
+    simulating.add_argument("--changed", action="store_true", help="show only calls with another decision than before")
+    arguments = parser.parse_args(argv)
     from ..errors import StagedoorError
-    from .exits import report
 
     try:
-        match given.verb:
+        match arguments.verb:
             case "explain":
-                return _explain(given)
+                return _explain(arguments)
             case "simulate":
-                return _simulate(given)
+                return _simulate(arguments)
             case _:
-                return _check(given.files)
+                return _check(arguments.files)
     except (StagedoorError, OSError) as fault:
         return report("policy", fault)
 
 
-def _policy(given: argparse.Namespace) -> Policy:
+def _policy(arguments: argparse.Namespace) -> Policy:
     from ..permissions.load import load_policy
     from ..permissions.modes import built_in
 
-    modes = built_in(tier=given.tier, approval=given.approval, sandbox=given.sandbox)
-    return load_policy(given.policy).over(modes) if given.policy else modes
+    modes = built_in(tier=arguments.tier, approval=arguments.approval, sandbox=arguments.sandbox)
+    return load_policy(arguments.policy).over(modes) if arguments.policy else modes
 
 
-def _explain(given: argparse.Namespace) -> int:
+def _explain(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.explain import explain
 
-    words: list[str] = given.command
+    words: list[str] = arguments.command
     command = words[0] if len(words) == 1 else shlex.join(words)
-    told = explain(_policy(given), command, str(given.cwd.resolve()), agent=given.agent, home=str(Path.home()))
-    print(msgspec.json.encode(told).decode() if given.json else told.text)
+    explanation = explain(
+        _policy(arguments), command, str(arguments.cwd.resolve()), agent=arguments.agent, home=str(Path.home())
+    )
+    print(msgspec.json.encode(explanation).decode() if arguments.json else explanation.text)
     return EXIT_SUCCESS
 
 
-def _simulate(given: argparse.Namespace) -> int:
+def _simulate(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.explain import simulate
-    from .lines import one_line, style_for
-    from .tables import Cell, table
+    from .output import Cell, one_line, style_for, table
 
-    events = list(_recorded(given.files) if given.files else _stored(given))
-    calls = simulate(_policy(given), events, cwd=str(given.cwd.resolve()), home=str(Path.home()))
-    shown = [call for call in calls if call.changed or not given.changed]
-    if given.json:
+    events = list(_recorded_events(arguments.files) if arguments.files else _stored_events(arguments))
+    calls = simulate(_policy(arguments), events, cwd=str(arguments.cwd.resolve()), home=str(Path.home()))
+    shown = [call for call in calls if call.changed or not arguments.changed]
+    if arguments.json:
         for call in shown:
             print(msgspec.json.encode(call).decode())
         return EXIT_SUCCESS
@@ -124,16 +131,16 @@ def _simulate(given: argparse.Namespace) -> int:
     ]
     if rows:
         style = style_for(sys.stdout)
-        print(table(["now", "then", "tool", "target", "rule"], rows, style))
+        print(table(["now", "before", "tool", "target", "rule"], rows, style))
     sessions = len({event.session_id for event in events})
     would = ", ".join(f"{sum(c.ruling.action == a for c in calls)} {w}" for a, w in
                       (("allow", "allowed"), ("ask", "asked about"), ("deny", "denied")))  # fmt: skip
     changed = sum(call.changed for call in calls)
-    print(f"{len(calls)} calls of {sessions} sessions: {would}; {changed} decided otherwise than then")
+    print(f"{len(calls)} calls of {sessions} sessions: {would}; {changed} with another decision than before")
     return EXIT_SUCCESS
 
 
-def _recorded(files: list[Path]) -> Iterator[Event]:
+def _recorded_events(files: list[Path]) -> Iterator[Event]:
     import msgspec
 
     from ..errors import PolicyError
@@ -143,19 +150,21 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
         try:
             lines = file.read_bytes().splitlines()
         except OSError as fault:
-            raise PolicyError(f"{file} cannot be read: {fault.strerror}") from fault
+            raise PolicyError(f"cannot read {file}: {fault.strerror}") from fault
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     yield decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
-                    raise PolicyError(f"{file}: line {number} is no event of stagedoor run --json: {fault}") from fault
+                    raise PolicyError(
+                        f"{file}: line {number} is not an event of stagedoor run --json: {fault}"
+                    ) from fault
 
 
-def _stored(given: argparse.Namespace) -> Iterator[Event]:
+def _stored_events(arguments: argparse.Namespace) -> Iterator[Event]:
     from ..past import events_of, stored_sessions
 
-    for stored in stored_sessions(given.cwd, [given.agent] if given.agent else None):
+    for stored in stored_sessions(arguments.cwd, [arguments.agent] if arguments.agent else None):
         yield from events_of(stored)
 
 
@@ -171,5 +180,5 @@ def _check(files: list[Path]) -> int:
             print(fault, file=sys.stderr)
             wrong = True
         else:
-            print(f"{file}: {len(policy.all_rules)} rules, fine")
+            print(f"{file}: {len(policy.all_rules)} rules, no mistakes")
     return EXIT_USAGE if wrong else EXIT_SUCCESS

@@ -6,12 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
-from .parsing import Parser
+from .command import Parser, error_line
 
 if TYPE_CHECKING:
     from ..server.jsonrpc.stdio import Lines
@@ -21,10 +20,10 @@ EPILOG = """\
 examples:
   echo '{"jsonrpc":"2.0","id":1,"method":"agent/discover"}' | stagedoor rpc
   stagedoor rpc --root ~/projects
-  stagedoor rpc --url http://127.0.0.1:16180        # everything goes to the server that runs there
+  stagedoor rpc --url http://127.0.0.1:16180        # forward everything to a running server
 
-The sessions are those of this home; when stdin ends, those that run are ended. To leave them running, start
-`stagedoor serve` and use --url. The methods are described in docs/jsonrpc.md.
+The sessions are stored in the home of Stagedoor. When stdin ends, running sessions are stopped; to keep them running,
+start `stagedoor serve` and use --url. The methods are described in docs/jsonrpc.md.
 """
 
 
@@ -32,53 +31,55 @@ def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor rpc",
         description="Speak JSON-RPC 2.0 on stdin and stdout, one message per line, until stdin ends.",
-        ends=EPILOG,
+        closing=EPILOG,
     )
-    parser.add_argument("--config", type=Path, help="the configuration file (default: as stagedoor config path says)")
-    parser.add_argument("--root", action="append", default=[], help="a folder sessions may run in (default: this one)")
-    parser.add_argument("--url", help="bridge to a running server instead of working here")
+    parser.add_argument("--config", type=Path, help="the configuration file (default: see stagedoor config path)")
+    parser.add_argument(
+        "--root", action="append", default=[], help="a folder in which sessions may run (default: this one)"
+    )
+    parser.add_argument("--url", help="use the running server at this address")
     parser.add_argument(
         "--token-file",
         type=Path,
-        help="with --url: a file with the token (default: $STAGEDOOR_TOKEN, else the token of this home)",
+        help="with --url: a file with the token (default: $STAGEDOOR_TOKEN, else the token in the home of Stagedoor)",
     )
-    options = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     try:
         from ..server.jsonrpc import stdio
         from ..service.config import load
-    except ImportError as missing:
-        print(f"stagedoor rpc: {missing.name} is missing; pip install 'stagedoor[server]'", file=sys.stderr)
+    except ModuleNotFoundError as missing:
+        print(f"stagedoor rpc: {error_line(missing)}", file=sys.stderr)
         return EXIT_USAGE
-    if options.url is None and options.token_file is not None:
-        parser.error("--token-file goes with --url")
-    if options.url is not None and not options.url.startswith(("http://", "https://")):
-        parser.error(f"--url begins with http:// or https://, not {options.url!r}")
-    settings = load(options.config, flags={"workspaces.roots": options.root or None}).settings
+    if arguments.url is None and arguments.token_file is not None:
+        parser.error("--token-file needs --url")
+    if arguments.url is not None and not arguments.url.startswith(("http://", "https://")):
+        parser.error(f"--url must start with http:// or https://: {arguments.url!r}")
+    settings = load(arguments.config, flags={"workspaces.roots": arguments.root or None}).settings
 
     async def speak() -> int:
+        _cancel_on_signals()
         async with stdio.standard_streams(settings.limits.body) as lines:
-            if options.url is None:
-                return await _here(settings, lines)
-            return await _elsewhere(options.url, _token(options.token_file, settings), lines)
+            if arguments.url is None:
+                return await _serve_here(settings, lines)
+            return await _forward(arguments.url, _token(arguments.token_file, settings), lines)
 
     try:
-        return asyncio.run(_until_told(speak()))
+        return asyncio.run(speak())
+    except asyncio.CancelledError:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         return EXIT_FAILED
 
 
-async def _until_told(work: Coroutine[Any, Any, int]) -> int:
-    """SIGTERM ends it in order, as Ctrl-C does."""
-    task = asyncio.ensure_future(work)
+def _cancel_on_signals() -> None:
+    """SIGTERM and SIGHUP end this task in order, as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return EXIT_INTERRUPTED
 
 
-async def _here(settings: Settings, lines: Lines) -> int:
+async def _serve_here(settings: Settings, lines: Lines) -> int:
     from msgspec.structs import replace
 
     from ..server.jsonrpc.stdio import converse
@@ -91,7 +92,7 @@ async def _here(settings: Settings, lines: Lines) -> int:
     return EXIT_SUCCESS
 
 
-async def _elsewhere(url: str, token: str, lines: Lines) -> int:
+async def _forward(url: str, token: str, lines: Lines) -> int:
     from ..server.jsonrpc.stdio import bridge
 
     await bridge(url, token, lines)
@@ -111,5 +112,5 @@ def _token(file: Path | None, settings: Settings) -> str:
     try:
         return read_token(folder)
     except FileNotFoundError as missing:
-        said = f"{folder} has no token, no server has run there; name one with --token-file or $STAGEDOOR_TOKEN"
-        raise NotAllowed(said) from missing
+        problem = f"no token in {folder}: no server has run there; use --token-file or $STAGEDOOR_TOKEN"
+        raise NotAllowed(problem) from missing

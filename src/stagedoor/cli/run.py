@@ -1,36 +1,58 @@
-"""``stagedoor run``: one prompt on one agent, shown as it happens."""
+"""``stagedoor run``: one prompt on one agent, shown while it runs; questions are asked, Ctrl-C interrupts."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from . import EXIT_INTERRUPTED, EXIT_USAGE
-from .exits import report
-from .flags import BadFlag, add_option_flags, options_from
-from .parsing import Parser
+from .. import api, catalog
+from ..drivers.agent import Agent
+from ..errors import NotSupported, StagedoorError
+from ..session import Session
+from ..transports.tasks import TaskOwner
+from ..unified import events
+from ..unified.capabilities import Capabilities
+from ..unified.decisions import Decision
+from ..unified.events import Event, PermissionRequest
+from ..unified.options import Options
+from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from .command import (
+    DIALECTS,
+    BadFlag,
+    Parser,
+    add_option_flags,
+    code_of_error,
+    code_of_status,
+    error_line,
+    options_from,
+    report,
+)
+from .output import Output, PrintedOutput, final_answer, json_lines, plain_lines, style_for
+from .questions import Keyboard, TerminalQuestions, find_keyboard
+from .state import count_unrecognized, with_audit
 
 if TYPE_CHECKING:
     from ..remote import RemoteSession
-    from .outputs import Output
-
-DIALECTS = ("stagedoor", "ues", "lifecycle", "board", "notify", "chat")
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    shown = parser.add_argument_group("what is shown")
-    shown.add_argument("--json", action="store_true", help="one event per line on stdout")
-    shown.add_argument("--dialect", choices=DIALECTS, help="with --json: whose vocabulary (default: stagedoor)")
-    shown.add_argument("-q", "--quiet", action="store_true", help="the final answer and nothing else")
-    shown.add_argument("--plain", action="store_true", help="plain lines, at a terminal too")
-    shown.add_argument("--no-thinking", dest="thinking", action="store_false", help="leave the reasoning out")
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print one event per line on stdout")
+    group.add_argument("--dialect", choices=DIALECTS, help="with --json: the vocabulary (default: stagedoor)")
+    group.add_argument("-q", "--quiet", action="store_true", help="print only the final answer")
+    group.add_argument("--plain", action="store_true", help="print plain lines, also at a terminal")
+    group.add_argument("--no-thinking", dest="thinking", action="store_false", help="do not show the agent's thoughts")
 
 
-def parser() -> argparse.ArgumentParser:
-    made = Parser(
+def main(argv: list[str]) -> int:
+    parser = Parser(
         prog="stagedoor run",
         description="Run one prompt on an agent. At a terminal you are asked before the agent does what its tier "
         "does not allow: y (yes), n (no), a (always in this session), e (edit). Ctrl-C interrupts, twice kills.",
@@ -40,43 +62,38 @@ def parser() -> argparse.ArgumentParser:
             'stagedoor run gemini "Explain this repository" --quiet > answer.md',
             'stagedoor run opencode "And now the docs" --resume 3f2a9c10 --policy team.yaml',
         ),
-        ends="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "
+        closing="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "
         "5 limit reached\n            130 interrupted",
     )
-    made.add_argument("agent", help="stagedoor agents lists them")
-    made.add_argument("prompt", help="what to do; - reads it from standard input")
-    made.add_argument(
+    parser.add_argument("agent", help="stagedoor agents lists them")
+    parser.add_argument("prompt", help="what to do; - reads it from standard input")
+    parser.add_argument(
         "--server",
         metavar="URL|local",
-        help="run it there: a server's address (its token in STAGEDOOR_TOKEN), or the one that runs with your home",
+        help="run it on a server: its address (with its token in STAGEDOOR_TOKEN), or local for the server that runs "
+        "on this machine under your account",
     )
-    add_output_flags(made)
-    add_option_flags(made)
-    return made
-
-
-def main(argv: list[str]) -> int:
-    given = parser().parse_args(argv)
+    add_output_flags(parser)
+    add_option_flags(parser)
+    arguments = parser.parse_args(argv)
     try:
-        options = options_from(given)
+        options = options_from(arguments)
     except BadFlag as fault:
         return report("run", fault)
-    if given.dialect and not given.json:
-        print("stagedoor run: --dialect says how --json speaks; add --json", file=sys.stderr)
+    if arguments.dialect and not arguments.json:
+        print("stagedoor run: --dialect needs --json", file=sys.stderr)
         return EXIT_USAGE
-    prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
+    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         print("stagedoor run: the prompt is empty", file=sys.stderr)
         return EXIT_USAGE
-    return perform(given.agent, prompt, options, given)
+    return run_prompt(arguments.agent, prompt, options, arguments)
 
 
-def perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Namespace) -> int:
-    """Run the prompt and show it as the flags of ``add_output_flags`` say. Returns the exit code."""
-    from ..errors import StagedoorError
-
+def run_prompt(agent: str, prompt: str, options: dict[str, Any], arguments: argparse.Namespace) -> int:
+    """Run the prompt and show it as the flags of ``add_output_flags`` ask. Returns the exit code."""
     try:
-        return asyncio.run(_perform(agent, prompt, options, given))
+        return asyncio.run(_run_prompt(agent, prompt, options, arguments))
     except (StagedoorError, ModuleNotFoundError, OSError) as fault:
         if isinstance(fault, BrokenPipeError):
             raise
@@ -85,50 +102,230 @@ def perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Na
         return EXIT_INTERRUPTED
 
 
-async def _perform(agent: str, prompt: str, options: dict[str, Any], given: argparse.Namespace) -> int:
-    from .. import api, catalog
-    from .keyboard import find_keyboard
-    from .performance import on_terminal, stream, with_questions
-    from .state import with_audit
-
-    found = catalog.agent(agent)
+async def _run_prompt(agent: str, prompt: str, options: dict[str, Any], arguments: argparse.Namespace) -> int:
+    entry = catalog.agent(agent)
     keyboard = find_keyboard()
-    on_screen = sys.stdout.isatty() and not (given.json or given.quiet or given.plain)
-    output = on_terminal(found.name, thinking=given.thinking) if on_screen else _written(given)
-    if keyboard is not None and _wants_answers(options):
-        options = with_questions(found, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
+    on_screen = sys.stdout.isatty() and not (arguments.json or arguments.quiet or arguments.plain)
+    output = screen_output(entry.name, thinking=arguments.thinking) if on_screen else _printed(arguments)
+    if keyboard is not None and _may_ask(options):
+        options = with_questions(entry, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
 
     def restore() -> None:
         if keyboard is not None:
             keyboard.stop()
 
-    server: str | None = getattr(given, "server", None)
-    session = api.open(agent, **with_audit(options)) if server is None else _on_server(server, agent, options)
+    server: str | None = getattr(arguments, "server", None)
+    session = api.open(agent, **with_audit(options)) if server is None else _open_on_server(server, agent, options)
     if keyboard is not None:
         keyboard.start()
     try:
-        return await stream(session, prompt, output, restore, as_json=given.json)
+        return await show_turn(session, prompt, output, restore, as_json=arguments.json)
     finally:
         restore()
 
 
-def _on_server(server: str, agent: str, options: dict[str, Any]) -> RemoteSession:
+def _open_on_server(server: str, agent: str, options: dict[str, Any]) -> RemoteSession:
     from ..remote import connect
 
-    if server == "local":  # the same machine: what is here is there
+    if server == "local":  # the same machine has the same folders
         options = {**options, "cwd": str(Path(options.get("cwd", ".")).resolve())}
     return connect(server).open(agent, **options)
 
 
-def _wants_answers(options: dict[str, Any]) -> bool:
-    """Whether anything can be asked at all: without it the agent may be run in a simpler way."""
+def _may_ask(options: dict[str, Any]) -> bool:
+    """Whether a question is possible at all: without any the agent may be run in a simpler way."""
     approval = options.get("approval") or ("autoAll" if options.get("tier") == "autonomous" else "ask")
     return approval != "autoAll" or "policy" in options
 
 
-def _written(given: argparse.Namespace) -> Output:
-    from .outputs import Written, answer_alone, json_lines, plain_lines
+def _printed(arguments: argparse.Namespace) -> Output:
+    if arguments.json:
+        return PrintedOutput(json_lines(arguments.dialect or "stagedoor"))
+    return PrintedOutput(final_answer if arguments.quiet else plain_lines(thinking=arguments.thinking))
 
-    if given.json:
-        return Written(json_lines(given.dialect or "stagedoor"))
-    return Written(answer_alone if given.quiet else plain_lines(thinking=given.thinking))
+
+def screen_output(agent: str, *, thinking: bool) -> Output:
+    from rich.console import Console
+
+    from .screen import Screen
+
+    return Screen(Console(highlight=False), agent=agent, thinking=thinking)
+
+
+# ------------------------------------------------------------------------------------------ a session in the foreground
+
+
+def with_questions(
+    agent: Agent, options: dict[str, Any], keyboard: Keyboard, output: Output, stream: TextIO
+) -> dict[str, Any]:
+    """The options with a person to ask, where the agent has a driver that can."""
+
+    def write(text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+    capabilities = capabilities_when_asking(agent, options)
+    if capabilities is None:
+        return options  # whatever else is wrong is reported when the session is opened
+    has_policy_file = "policy" in options or "remember_in" in options
+    remember: Literal["session", "always"] = "always" if has_policy_file else "session"
+    questions = TerminalQuestions(
+        keyboard, output, write, style_for(stream), capabilities=capabilities, remember=remember
+    )
+    return {**options, "can_use_tool": questions}
+
+
+def capabilities_when_asking(agent: Agent, options: dict[str, Any]) -> Capabilities | None:
+    """What the driver that these options choose can do, when a person can be asked."""
+
+    def person(request: PermissionRequest) -> Decision:
+        raise NotImplementedError
+
+    fields: dict[str, Any] = {**options, "can_use_tool": person}
+    try:
+        return catalog.driver(agent, Options(**fields)).capabilities
+    except NotSupported:
+        return None
+
+
+class RunOutcome:
+    """What the events so far mean for the exit code."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.version = ""
+        self._status = ""
+        self._kinds: list[str] = []
+
+    def see(self, event: Event) -> None:
+        match event:
+            case events.Init():
+                self.started, self.version = True, event.agent_version
+            case events.Error(fatal=True):
+                self._kinds.append(event.kind)
+            case events.Done():
+                self._status = event.status
+            case _:
+                return
+
+    def code(self, *, interrupted: bool) -> int:
+        if interrupted and self._status != "success":
+            return EXIT_INTERRUPTED
+        return code_of_status(self._status, self._kinds) if self._status else EXIT_FAILED
+
+
+async def show_turn(
+    session: Session | RemoteSession,
+    prompt: str,
+    output: Output,
+    restore: Callable[[], None],
+    *,
+    as_json: bool = False,
+    observe: Callable[[Event], None] = lambda event: None,
+) -> int:
+    """Send the prompt and show every event, under the rules of Ctrl-C. Returns the exit code."""
+    outcome = RunOutcome()
+
+    def see(event: Event) -> None:
+        outcome.see(event)
+        output.show(event)
+        observe(event)
+
+    tasks = TaskOwner()
+    signals = StopSignals(session, tasks, output.note, restore, started=lambda: outcome.started)
+    tasks.start(output.animate())
+    signals.listen()
+    output.resume()
+    try:
+        async with session:
+            try:
+                async with aclosing(session.send(prompt)) as turn:
+                    async for event in turn:
+                        see(event)
+            except StagedoorError as fault:
+                if as_json and isinstance(session, Session):
+                    # A program reads the events to their end; a person reads the one line below.
+                    async for event in session.events:
+                        see(event)
+                output.pause()
+                print(f"stagedoor run: {error_line(fault)}", file=sys.stderr)
+                return code_of_error(fault)
+            rest = session.events
+            await session.close()
+            async for event in rest:
+                see(event)
+    finally:
+        signals.ignore()
+        output.pause()
+        await tasks.close()
+        if session.unrecognized:
+            count_unrecognized(session.agent, outcome.version, session.unrecognized)
+    return outcome.code(interrupted=signals.presses > 0)
+
+
+PATIENCE = 4.0
+"""Seconds from the kill to the end of this process; the guard ends what is then still running."""
+
+
+class StopSignals:
+    """Ctrl-C: once interrupts the turn, twice kills; if even that takes too long, this process ends at once.
+
+    ``started``: has the agent reported anything? Before that there is no turn to interrupt.
+    """
+
+    def __init__(
+        self,
+        session: Session | RemoteSession,
+        tasks: TaskOwner,
+        note: Callable[[str], None],
+        restore: Callable[[], None],
+        started: Callable[[], bool],
+    ) -> None:
+        self.presses = 0
+        self._session = session
+        self._tasks = tasks
+        self._note = note
+        self._restore = restore
+        self._started = started
+        self._main: asyncio.Task[object] | None = None
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._main = asyncio.current_task()
+        loop.add_signal_handler(signal.SIGINT, self._press)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._kill)
+
+    def ignore(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def _press(self) -> None:
+        self.presses += 1
+        if self.presses == 1 and self._started():
+            self._note("interrupting (Ctrl-C again kills)")
+            self._tasks.start(self._session.interrupt())
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
+        self.presses = max(self.presses, 1) + 1
+        loop = asyncio.get_running_loop()
+        if self.presses > 3:
+            self._die()
+        self._note("killing")
+        if self._started():
+            self._tasks.start(self._session.close())
+            loop.call_later(PATIENCE / 2, self._cancel)
+        else:
+            self._cancel()
+        loop.call_later(PATIENCE, self._die)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _die(self) -> None:
+        self._restore()
+        os._exit(EXIT_INTERRUPTED)

@@ -15,7 +15,7 @@ from rich.text import Text
 from ..transcript import clean
 from ..unified import events
 from ..unified.events import Event
-from .lines import Lines, coloured, one_line, summary
+from .output import EventLines, coloured, one_line, summary
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.1
@@ -24,14 +24,14 @@ ROOM = 6  # lines of the terminal the unfinished text leaves to everything else
 
 
 class Screen:
-    """Feed it every event; ``ticking`` keeps the live region alive, ``pause`` and ``resume`` lend the terminal out."""
+    """Feed it every event; ``animate`` keeps the live region moving, ``pause`` and ``resume`` lend the terminal out."""
 
     def __init__(self, console: Console, *, agent: str, thinking: bool = True) -> None:
         self.console = console
         self._agent = agent
-        self._lines = Lines(coloured, thinking=thinking)
+        self._lines = EventLines(coloured, thinking=thinking)
         self._thinking_shown = thinking
-        self._blocks = Blocks()
+        self._blocks = MarkdownBlocks()
         self._streamed = False
         self._thoughts = ""
         self._running: dict[str, tuple[events.ToolUse, float]] = {}
@@ -41,7 +41,7 @@ class Screen:
         self._cost: float | None = None
         self._note = ""
         self._live: Live | None = None
-        self._shown: dict[str, asyncio.Event] = {}
+        self._question_events: dict[str, asyncio.Event] = {}
         self._answered: set[str] = set()
 
     # ------------------------------------------------------------------------------------------------ the stream
@@ -64,15 +64,15 @@ class Screen:
                 self._thoughts = clean(text)
                 self._end_thoughts()
             case events.ToolUse():
-                self._settle()
+                self._print_unfinished()
                 self._running[event.tool_use_id] = (event, time.monotonic())
                 self._lines.show(event)
             case events.ToolResult():
                 self._running.pop(event.tool_use_id, None)
                 self._print_lines(event)
             case events.PermissionRequest():
-                self._settle()
-                self._shown.setdefault(event.request_id, asyncio.Event()).set()
+                self._print_unfinished()
+                self._question_events.setdefault(event.request_id, asyncio.Event()).set()
             case events.PermissionResolved() if event.by == "callback" or event.request_id in self._answered:
                 return  # the answer stands behind the question already
             case events.UsageReport():
@@ -82,16 +82,16 @@ class Screen:
                 self._model = clean(event.model)
                 self._lines.show(event)
             case events.Done():
-                self._settle()
+                self._print_unfinished()
                 self._stop_live()
                 bad = event.status != "success"
                 self.console.print(Text(summary(event), style="bold red" if bad else "bold green"), soft_wrap=True)
             case _:
                 self._print_lines(event)
 
-    async def shown(self, request_id: str) -> None:
+    async def wait_until_shown(self, request_id: str) -> None:
         """Wait until everything before this question is on the screen: callbacks overtake the stream."""
-        waiting = self._shown.setdefault(request_id, asyncio.Event())
+        waiting = self._question_events.setdefault(request_id, asyncio.Event())
         try:
             async with asyncio.timeout(2.0):
                 await waiting.wait()
@@ -102,17 +102,17 @@ class Screen:
         self._answered.add(request_id)
 
     def note(self, text: str) -> None:
-        """A word in the status line that stays until the end."""
+        """A note in the status line that stays until the end."""
         self._note = text
         self.refresh()
 
     def _print_lines(self, event: Event) -> None:
         text = self._lines.show(event).rstrip("\n")
         if text:
-            self._settle()
+            self._print_unfinished()
             self.console.print(Text.from_ansi(text), soft_wrap=True)
 
-    def _settle(self) -> None:
+    def _print_unfinished(self) -> None:
         """Print what is unfinished: something else happens now."""
         self._end_thoughts()
         self._end_text()
@@ -145,21 +145,21 @@ class Screen:
             self._live.start(refresh=True)
 
     def pause(self) -> None:
-        self._settle()
+        self._print_unfinished()
         self._stop_live()
 
     def resume(self) -> None:
         self.start()
 
     def close(self) -> None:
-        self._settle()
+        self._print_unfinished()
         self._stop_live()
 
     def refresh(self) -> None:
         if self._live is not None:
             self._live.update(self._region(), refresh=True)
 
-    async def ticking(self) -> None:
+    async def animate(self) -> None:
         while True:
             self.refresh()
             await asyncio.sleep(TICK)
@@ -173,12 +173,12 @@ class Screen:
     def _region(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self._thoughts.strip() and self._thinking_shown:
-            parts.append(Tail(Text(f"· {self._thoughts.strip()}", style="dim italic"), 3))
+            parts.append(TailLines(Text(f"· {self._thoughts.strip()}", style="dim italic"), 3))
         text = self._blocks.rest
         if text.strip():
             # Rendering is done ten times a second: of a long block the end is shown as it is.
             shown = Markdown(text) if len(text) < LONG else Text(text[-LONG:])
-            parts.append(Tail(shown, max(3, self.console.height - ROOM)))
+            parts.append(TailLines(shown, max(3, self.console.height - ROOM)))
         parts += list(self._running_tools())
         return Group(*parts, self._status())
 
@@ -196,11 +196,11 @@ class Screen:
         parts += [f"{self._tokens:,} tokens"] if self._tokens else []
         parts += [f"${self._cost:.4f}"] if self._cost is not None else []
         parts.append(self._note or "Ctrl-C interrupts")
-        told = " · ".join(part for part in parts if part)
-        return Text(f"{_frame()} {told}", style="dim", no_wrap=True, overflow="ellipsis")
+        status = " · ".join(part for part in parts if part)
+        return Text(f"{_frame()} {status}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-class Tail:
+class TailLines:
     """The last lines of something that may be taller than the terminal."""
 
     def __init__(self, content: RenderableType, lines: int) -> None:
@@ -214,34 +214,34 @@ class Tail:
             yield Segment.line()
 
 
-class Blocks:
+class MarkdownBlocks:
     """Markdown as it streams in: gives out what is whole, keeps what is not. Every line is looked at once."""
 
     def __init__(self) -> None:
         self.rest = ""
-        self._seen = 0
+        self._scanned = 0
         self._fence = ""
 
     def feed(self, text: str) -> str:
         """The blocks that are whole now: up to the last blank line that is not inside a fence."""
         self.rest += text
         end = 0
-        while (line_end := self.rest.find("\n", self._seen)) >= 0:
-            line = self.rest[self._seen : line_end].strip()
-            self._seen = line_end + 1
+        while (line_end := self.rest.find("\n", self._scanned)) >= 0:
+            line = self.rest[self._scanned : line_end].strip()
+            self._scanned = line_end + 1
             if self._fence:
                 if line.startswith(self._fence) and not line.strip(self._fence[0]):
                     self._fence = ""
             elif line.startswith(("```", "~~~")):
                 self._fence = line[: len(line) - len(line.lstrip(line[0]))]
             elif not line:
-                end = self._seen
+                end = self._scanned
         whole, self.rest = self.rest[:end], self.rest[end:]
-        self._seen -= end
+        self._scanned -= end
         return whole
 
     def finish(self) -> str:
-        rest, self.rest, self._seen, self._fence = self.rest, "", 0, ""
+        rest, self.rest, self._scanned, self._fence = self.rest, "", 0, ""
         return rest
 
 

@@ -23,7 +23,7 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def count_unrecognized(agent: str, version: str, count: int) -> None:
-    """Add to the messages we could not type, per agent and version. Bookkeeping: it never fails a run."""
+    """Add to the messages we could not type, per agent and version. It never fails a run."""
     counts = unrecognized_counts()
     counts.setdefault(agent, {})
     counts[agent][version or "unknown"] = counts[agent].get(version or "unknown", 0) + count
@@ -44,7 +44,7 @@ def audit_path() -> Path:
 
 
 def with_audit(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the command line's own audit log, unless another is named, or none (``-``) is wanted."""
+    """The options with the command line's audit log, unless they name another one, or none (``-``)."""
     named = options.get("audit")
     if named == "-":
         return {**options, "audit": None}
@@ -56,7 +56,7 @@ def with_audit(options: dict[str, Any]) -> dict[str, Any]:
     except OSError as fault:
         if named:
             raise
-        print(f"stagedoor: decisions are not recorded, {path} cannot be written: {fault.strerror}", file=sys.stderr)
+        print(f"stagedoor: cannot write {path}: {fault.strerror}; decisions are not logged", file=sys.stderr)
         return options
     return {**options, "audit": str(path)}
 

@@ -12,7 +12,7 @@ from ..replay import Account, translate
 from ..unified.options import Options
 from ..wire import shapes
 from ..wire.jsonl import LineBuffer
-from .parsing import Parser
+from .command import DIALECTS, Parser, report
 
 CHUNK = 2**16
 
@@ -20,34 +20,35 @@ CHUNK = 2**16
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor translate",
-        description="Native lines on stdin (raw, or two-way logs with dir and line) → unified events on stdout.",
+        description="Translate an agent's native lines on stdin (raw, or two-way logs with dir and line) into unified "
+        "events on stdout.",
         examples=(
             "stagedoor translate codex --driver exec --dialect ues < capture.jsonl",
             "stagedoor translate claude --account < two-way.jsonl",
         ),
     )
     parser.add_argument("agent", help=", ".join(catalog.names()))
-    parser.add_argument("--driver", help="which of the agent's protocols was recorded")
-    parser.add_argument("--dialect", default="stagedoor", help="stagedoor, ues, lifecycle, board, notify or chat")
-    parser.add_argument("--account", action="store_true", help="say on stderr what became of every line")
-    options = parser.parse_args(argv)
-    from ..dialects import DIALECTS, encode
+    parser.add_argument("--driver", help="the protocol of the recording (default: the first of the agent)")
+    parser.add_argument("--dialect", default="stagedoor", help=f"the vocabulary of the output: {', '.join(DIALECTS)}")
+    parser.add_argument("--account", action="store_true", help="report on stderr what every line became")
+    arguments = parser.parse_args(argv)
+    from ..dialects import DIALECTS as PROJECTIONS
+    from ..dialects import encode
 
     try:
-        agent = catalog.agent(options.agent)
-        driver = catalog.driver(agent, Options(driver=options.driver or next(iter(agent.drivers))))
-        if options.dialect not in DIALECTS:
-            raise NotSupported(f"there is no dialect {options.dialect!r}; choose from {', '.join(DIALECTS)}")
+        agent = catalog.agent(arguments.agent)
+        driver = catalog.driver(agent, Options(driver=arguments.driver or next(iter(agent.drivers))))
+        if arguments.dialect not in PROJECTIONS:
+            raise NotSupported(f"unknown dialect {arguments.dialect!r}: choose from {', '.join(PROJECTIONS)}")
     except NotSupported as error:
-        print(f"stagedoor translate: {error}", file=sys.stderr)
-        return 2
-    projection = DIALECTS[options.dialect]()
+        return report("translate", error)
+    projection = PROJECTIONS[arguments.dialect]()
     account, out = Account(), sys.stdout.buffer
     for event in translate(agent.name, driver, _stdin_lines(), account):
         for line in encode(projection, event):
             out.write(line + b"\n")
     out.flush()
-    if options.account:
+    if arguments.account:
         print(account, file=sys.stderr)
     return 0
 

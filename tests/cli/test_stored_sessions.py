@@ -1,4 +1,4 @@
-"""Stored sessions told again, from files as the agents write them and from files nobody should write."""
+"""Stored sessions read back, from files as the agents write them and from spoiled files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS = 1794729600000
 
 
 def lines(*objects: Any) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in objects)
+    return b"".join(json.dumps(row).encode() + b"\n" for row in objects)
 
 
 def claude(*contents: tuple[str, Any]) -> bytes:
@@ -30,7 +30,7 @@ def codex(*payloads: tuple[str, dict[str, Any]]) -> bytes:
     return lines(*({"type": kind, "timestamp": AT, "payload": payload} for kind, payload in payloads))
 
 
-def shown(item: str, text: str) -> tuple[str, dict[str, Any]]:
+def item_completed(item: str, text: str) -> tuple[str, dict[str, Any]]:
     return "event_msg", {"type": "item_completed", "item": {"type": item, "content": [{"type": "text", "text": text}]}}
 
 
@@ -64,7 +64,7 @@ FILES: dict[str, tuple[bytes, list[Event]]] = {
     "codex": (
         codex(
             ("session_meta", {"id": "x"}),
-            shown("UserMessage", "Fix it"),
+            item_completed("UserMessage", "Fix it"),
             (
                 "response_item",
                 {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": '{"cmd": "ls"}'},
@@ -74,7 +74,7 @@ FILES: dict[str, tuple[bytes, list[Event]]] = {
                 {"type": "function_call_output", "call_id": "c1", "output": "Process exited with code 0\nOutput:\na"},
             ),
             ("response_item", {"type": "function_call_output", "call_id": "unknown", "output": "x"}),
-            shown("AgentMessage", "Done."),
+            item_completed("AgentMessage", "Done."),
         ),
         [
             TurnStarted(prompt="Fix it", timestamp=MS),
@@ -116,23 +116,23 @@ FILES: dict[str, tuple[bytes, list[Event]]] = {
 }  # fmt: skip
 
 
-def told(agent: str, path: Path) -> list[Event]:
+def stored_events(agent: str, path: Path) -> list[Event]:
     read = catalog.agent(agent).read_stored
     assert read is not None
     return list(read(StoredSession(agent=agent, session_id="s", path=str(path)), {"HOME": str(path.parent)}))
 
 
 @pytest.mark.parametrize("agent", FILES)
-def test_a_file_is_told_in_order(agent: str, tmp_path: Path) -> None:
-    content, story = FILES[agent]
+def test_a_file_is_read_in_order(agent: str, tmp_path: Path) -> None:
+    content, expected = FILES[agent]
     path = tmp_path / "session.jsonl"
     path.write_bytes(content)
-    assert told(agent, path) == story
+    assert stored_events(agent, path) == expected
 
 
 @pytest.mark.parametrize("agent", FILES)
 def test_spoiled_lines_are_passed_over(agent: str, tmp_path: Path) -> None:
-    content, story = FILES[agent]
+    content, expected = FILES[agent]
     rubbish = [
         b"",
         b"nonsense",
@@ -145,8 +145,8 @@ def test_spoiled_lines_are_passed_over(agent: str, tmp_path: Path) -> None:
     ]
     path = tmp_path / "session.jsonl"
     good = content.splitlines()
-    path.write_bytes(b"\n".join([*rubbish, *(line for one in good for line in (one, *rubbish)), good[0][:20]]))
-    assert told(agent, path) == story
+    path.write_bytes(b"\n".join([*rubbish, *(line for row in good for line in (row, *rubbish)), good[0][:20]]))
+    assert stored_events(agent, path) == expected
 
 
 def database(path: Path, parts: list[tuple[str, Any]]) -> None:
@@ -160,7 +160,7 @@ def database(path: Path, parts: list[tuple[str, Any]]) -> None:
         db.commit()
 
 
-def test_a_database_is_told_in_order(tmp_path: Path) -> None:
+def test_a_database_is_read_in_order(tmp_path: Path) -> None:
     state = {"status": "completed", "input": {"command": "false"}, "output": "no", "metadata": {"exit": 1}}
     parts: list[tuple[str, Any]] = [
         ("user", {"type": "text", "text": "Fix it"}),
@@ -172,7 +172,7 @@ def test_a_database_is_told_in_order(tmp_path: Path) -> None:
         ("assistant", {"type": "text", "text": "Done."}),
     ]
     database(tmp_path / "opencode.db", parts)
-    assert told("opencode", tmp_path / "opencode.db") == [
+    assert stored_events("opencode", tmp_path / "opencode.db") == [
         TurnStarted(prompt="Fix it", timestamp=MS),
         Thinking(text="Hm.", timestamp=MS),
         call("bash", "false"),

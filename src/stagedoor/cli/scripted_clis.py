@@ -1,0 +1,224 @@
+"""Real CLIs repair the demo repository on a scripted model: ``demo --real`` and ``doctor --deep``. No key, no cost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from .. import api, catalog
+from ..drivers.agent import Presence
+from ..errors import StagedoorError
+from ..testing import ScriptedModel, edit_file, find_cli, read_file, say, scripted_agents, shell, think
+from ..testing.clis import InstallFailed, install_clis, installed_cli
+from ..testing.script import Script
+from ..transports.guard import descendants
+from ..understudy.demo import DEMO_FILES, MISTAKE, REPAIR
+from ..unified import events
+from ..unified.decisions import Allow, Decision
+from ..unified.events import Event, PermissionRequest, TextDelta
+from .demo import PROMPT, DemoRow, scratch_repository
+from .output import EventLines, Style, style_for
+from .state import state_folder
+
+BOUND = 180.0
+AT_ONCE = 2
+LAST_WORDS = "Repaired, and the tests pass."
+
+
+def script(folder: Path) -> Script:
+    """By normalized tools: the model says each in the words of the agent that asks."""
+    path = str(folder / "greeting.py")
+    line = next(line for line in DEMO_FILES["greeting.py"].splitlines() if MISTAKE in line)
+    tests = f"{shlex.quote(sys.executable)} -B -m unittest -q"
+    return [
+        [think("Let me see the code first."), say("I will look at the greeting.\n"), read_file(path)],
+        [say("`nam` is not defined.\n"), edit_file(path, line, line.replace(MISTAKE, REPAIR))],
+        [say("Now the tests.\n"), shell(tests)],
+        say(LAST_WORDS),
+    ]
+
+
+class CliTrial:
+    """What one CLI did in the demo repository."""
+
+    def __init__(self, agent: str) -> None:
+        self.row = DemoRow(agent)
+        self.events: list[Event] = []
+        self.problem = ""
+        self.repaired = False
+        self.unused: list[str] = []
+        self.unavailable: list[str] = []
+
+
+async def try_cli(
+    agent: str, executable: str, scratch: Path, show: Callable[[Event], None] = lambda event: None
+) -> CliTrial:
+    """Run the CLI in a scratch repository, with a separate home. Every question is answered with yes."""
+    trial = CliTrial(agent)
+    folder, home = scratch / agent / "greeting", scratch / agent / "home"
+    folder.mkdir(parents=True)
+    scratch_repository(folder)
+
+    async def allow(request: PermissionRequest) -> Decision:
+        return Allow()
+
+    async with ScriptedModel(script(folder)) as model:
+        environment = model.environment(agent, home=home, cwd=folder)
+        try:
+            async with asyncio.timeout(BOUND):
+                async for event in api.run(
+                    agent,
+                    PROMPT,
+                    cwd=str(folder),
+                    executable=executable,
+                    model=environment.model,
+                    env=environment.env,
+                    inherit_env=False,
+                    approval="ask",
+                    can_use_tool=allow,
+                ):
+                    trial.row.see(event)
+                    trial.events.append(event)
+                    show(event)
+        except TimeoutError:
+            trial.problem, trial.row.status = f"not done after {BOUND:g} s", "error"
+        except (StagedoorError, OSError, ModuleNotFoundError) as fault:
+            trial.problem, trial.row.status = str(fault) or type(fault).__name__, "error"
+        trial.unused = model.unused()
+        trial.unavailable = [name for request in model.requests for name in request.unavailable]
+    trial.repaired = REPAIR in (folder / "greeting.py").read_text()
+    trial.row.leftovers = _leftovers(home)
+    return trial
+
+
+def _leftovers(home: Path) -> int:
+    """How many processes of this trial still run: other trials may run beside it."""
+    mark, count = f"HOME={home.resolve()}".encode(), 0
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            count += mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return count
+
+
+def drift(trial: CliTrial) -> Iterator[str]:
+    """Every way in which the CLI did not do what we expect of it."""
+    if trial.problem:
+        yield trial.problem
+        return
+    tools = [event for event in trial.events if isinstance(event, events.ToolUse)]
+    changes = [event.path for event in trial.events if isinstance(event, events.FileChange)]
+    text = "".join(event.text for event in trial.events if isinstance(event, events.Text))
+    usage = next((event.usage for event in trial.events if isinstance(event, events.Done)), events.Usage())
+    errors = [event.message for event in trial.events if isinstance(event, events.Error)]
+    expected = {
+        f"it ended with {trial.row.status or 'nothing'}: {'; '.join(errors)}": trial.row.status == "success",
+        "its final text did not arrive": LAST_WORDS in text,
+        "no shell call was seen": any(tool.name == "shell" for tool in tools),
+        "no edit was seen": any(tool.operation == "write" for tool in tools),
+        "a tool was not normalized: " + ", ".join(tool.native_name for tool in tools if tool.name == "other"): all(
+            t.name != "other" for t in tools
+        ),
+        "the edit gave no file_change with its path": any(path.endswith("greeting.py") for path in changes),
+        "the file on disk was not repaired": trial.repaired,
+        "it asked for no permission": trial.row.questions > 0,
+        "it reported no usage": usage.total_tokens > 0,
+        f"it did not ask the model for: {'; '.join(trial.unused)}": not trial.unused,
+        f"it no longer offers: {', '.join(trial.unavailable)}": not trial.unavailable,
+        f"it left {trial.row.leftovers} processes running": not trial.row.leftovers,
+    }
+    yield from (complaint for complaint, holds in expected.items() if not holds)
+    for event in trial.events:
+        if isinstance(event, events.Unrecognized):
+            yield f"a message was not recognized ({event.why}): {event.raw[:200]}"
+
+
+async def check_cli(present: Presence) -> list[tuple[str, str]]:
+    """(mark, text) for ``doctor --deep``."""
+    agent = present.agent
+    if agent not in scripted_agents():
+        return [("note", "nothing to check: it is part of Stagedoor")]
+    if not present.drivers:
+        return [("note", f"not run: {present.problem}")]
+    with tempfile.TemporaryDirectory(prefix="stagedoor-doctor-", ignore_cleanup_errors=True) as scratch:
+        trial = await try_cli(agent, present.executable, Path(scratch))
+    findings = [("bad", complaint) for complaint in drift(trial)]
+    warned = {event.message for event in trial.events if isinstance(event, events.Notice) and event.level != "info"}
+    findings += [("note", f"corrected: {message}") for message in sorted(warned)]
+    proven = catalog.agent(agent).package
+    version = trial.row.version or present.version
+    if proven and version and version != proven.version:
+        findings.append(("note", f"version {version}; Stagedoor was tested with {proven.version}"))
+    if not any(mark == "bad" for mark, _ in findings):
+        counts = f"{trial.row.events} events, {trial.row.tools} tools, {trial.row.questions} questions"
+        findings.insert(0, ("ok", f"works as expected: {counts} in {trial.row.total:.1f} s"))
+    return findings
+
+
+# --------------------------------------------------------------------------------------------------- demo --real
+
+
+async def run_real_demo(chosen: Sequence[str], *, install: bool = True) -> list[DemoRow]:
+    """Run the chosen CLIs (without a choice, all); the rows of the closing table."""
+    style = style_for(sys.stdout)
+    names = [name for name in scripted_agents() if not chosen or name in chosen]
+    programs = await asyncio.to_thread(_programs, names, install=install)
+    places = asyncio.Semaphore(AT_ONCE)
+    with tempfile.TemporaryDirectory(prefix="stagedoor-demo-", ignore_cleanup_errors=True) as scratch:
+
+        async def run(name: str) -> CliTrial:
+            async with places:
+                if name not in programs:
+                    missing = CliTrial(name)
+                    missing.problem, missing.row.status = "not installed", "not installed"
+                    return missing
+                return await try_cli(name, programs[name], Path(scratch), _printer(name, style))
+
+        trials = await asyncio.gather(*(run(name) for name in names))
+    for trial in trials:
+        for complaint in drift(trial):
+            print(style("bad", f"{trial.row.agent}: {complaint}"))
+    return [trial.row for trial in trials]
+
+
+def _printer(name: str, style: Style) -> Callable[[Event], None]:
+    lines = EventLines(style, thinking=False)
+    width = max(map(len, scripted_agents()))
+
+    def show(event: Event) -> None:
+        if isinstance(event, TextDelta):
+            return  # lines of several agents would run into each other
+        for line in lines.show(event).strip("\n").splitlines():
+            print(f"{style('tool', f'{name:{width}}')} │ {line}", flush=True)
+
+    return show
+
+
+def _programs(names: Sequence[str], *, install: bool) -> dict[str, str]:
+    """Where each CLI is; those that are missing are installed into Stagedoor's state folder."""
+    programs = {name: str(program) for name in names if (program := find_cli(name)) is not None}
+    missing = tuple(name for name in names if name not in programs)
+    if not missing or not install:
+        return programs
+    folder = state_folder() / "clis"
+    try:
+        install_clis(folder, missing)  # all in one call: two npm processes must not share a folder
+    except (InstallFailed, OSError) as failure:
+        print(f"{', '.join(missing)}: not installed: {_short(failure)}", file=sys.stderr)
+        for name in missing:
+            print(f"  run: {catalog.agent(name).install}", file=sys.stderr)
+        return programs
+    os.environ["STAGEDOOR_CLIS"] = str(folder)  # a Node.js that was installed with them is found there, too
+    return programs | {name: path for name in missing if (path := installed_cli(folder, name)) is not None}
+
+
+def _short(failure: InstallFailed | OSError) -> str:
+    if isinstance(failure, OSError):
+        return str(failure)
+    lines = [line for line in failure.output.splitlines() if line.strip() and "complete log" not in line]
+    return " ".join([f"{failure.command} failed:", *lines[-1:]])
