@@ -9,6 +9,7 @@ import pytest
 from stagedoor.agents.codex.events import (
     AgentMessageItem,
     AgentState,
+    CodexTodoItem,
     CodexTurnCompleted,
     CodexTurnFailed,
     CodexTurnStarted,
@@ -27,7 +28,6 @@ from stagedoor.agents.codex.events import (
     ReasoningItem,
     ThreadError,
     ThreadStarted,
-    TodoItem,
     TodoListItem,
     ToolCallItem,
     TurnError,
@@ -89,7 +89,7 @@ def test_a_whole_turn() -> None:
     [
         (
             b'{"type":"item.updated","item":{"id":"i","type":"todo_list","items":[{"text":"a","completed":true}]}}',
-            ItemUpdated(TodoListItem("i", [TodoItem("a", True)])),
+            ItemUpdated(TodoListItem("i", [CodexTodoItem("a", True)])),
         ),
         (
             b'{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[{"path":"/a","kind":"add"}],'

@@ -46,7 +46,7 @@ def test_a_missing_program_says_how_to_get_it(tmp_path: Path) -> None:
 def test_trust_is_decided_on_the_repository_too(tmp_path: Path) -> None:
     repository, plain = tmp_path / "repository", tmp_path / "plain"
     plain.mkdir()
-    who = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    who = {f"GIT_{role}_{field}": "a@b" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **who}
     for command in (
         ["init", "-q", str(repository)],

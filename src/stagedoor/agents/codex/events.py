@@ -129,14 +129,14 @@ class WebSearchItem(msgspec.Struct, frozen=True):
     results: list[Any] = []
 
 
-class TodoItem(msgspec.Struct, frozen=True):
+class CodexTodoItem(msgspec.Struct, frozen=True):
     text: str = ""
     completed: bool = False
 
 
 class TodoListItem(msgspec.Struct, frozen=True):
     id: str = ""
-    items: list[TodoItem] = []
+    items: list[CodexTodoItem] = []
 
 
 class AgentState(msgspec.Struct, frozen=True):
