@@ -156,7 +156,7 @@ WAYS = {"bare": bare, "native": native, "unified": unified, "sdk": sdk}
 MODULES = {
     "bare": ("msgspec",),
     "native": ("stagedoor.agents.claude",),
-    "unified": ("stagedoor.api", "stagedoor.drivers.claude.agent", "stagedoor.permissions.risk"),
+    "unified": ("stagedoor.api", "stagedoor.drivers.claude.agent", "stagedoor.permissions.risk.judge"),
     "sdk": ("claude_agent_sdk",),
 }
 

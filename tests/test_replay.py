@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import stagedoor
 from stagedoor import catalog
 from stagedoor.replay import translate
-from stagedoor.transports.tap import overhear
+from stagedoor.transports.tap import record_lines
 from stagedoor.unified.events import (
     Done,
     Error,
@@ -70,7 +70,7 @@ def test_a_recording_tells_what_the_living_session_told(tmp_path: Path) -> None:
     async def main() -> list[Event]:
         out: list[Event] = []
         async with asyncio.timeout(BOUND):
-            with overhear(record):
+            with record_lines(record):
                 async with stagedoor.open(
                     "understudy",
                     cwd=str(workspace),

@@ -25,7 +25,7 @@ from stagedoor.testing.environment import scripted_agents
 from stagedoor.testing.model import ScriptedModel
 from stagedoor.testing.script import Reply, edit_file, http_error, read_file, say, shell, think, write_file
 from stagedoor.transports.executables import read_version
-from stagedoor.transports.tap import overhear
+from stagedoor.transports.tap import record_lines
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import PermissionRequest
 
@@ -78,7 +78,7 @@ async def record(agent: str, driver: str, scene: str, path: Path, executable: st
         workspace.mkdir()
         async with ScriptedModel(SCENES[scene]) as model:
             made = model.environment(agent, home=Path(scratch) / "home", cwd=workspace)
-            with path.open("w", encoding="utf-8") as out, overhear(Recorder(out, scratch)):
+            with path.open("w", encoding="utf-8") as out, record_lines(Recorder(out, scratch)):
                 stream = api.run(
                     agent, f"Scene {scene}.", cwd=str(workspace), driver=driver, executable=executable,
                     env=made.env, inherit_env=False, model=made.model, timeout=120.0, **asks,

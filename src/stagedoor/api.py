@@ -122,10 +122,10 @@ def history(
     return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _requested(given: Mapping[str, Any], agent: str) -> Options:
-    options = check_options(given)
+def _requested(arguments: Mapping[str, Any], agent: str) -> Options:
+    options = check_options(arguments)
     if options.resume is not None:
-        options = resumed(options, frozenset(given), agent, Register().find(options.resume))
+        options = resumed(options, frozenset(arguments), agent, Register().find(options.resume))
     return replace(options, cwd=str(Path(options.cwd).resolve()))
 
 
@@ -137,15 +137,15 @@ def _with_policy(options: Options) -> Options:
     """
     if options.policy is None and options.tier != "dry-run" and options.approval != "askDangerous":
         return options
-    from .permissions.load import load_policy
-    from .permissions.modes import built_in
+    from .permissions.policy import built_in
+    from .permissions.policy_file import load_policy
 
     policy = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
     if options.policy is None:
         return replace(options, policy=policy)
-    given = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
-    if not hasattr(given, "over"):
-        raise BadRequest(f"policy={given!r}: give the path of a policy file, or a Policy")
+    policy_of_caller = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
+    if not hasattr(policy_of_caller, "over"):
+        raise BadRequest(f"policy={policy_of_caller!r}: give the path of a policy file, or a Policy")
     approval = options.approval if options.tier == "dry-run" else "ask"
     file = options.remember_in or (str(options.policy) if isinstance(options.policy, str | Path) else None)
-    return replace(options, policy=given.over(policy), approval=approval, remember_in=file)
+    return replace(options, policy=policy_of_caller.over(policy), approval=approval, remember_in=file)

@@ -58,19 +58,19 @@ class CancelToken:
 @asynccontextmanager
 async def ends_with(session: Closes, token: CancelToken | None) -> AsyncGenerator[asyncio.Event]:
     """While inside, ``token`` ends ``session``, but not before the event given back is set: it must have begun."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
     if token is None:
-        yield begun
+        yield started
         return
 
     async def obey() -> None:
         await token.wait()
-        await begun.wait()
+        await started.wait()
         await session.close()
 
     obeying = asyncio.get_running_loop().create_task(obey())
     try:
-        yield begun
+        yield started
     finally:
         obeying.cancel()
         await asyncio.wait([obeying])

@@ -50,7 +50,7 @@ from .workspace import Workspace, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import Entry as AuditEntry
-    from .permissions.risk import Verdict
+    from .permissions.risk.judge import RiskVerdict
     from .permissions.rules import Rule
 
 INTERRUPT_GRACE = 20.0
@@ -103,7 +103,7 @@ class SessionEngine:
         )
         self._workspace = Workspace(options.cwd) if options.watch_files else None
         self._reported_changes: dict[str, FileChange] = {}
-        self._judgements: dict[tuple[str, str, str], Verdict] = {}
+        self._judgements: dict[tuple[str, str, str], RiskVerdict] = {}
         self._registered = ""
         self._seq = 0
         self._native: NativeSession | None = None
@@ -332,13 +332,13 @@ class SessionEngine:
             )
         )
 
-    def _judge(self, call: ToolUse | PermissionRequest) -> Verdict:
+    def _judge(self, call: ToolUse | PermissionRequest) -> RiskVerdict:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
         key = (name, call.operation, repr(call.input))
         cached = self._judgements.get(key)  # a call is judged when it is made and again when it is asked about
         if cached is not None:
             return cached
-        from .permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
+        from .permissions.risk.judge import judge
 
         if len(self._judgements) >= JUDGEMENTS:
             self._judgements.clear()
@@ -424,7 +424,7 @@ def _audit(path: str | None) -> Callable[[AuditEntry, int], object] | None:
 def _always(path: str | None) -> Callable[[Rule], None] | None:
     if path is None:
         return None
-    from .permissions.write import remember_rule
+    from .permissions.policy_file import remember_rule
 
     return lambda rule: remember_rule(Path(path), rule)
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver
-from .permissions.risk import judge
+from .permissions.risk.judge import judge
 from .unified.capabilities import as_json
 from .unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
 from .unified.events import (
@@ -110,7 +110,7 @@ class _Waiting(msgspec.Struct):
     """A question that overtook the call it is about, and what was said of it since."""
 
     tool_use_id: str
-    asked: Any
+    native: Any
     actions: list[QuestionAnswered | QuestionWithdrawn] = []
 
 
@@ -177,7 +177,7 @@ class _ReplayedSession:
                 yield from self._ask_all()
             case ToolResult() | FileChange() | ToolProgress():
                 yield from self._ask_about(event.tool_use_id)
-                yield from self._settled(event)
+                yield from self._resolve_open(event)
             case _ if self._begins(event):
                 yield from self._stamped(self._grammar.start_turn(""))
             case _:
@@ -186,9 +186,9 @@ class _ReplayedSession:
         if isinstance(event, ToolUse):
             yield from self._ask_about(event.tool_use_id)
 
-    def _stamped(self, made: list[Event]) -> Iterator[Event]:
-        turn = self._grammar.turn - sum(isinstance(event, TurnStarted) for event in made)
-        for event in made:
+    def _stamped(self, events: list[Event]) -> Iterator[Event]:
+        turn = self._grammar.turn - sum(isinstance(event, TurnStarted) for event in events)
+        for event in events:
             turn += isinstance(event, TurnStarted)
             if isinstance(event, Init):
                 self._cwd = event.cwd or self._cwd
@@ -222,14 +222,14 @@ class _ReplayedSession:
         for request_id, waiting in list(self._waiting.items()):
             if waiting.tool_use_id == tool_use_id:
                 del self._waiting[request_id]
-                yield from self._ask(self._dictionary.request(waiting.asked))
+                yield from self._ask(self._dictionary.request(waiting.native))
                 for action in waiting.actions:
                     yield from self._take(action)
 
     def _take(self, action: RecordedAction) -> Iterator[Event]:
         match action:
             case SessionOpened(cwd):
-                self._grammar.known = replace(self._grammar.known, cwd=cwd)
+                self._grammar.default_init = replace(self._grammar.default_init, cwd=cwd)
                 self._cwd = cwd
             case PromptSent(prompt):
                 self._prompted = self._prompted or not self._grammar.in_turn
@@ -252,13 +252,13 @@ class _ReplayedSession:
         if self._open.pop(request_id, None) is not None:
             yield from self._stamped(self._grammar.accept(resolved(request_id, decision, by)))
 
-    def _settled(self, event: Event) -> Iterator[Event]:
+    def _resolve_open(self, event: Event) -> Iterator[Event]:
         """The end of a question whose answer is not recorded: what becomes of the call tells it."""
         if not isinstance(event, ToolResult | FileChange | ToolProgress):
             return
-        asked = [one.request_id for one in self._open.values() if one.tool_use_id == event.tool_use_id]
+        native = [one.request_id for one in self._open.values() if one.tool_use_id == event.tool_use_id]
         failed = isinstance(event, ToolResult) and event.status != "success"
-        for request_id in asked:
+        for request_id in native:
             if failed and self._two_way:
                 yield from self._resolve(request_id, WITHDRAWN, "interrupt")
             else:

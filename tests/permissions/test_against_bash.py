@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.permissions.risk import judge_command
+from stagedoor.permissions.risk.judge import judge_command
 
 PROGRAMS = ("bash", "sh", "cat", "env", "nice", "timeout", "xargs", "find", "printf")
 TARGET = "/no-such-folder-of-stagedoor"

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagedoor.errors import PolicyError
-from stagedoor.permissions.load import load_policy, parse_policy
 from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.policy_file import add_rule, format_policy, load_policy, parse_policy, remember_rule
 from stagedoor.permissions.rules import Rule
-from stagedoor.permissions.write import add_rule, format_policy, remember_rule
 
 YAML = textwrap.dedent("""\
     # what we agreed on

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from stagedoor.permissions.explain import Step, explain, simulate
 from stagedoor.permissions.globs import literal, match_command, match_path
-from stagedoor.permissions.modes import APPROVALS, SANDBOXES, TIERS, built_in
-from stagedoor.permissions.policy import Policy, Ruling
+from stagedoor.permissions.policy import APPROVALS, SANDBOXES, TIERS, Policy, Ruling, built_in
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified.events import (
     Init,

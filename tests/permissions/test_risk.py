@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.permissions.risk import Verdict, judge, judge_command
+from stagedoor.permissions.risk.judge import RiskVerdict, judge, judge_command
 from stagedoor.unified.events import Operation, ToolName
 
 WORKSPACE = "/home/me/work"
@@ -98,7 +98,7 @@ KEYS = st.sampled_from(
     st.dictionaries(KEYS, JSON, max_size=4),
 )
 def test_no_input_raises(name: ToolName, operation: Operation, arguments: dict[str, Any]) -> None:
-    assert isinstance(judge(name, operation, arguments, cwd=WORKSPACE), Verdict)
+    assert isinstance(judge(name, operation, arguments, cwd=WORKSPACE), RiskVerdict)
 
 
 FILES: list[tuple[ToolName, Operation, dict[str, Any], str]] = [
@@ -173,7 +173,7 @@ def test_a_known_home_makes_its_paths_known() -> None:
 
 
 def test_the_parser_is_loaded_only_when_a_command_is_read() -> None:
-    code = "import sys, stagedoor, stagedoor.permissions.risk; sys.exit('tree_sitter' in sys.modules)"
+    code = "import sys, stagedoor, stagedoor.permissions.risk.judge; sys.exit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

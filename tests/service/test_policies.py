@@ -33,7 +33,7 @@ def put(file: Path, text: str) -> None:
 
 def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "rules.yaml"
-    policy = CurrentPolicy(file).over(Policy(rules=(Rule(action="ask", tool=("*",)),)))
+    policy = CurrentPolicy(file).stacked_on(Policy(rules=(Rule(action="ask", tool=("*",)),)))
     told: list[tuple[str, bool]] = []
     with caplog.at_level(logging.WARNING):
         for text in (None, RULE.format(action="allow"), RULE.format(action="deny"), "rules: 5", "rules: []", None):
@@ -53,7 +53,7 @@ def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Path) -> None:
-    policy = CurrentPolicy(tmp_path / "no.yaml").over(Policy(default="allow"))
+    policy = CurrentPolicy(tmp_path / "no.yaml").stacked_on(Policy(default="allow"))
     ruling = policy.decide(ASKED, "/work")
     assert (ruling.action, ruling.why) == (
         "deny",

@@ -18,7 +18,7 @@ from stagedoor.errors import LaunchError, NotInstalled, ProcessExited, Unsupport
 from stagedoor.transports.executables import find_executable, read_version, require_version
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
 from stagedoor.transports.process import ChildProcess, Silence
-from stagedoor.transports.tap import overhear
+from stagedoor.transports.tap import record_lines
 from stagedoor.wire.shapes import Unrecognized
 
 
@@ -109,7 +109,7 @@ def test_a_conversation_can_be_overheard() -> None:
 
     async def main() -> None:
         code = "import sys\nfor line in sys.stdin: print('got', line, end='', flush=True)"
-        with overhear(lambda direction, line: heard.append((direction, line))):
+        with record_lines(lambda direction, line: heard.append((direction, line))):
             process = await ChildProcess.start(python(code))
         async with process:
             await process.send(b"a")
@@ -308,7 +308,6 @@ import asyncio, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell has started in the background
 from stagedoor.transports.launch import Launch
 from stagedoor.transports.process import ChildProcess
-from stagedoor.transports.tap import overhear
 async def main():
     argv, made = (sys.executable, "-c", sys.argv[1], "orphan"), (sys.argv[2],)
     process = await ChildProcess.start(Launch(argv=argv, cwd="/", files={"file": b""}, folders=made))

@@ -84,11 +84,11 @@ def main(argv: list[str]) -> int:
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
-    from ..permissions.load import load_policy
-    from ..permissions.modes import built_in
+    from ..permissions.policy_file import load_policy
+    from ..permissions.policy import built_in
 
     modes = built_in(tier=arguments.tier, approval=arguments.approval, sandbox=arguments.sandbox)
-    return load_policy(arguments.policy).over(modes) if arguments.policy else modes
+    return load_policy(arguments.policy).stacked_on(modes) if arguments.policy else modes
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -170,7 +170,7 @@ def _stored_events(arguments: argparse.Namespace) -> Iterator[Event]:
 
 def _check(files: list[Path]) -> int:
     from ..errors import PolicyError
-    from ..permissions.load import load_policy
+    from ..permissions.policy_file import load_policy
 
     wrong = False
     for file in files:

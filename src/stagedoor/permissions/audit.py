@@ -124,12 +124,12 @@ class AuditLog:
         head = _read_head(self._head_path)
         if head is not None and head.size == size:
             return head
-        kept = head or Head()
-        if size < kept.size or (head is None and size > 0):
+        stored_head = head or Head()
+        if size < stored_head.size or (head is None and size > 0):
             # Somebody cut the log or took its head. To go on from what is there would hide it: the head's count stays.
-            return _recovered(file, kept)
-        file.seek(kept.size)
-        last = kept
+            return _recovered(file, stored_head)
+        file.seek(stored_head.size)
+        last = stored_head
         for line in file:
             body, digest = _split(line)
             if body is None:
@@ -165,15 +165,15 @@ def read_log(path: Path) -> Iterator[Record]:
 
 def verify(path: Path, *, head: Head | None = None) -> Verification:
     """Read the whole log and say where it stops being true. ``head`` is one that was kept elsewhere."""
-    kept = _read_head(head_path(path))
+    stored_head = _read_head(head_path(path))
     if not path.exists():
-        if kept is None or kept.entries == 0:
-            return Verification(ok=kept is not None or head is None, entries=0, why="there is no log yet")
+        if stored_head is None or stored_head.entries == 0:
+            return Verification(ok=stored_head is not None or head is None, entries=0, why="there is no log yet")
         return Verification(
-            ok=False, entries=0, first_bad_line=1, why=f"the log is gone; it had {kept.entries} entries"
+            ok=False, entries=0, first_bad_line=1, why=f"the log is gone; it had {stored_head.entries} entries"
         )
     previous, count = START, 0
-    marks = {mark.entries: mark for mark in (kept, head) if mark is not None}
+    marks = {mark.entries: mark for mark in (stored_head, head) if mark is not None}
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         for number, line in enumerate(file, 1):
@@ -185,15 +185,15 @@ def verify(path: Path, *, head: Head | None = None) -> Verification:
             if number in marks and marks[number].hash != previous:
                 why = "the line is not the one that was written here: the log was rewritten"
                 return Verification(ok=False, entries=count - 1, first_bad_line=number, why=why)
-    return _ended(count, kept, head)
+    return _ended(count, stored_head, head)
 
 
-def _ended(count: int, kept: Head | None, head: Head | None) -> Verification:
-    most = max((mark.entries for mark in (kept, head) if mark is not None), default=0)
+def _ended(count: int, stored_head: Head | None, head: Head | None) -> Verification:
+    most = max((mark.entries for mark in (stored_head, head) if mark is not None), default=0)
     if count < most:
         missing = f"{most - count} of {most} entries are missing at the end"
         return Verification(ok=False, entries=count, first_bad_line=count + 1, why=missing)
-    if kept is None and count:
+    if stored_head is None and count:
         why = "the file that holds the count is missing, so a cut at the end could not be seen"
         return Verification(ok=False, entries=count, first_bad_line=count + 1, why=why)
     return Verification(ok=True, entries=count)
@@ -229,7 +229,7 @@ def _read_head(path: Path) -> Head | None:
         return None
 
 
-def _recovered(file: BinaryIO, kept: Head) -> Head:
+def _recovered(file: BinaryIO, stored_head: Head) -> Head:
     file.seek(0)
     count, digest = 0, START
     for line in file:
@@ -237,8 +237,8 @@ def _recovered(file: BinaryIO, kept: Head) -> Head:
         if body is not None:
             count, digest = count + 1, found
     size = file.seek(0, os.SEEK_END)
-    if count < kept.entries:
-        return Head(kept.entries, kept.hash, size)
+    if count < stored_head.entries:
+        return Head(stored_head.entries, stored_head.hash, size)
     return Head(count, digest, size)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from stagedoor.unified.events import Event, Init, PermissionRequest, PermissionResolved, Risk, ToolResult, ToolUse
 
 from .policy import Policy, Ruling
-from .risk import judge_command
+from .risk.judge import judge_command
 from .rules import Action, Rule
 
 
@@ -94,12 +94,12 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 def simulate(policy: Policy, events: Iterable[Event], *, cwd: str = ".", home: str | None = None) -> list[Simulated]:
     """Hold every tool call of some sessions against a policy. The workspace is the one each session says it had."""
-    heard = list(events)
-    then = _what_happened(heard)
+    recorded = list(events)
+    then = _what_happened(recorded)
     folders: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     simulated: list[Simulated] = []
-    for event in heard:
+    for event in recorded:
         if isinstance(event, Init):
             folders[event.session_id] = event.cwd or cwd
         elif isinstance(event, ToolUse | PermissionRequest):
@@ -122,13 +122,13 @@ def simulate(policy: Policy, events: Iterable[Event], *, cwd: str = ".", home: s
 
 
 def _what_happened(events: Sequence[Event]) -> dict[tuple[str, str], Literal["allow", "deny", "ran", "unknown"]]:
-    asked: dict[tuple[str, str], str] = {}
+    call_of_request: dict[tuple[str, str], str] = {}
     then: dict[tuple[str, str], Literal["allow", "deny", "ran", "unknown"]] = {}
     for event in events:
         if isinstance(event, PermissionRequest):
-            asked[(event.session_id, event.request_id)] = event.tool_use_id or event.request_id
+            call_of_request[(event.session_id, event.request_id)] = event.tool_use_id or event.request_id
         elif isinstance(event, PermissionResolved):
-            call = asked.get((event.session_id, event.request_id), event.request_id)
+            call = call_of_request.get((event.session_id, event.request_id), event.request_id)
             then[(event.session_id, call)] = event.decision
         elif isinstance(event, ToolResult):
             outcome: Literal["deny", "ran"] = "deny" if event.status == "denied" else "ran"

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Literal
 
-from .grammar import HOLE
+from .shell.words import HOLE
 
 Match = Literal["no", "maybe", "yes"]
 _ANY = "\1"
@@ -86,8 +86,8 @@ def match_path(pattern: str, path: str, workspace: str, *, loosely: bool = False
         return any(_path(pattern, flags).fullmatch(form.rpartition("/")[2]) for form in forms)
     if not pattern.startswith(("/", "~")):
         pattern = f"{workspace.rstrip('/')}/{pattern.removeprefix('./')}"
-    wanted = {pattern, _HOMES.sub("~", pattern)}
-    return any(_path(one, flags).fullmatch(form) for one in wanted for form in forms)
+    patterns = {pattern, _HOMES.sub("~", pattern)}
+    return any(_path(one, flags).fullmatch(form) for one in patterns for form in forms)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from .grammar import HOLE
+from .shell.words import HOLE
 
 Place = Literal["harmless", "workspace", "temp", "unknown", "outside", "system", "device", "protected", "secret"]
 # The worst last: a path that may lie in several places is judged by the worst of them.

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from stagedoor.unified.events import PermissionRequest, Risk, ToolUse
+from stagedoor.unified.options import Approval, Sandbox, Tier
 
 from .globs import Match
 from .paths import Ground
-from .risk import judge
-from .rules import Action, Call, Rule, Unit, call_of, is_neutral, matches
+from .risk.judge import judge
+from .rules import Action, PolicyCall, Rule, Unit, call_of, is_neutral, matches
 
 _SEVERITY: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -81,28 +82,30 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def _decide(policy: Policy, call: Call) -> Ruling:
+def _decide(policy: Policy, call: PolicyCall) -> Ruling:
     rules = policy.all_rules
-    spoken = [(unit, _hits(rules, unit, call)) for unit in call.units]
+    hits_of_unit = [(unit, _hits(rules, unit, call)) for unit in call.units]
     matched = tuple(
-        Matched(rule=rule, part=unit.text, certain=found == "yes") for unit, hits in spoken for rule, found in hits
+        Matched(rule=rule, part=unit.text, certain=found == "yes")
+        for unit, hits in hits_of_unit
+        for rule, found in hits
     )
-    decided = [_decide_unit(policy, unit, hits, call) for unit, hits in spoken]
+    decided = [_decide_unit(policy, unit, hits, call) for unit, hits in hits_of_unit]
     action, rule, why = max(decided, key=lambda one: _SEVERITY[one[0]])
     return Ruling(
         action=action, rule=rule, why=why, risk=call.verdict.risk, reasons=call.verdict.reasons, matched=matched
     )
 
 
-def _hits(rules: Sequence[Rule], unit: Unit, call: Call) -> list[tuple[Rule, Match]]:
+def _hits(rules: Sequence[Rule], unit: Unit, call: PolicyCall) -> list[tuple[Rule, Match]]:
     found: list[tuple[Rule, Match]] = [(rule, matches(rule, unit, call)) for rule in rules]
     return [hit for hit in found if hit[1] != "no"]
 
 
 def _decide_unit(
-    policy: Policy, unit: Unit, hits: Sequence[tuple[Rule, Match]], call: Call
+    policy: Policy, unit: Unit, hits: Sequence[tuple[Rule, Match]], call: PolicyCall
 ) -> tuple[Action, Rule | None, str]:
-    part = shown(unit)
+    part = describe(unit)
     for rule, found in hits:
         if rule.action == "deny" and found == "yes":
             return "deny", rule, f"rule “{rule.label}” denies {part}"
@@ -119,7 +122,7 @@ def _decide_unit(
     return default, None, f"no rule speaks of {part}, and the default is to {default}"
 
 
-def shown(unit: Unit) -> str:
+def describe(unit: Unit) -> str:
     text = unit.text.replace("\0", "…")
     text = text if len(text) <= 120 else text[:119] + "…"
     match unit.kind:
@@ -131,3 +134,82 @@ def shown(unit: Unit) -> str:
             return f"a part that cannot be followed ({text})"
         case "call":
             return f"“{text}”"
+
+
+# Tiers, approval modes and sandbox modes as policies. The agents enforce these with their own means; these say the same
+# to the questions that reach us.
+
+_NOTHING_HAPPENS = Rule(action="allow", name="plans", tool=("plan",))
+_READS = Rule(action="allow", name="reading", operation=("read",), risk=("low", "medium"), tool=(
+    "read_file", "search_content", "find_files"))  # fmt: skip
+_LOW = Rule(action="allow", name="low risk", risk=("low",))
+_EDITS = Rule(
+    action="allow", name="edits", operation=("write",), risk=("low", "medium"), tool=("write_file", "edit_file")
+)
+_ONLY_READS = "this session may only read; say what you would do instead"
+_NO_COMMANDS = Rule(
+    action="deny",
+    name="no commands that do more than read",
+    operation=("execute",),
+    risk=("medium", "high"),
+    message=_ONLY_READS,
+)
+
+TIERS: dict[Tier, Policy] = {
+    "dry-run": Policy(
+        name="tier dry-run",
+        rules=(
+            _NOTHING_HAPPENS,
+            Rule(action="deny", name="no writing", operation=("write",), message=_ONLY_READS),
+            _READS,
+            _LOW,
+            _NO_COMMANDS,
+            Rule(action="deny", name="no unknown tools", tool=("mcp", "other"), message=_ONLY_READS),
+            Rule(action="deny", name="no dangerous reading", risk=("high",), message=_ONLY_READS),
+        ),
+        default="ask",
+    ),
+    "supervised": Policy(name="tier supervised", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
+    "autonomous": Policy(name="tier autonomous", default="allow"),
+}  # fmt: skip
+
+APPROVALS: dict[Approval, Policy] = {
+    "ask": Policy(name="approval ask", rules=(_NOTHING_HAPPENS,), default="ask"),
+    "askDangerous": Policy(
+        name="approval askDangerous",
+        rules=(Rule(action="ask", name="dangerous", risk=("high",)),),
+        default="allow",
+    ),
+    "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
+    "autoAll": Policy(name="approval autoAll", default="allow"),
+}
+
+_STAYS_INSIDE = "this session may not change anything outside its workspace"
+SANDBOXES: dict[Sandbox, Policy] = {
+    "none": Policy(name="sandbox none"),
+    "readOnly": Policy(
+        name="sandbox readOnly",
+        rules=(
+            Rule(action="deny", name="no writing", operation=("write",), message=_ONLY_READS),
+            _NO_COMMANDS,
+        ),
+    ),
+    "workspaceWrite": Policy(
+        name="sandbox workspaceWrite",
+        rules=(
+            Rule(action="deny", name="no writing outside", operation=("write",), outside=True, message=_STAYS_INSIDE),
+            Rule(action="deny", name="no danger outside", operation=("execute",), outside=True, risk=("high",),
+                 message=_STAYS_INSIDE),
+        ),
+    ),
+    "fullAccess": Policy(name="sandbox fullAccess"),
+}  # fmt: skip
+
+
+def built_in(*, tier: Tier = "supervised", approval: Approval | None = None, sandbox: Sandbox | None = None) -> Policy:
+    """The policy of a session's options: an approval mode takes the place of the tier, a sandbox mode adds its denials.
+
+    ``dry-run`` gives way to neither.
+    """
+    policy = TIERS[tier] if approval is None or tier == "dry-run" else APPROVALS[approval]
+    return policy if sandbox is None else SANDBOXES[sandbox].over(policy)

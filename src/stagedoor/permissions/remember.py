@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from stagedoor.unified.events import PermissionRequest, Risk
 
-from .destructive import TABLE as DESTRUCTIVE
-from .effects import LEVELS
 from .globs import literal
-from .grammar import HOLE
-from .interpreters import TABLE as INTERPRETERS
 from .paths import Ground, inside
-from .remote import TABLE as REMOTE
-from .risk import Verdict, judge
+from .risk.destructive import TABLE as DESTRUCTIVE
+from .risk.effects import LEVELS
+from .risk.judge import RiskVerdict, judge
+from .risk.network import TABLE as REMOTE
+from .risk.programs import INTERPRETERS
 from .rules import Rule, Unit, call_of, is_neutral
-from .script import Command
-from .wrappers import SHELLS, WRAPPERS
+from .shell.script import ShellCommand
+from .shell.words import HOLE
+from .shell.wrappers import SHELLS, WRAPPERS
 
 # Programs whose first word says what they do; the rest of their words may vary.
 _TALKING = frozenset({
@@ -60,11 +60,11 @@ def _path_rule(request: PermissionRequest, unit: Unit, ground: Ground, risks: tu
     return Rule(action="allow", tool=(request.tool_name,), operation=(unit.operation,), path=paths, risk=risks)
 
 
-def _up_to(verdict: Verdict) -> tuple[Risk, ...]:
+def _up_to(verdict: RiskVerdict) -> tuple[Risk, ...]:
     return tuple(risk for risk, level in LEVELS.items() if level <= LEVELS[verdict.risk])
 
 
-def _pattern(command: Command, risk: Risk) -> str:
+def _pattern(command: ShellCommand, risk: Risk) -> str:
     program = command.program
     exact = literal(command.text)
     narrow = (

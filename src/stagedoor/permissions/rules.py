@@ -13,10 +13,10 @@ import msgspec
 from stagedoor.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
 
 from .globs import Match, match_command, match_path
-from .grammar import HOLE
 from .paths import Ground, inside, locate, resolve
-from .risk import Verdict
-from .script import Command
+from .risk.judge import RiskVerdict
+from .shell.script import ShellCommand
+from .shell.words import HOLE
 
 Action = Literal["allow", "deny", "ask"]
 _PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
@@ -41,13 +41,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def label(self) -> str:
         if self.name:
             return self.name
-        said = [
+        parts = [
             f"{key}={','.join(map(str, value))}"
             for key in ("tool", "operation", "command", "path", "risk", "agent")
             if (value := getattr(self, key))
         ]
-        said += [f"outside={str(self.outside).lower()}"] if self.outside is not None else []
-        return f"{self.action} {' '.join(said) or 'everything'}"
+        parts += [f"outside={str(self.outside).lower()}"] if self.outside is not None else []
+        return f"{self.action} {' '.join(parts) or 'everything'}"
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,22 +59,24 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["command", "file", "call", "unclear"]
     text: str
     operation: Operation
-    command: Command | None = None
+    command: ShellCommand | None = None
     paths: tuple[str, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call as rules see it."""
 
     tool: ToolName
     native_name: str
     agent: str
-    verdict: Verdict
+    verdict: RiskVerdict
     ground: Ground
     units: tuple[Unit, ...]
 
 
-def call_of(request: PermissionRequest | ToolUse, verdict: Verdict, ground: Ground, problems: Sequence[str]) -> Call:
+def call_of(
+    request: PermissionRequest | ToolUse, verdict: RiskVerdict, ground: Ground, problems: Sequence[str]
+) -> PolicyCall:
     tool = request.tool_name if isinstance(request, PermissionRequest) else request.name
     units: list[Unit] = []
     for command in verdict.commands:
@@ -86,7 +88,7 @@ def call_of(request: PermissionRequest | ToolUse, verdict: Verdict, ground: Grou
         units.append(Unit(kind="file", text=path, operation=request.operation, paths=(full,)))
     if not units:
         units.append(Unit(kind="call", text=request.target or tool, operation=request.operation))
-    return Call(
+    return PolicyCall(
         tool=tool,
         native_name=request.native_name,
         agent=request.agent,
@@ -96,7 +98,7 @@ def call_of(request: PermissionRequest | ToolUse, verdict: Verdict, ground: Grou
     )
 
 
-def _command_units(command: Command, ground: Ground) -> list[Unit]:
+def _command_units(command: ShellCommand, ground: Ground) -> list[Unit]:
     units: list[Unit] = []
     if command.words or command.assignments:
         paths = _paths_in(command, ground)
@@ -109,7 +111,7 @@ def _command_units(command: Command, ground: Ground) -> list[Unit]:
     return units
 
 
-def _paths_in(command: Command, ground: Ground) -> tuple[str, ...]:
+def _paths_in(command: ShellCommand, ground: Ground) -> tuple[str, ...]:
     """Every word that may be a path: options are cut at their ``=``."""
     found: dict[str, None] = {}
     for word in command.words[1:]:
@@ -135,7 +137,7 @@ def is_neutral(unit: Unit, ground: Ground) -> bool:
     return command.words[0] in _NEUTRAL
 
 
-def matches(rule: Rule, unit: Unit, call: Call) -> Match:
+def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
     """Whether a rule speaks of this unit. A rule that allows must be sure; one that forbids is generous."""
     if rule.tool and not any(
         fnmatch.fnmatchcase(name, pattern) for pattern in rule.tool for name in (call.tool, call.native_name) if name
@@ -181,18 +183,18 @@ def _command_holds(rule: Rule, unit: Unit) -> Match:
     return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
 
 
-def _strict(command: Command) -> list[str]:
+def _strict(command: ShellCommand) -> list[str]:
     texts = [command.text]
     if command.words and posixpath.dirname(command.words[0]) in _PROGRAM_FOLDERS and not command.assignments:
         texts.append(_bare(command).text)
     return texts
 
 
-def _loose(command: Command) -> list[str]:
+def _loose(command: ShellCommand) -> list[str]:
     return list(
         dict.fromkeys([command.text, msgspec.structs.replace(command, assignments=()).text, _bare(command).text])
     )
 
 
-def _bare(command: Command) -> Command:
+def _bare(command: ShellCommand) -> ShellCommand:
     return msgspec.structs.replace(command, words=(command.program, *command.words[1:]), assignments=())

@@ -15,7 +15,7 @@ import yaml
 
 from stagedoor import catalog
 from stagedoor.errors import ConfigError, NotSupported, PolicyError
-from stagedoor.permissions.load import load_policy
+from stagedoor.permissions.policy_file import load_policy
 from stagedoor.written import Mistakes, Where, hint, yaml_tree
 
 from .agent_keys import AgentWishes

@@ -74,7 +74,7 @@ class Opening:
 
     def rule_for(self, request: PermissionRequest, view: SessionView) -> Kept:
         """What would be added to the policy to allow ``request`` for good."""
-        from stagedoor.permissions.load import rule_tree
+        from stagedoor.permissions.policy_file import rule_tree
         from stagedoor.permissions.remember import rules_for
 
         rules = rules_for(request, view.cwd, home=home_of(Options(env=self.how(view.agent).env)))
@@ -95,7 +95,7 @@ class Opening:
             policy = CurrentPolicy(self.policy_file)
         if policy is None:
             return Policy(auto_approve=tools) if tools else None
-        return policy.over(Policy(auto_approve=tools)) if tools else policy
+        return policy.stacked_on(Policy(auto_approve=tools)) if tools else policy
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stagedoor.errors import PolicyError
-from stagedoor.permissions.load import load_policy
 from stagedoor.permissions.policy import Policy, Ruling
+from stagedoor.permissions.policy_file import load_policy
 from stagedoor.unified.events import PermissionRequest, ToolUse
 
 _log = logging.getLogger("stagedoor.policy")
@@ -78,11 +78,11 @@ class CurrentPolicy:
     @property
     def policy(self) -> Policy | None:
         policy = self.file.current()
-        return policy if policy is None or self._beneath is None else policy.over(self._beneath)
+        return policy if policy is None or self._beneath is None else policy.stacked_on(self._beneath)
 
     def over(self, other: Policy) -> CurrentPolicy:
         """Its file first, then ``other``, as ``Policy.over``."""
-        return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.over(other))
+        return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.stacked_on(other))
 
     def decide(self, request: PermissionRequest | ToolUse, cwd: str, *, home: str | None = None) -> Ruling:
         policy = self.policy

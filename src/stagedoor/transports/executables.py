@@ -29,18 +29,18 @@ def find_executable(
     """
     environ = os.environ if env is None else env
     if executable is not None:
-        found = shutil.which(executable, path=environ.get("PATH"))
-        if found is None:
+        version = shutil.which(executable, path=environ.get("PATH"))
+        if version is None:
             raise NotInstalled(f"{executable!r} is not an executable program; correct the path{_advice(name, install)}")
-        return str(Path(found).absolute())
+        return str(Path(version).absolute())
     home = environ.get("HOME", "")
     folders = [str(Path(hint.replace("~", home, 1))) for hint in hints]
     path = os.pathsep.join([environ.get("PATH", os.defpath), *folders])
-    found = shutil.which(name, path=path)
-    if found is None:
+    version = shutil.which(name, path=path)
+    if version is None:
         looked = ", ".join(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder))
         raise NotInstalled(f"{name} was not found; looked in {looked}{_advice(name, install)}")
-    return str(Path(found).absolute())
+    return str(Path(version).absolute())
 
 
 def _advice(name: str, install: str) -> str:
@@ -57,15 +57,15 @@ async def read_version(
         async for batch in process.batches():
             text += "\n".join(part.decode("utf-8", "replace") for part in batch if isinstance(part, bytes))
         await process.wait()
-        found = VERSION.search(text) or VERSION.search(process.stderr_tail)
-        if found is None:
-            said = (text or process.stderr_tail)[:200]
-            raise LaunchError(f"{executable} --version said {said!r}; is it the right program?")
-    return int(found[1]), int(found[2]), int(found[3])
+        version = VERSION.search(text) or VERSION.search(process.stderr_tail)
+        if version is None:
+            output = (text or process.stderr_tail)[:200]
+            raise LaunchError(f"{executable} --version said {output!r}; is it the right program?")
+    return int(version[1]), int(version[2]), int(version[3])
 
 
-def require_version(name: str, found: tuple[int, int, int], least: tuple[int, int, int], install: str) -> None:
+def require_version(name: str, version: tuple[int, int, int], least: tuple[int, int, int], install: str) -> None:
     """Raise ``UnsupportedVersion`` when ``found`` is older than ``least``."""
-    if found < least:
-        have, need = (".".join(map(str, version)) for version in (found, least))
+    if version < least:
+        have, need = (".".join(map(str, version)) for version in (version, least))
         raise UnsupportedVersion(f"{name} {have} is too old: {need} or newer is needed. Update it with: {install}")

@@ -213,12 +213,12 @@ class HttpTransport:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), self._backoff.first)
 
-    async def _whole(self, response: httpx.Response, asked: bytes) -> bytes:
+    async def _whole(self, response: httpx.Response, request: bytes) -> bytes:
         content = bytearray()
         async for chunk in response.aiter_bytes():
             content += chunk
             if len(content) > self._max_message:
-                what = asked[:200].decode("utf-8", "replace")
+                what = request[:200].decode("utf-8", "replace")
                 raise MessageTooLarge(f"the answer to {what} is over the bound of {self._max_message} bytes")
         return bytes(content)
 

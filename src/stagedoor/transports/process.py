@@ -69,11 +69,11 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Future[None] = self._loop.create_future()
         self._exit: asyncio.Future[int] = self._loop.create_future()
-        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._failure = 0
         self._released = False
         self._collected = False
-        self._overheard = tap.current()
+        self._recorder = tap.current()
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
         self._inbox = b""
@@ -149,7 +149,7 @@ class ChildProcess:
             self._feeding = self._loop.create_task(self._feed(self._launch.stdin))
 
     async def _started(self) -> None:
-        await asyncio.wait([self._gone, self._news], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._ended, self._news], return_when=asyncio.FIRST_COMPLETED)
         if not self.pid:
             self._release()
             reason = os.strerror(self._failure) if self._failure else "its guard process ended at once"
@@ -228,8 +228,8 @@ class ChildProcess:
             await asyncio.wait([self._exit], timeout=step.wait)
         if not self._exit.done():
             self._tell("end")
-        await asyncio.wait([self._gone], timeout=guard.KILL_BOUND + LAST_WORDS)
-        if self._gone.done():
+        await asyncio.wait([self._ended], timeout=guard.KILL_BOUND + LAST_WORDS)
+        if self._ended.done():
             # It ends right after its socket closes: no zombie remains.
             await asyncio.to_thread(_collect, self._guard_pid)
             self._collected = True
@@ -253,18 +253,18 @@ class ChildProcess:
         self._stdin.close()
 
     def _tell_listener(self, direction: Literal["in", "out"], lines: Sequence[bytes | Unrecognized]) -> None:
-        if self._overheard is not None:
+        if self._recorder is not None:
             for line in lines:
-                self._overheard(direction, line.raw if isinstance(line, Unrecognized) else line)
+                self._recorder(direction, line.raw if isinstance(line, Unrecognized) else line)
 
     def _hear_guard(self) -> None:
         try:
-            heard = self._control.recv(4096)
+            received = self._control.recv(4096)
         except BlockingIOError:
             return
         except OSError:
-            heard = b""
-        *lines, self._inbox = (self._inbox + heard).split(b"\n")
+            received = b""
+        *lines, self._inbox = (self._inbox + received).split(b"\n")
         for line in lines:
             word, _, number = line.decode().partition(" ")
             match word:
@@ -277,19 +277,19 @@ class ChildProcess:
                     self._exit.set_result(int(number))
                 case _:
                     self.left_running = int(number)
-        if not heard:
+        if not received:
             self._loop.remove_reader(self._control)
             if not self._exit.done():
                 self._exit.set_result(-signal.SIGKILL)
-            if not self._gone.done():
-                self._gone.set_result(None)
+            if not self._ended.done():
+                self._ended.set_result(None)
 
     def _drain_stderr(self) -> None:
-        heard = self._stderr_end.take()
-        if heard == b"":
+        received = self._stderr_end.take()
+        if received == b"":
             self._loop.remove_reader(self._stderr_fd)
-        elif heard:
-            self._stderr += heard
+        elif received:
+            self._stderr += received
             del self._stderr[:-STDERR_KEPT]
 
     def _presume_killed(self) -> None:
@@ -329,10 +329,10 @@ class ChildProcess:
 def environment(launch: Launch, base: Mapping[str, str], scratch: str) -> dict[str, str]:
     """The child's whole environment."""
 
-    def kept(name: str) -> bool:
+    def inherited(name: str) -> bool:
         return not any(name == out or (out.endswith("*") and name.startswith(out[:-1])) for out in launch.unset)
 
-    env = {name: value for name, value in base.items() if kept(name)}
+    env = {name: value for name, value in base.items() if inherited(name)}
     return env | {name: value.replace(SCRATCH, scratch) for name, value in launch.env.items()} | {"PWD": launch.cwd}
 
 

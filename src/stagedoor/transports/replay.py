@@ -91,7 +91,7 @@ class Replay:
         self._news = asyncio.Event()
         self._input_ended = False
         self._closed = False
-        self._over = asyncio.Event()
+        self._finished = asyncio.Event()
         self._ids: dict[object, object] = {}
 
     @property
@@ -121,7 +121,7 @@ class Replay:
                 await self._until(lambda: self._input_ended, "closed its input")
         if batch:
             yield batch
-        self._over.set()
+        self._finished.set()
 
     async def send(self, message: bytes | Request) -> None:
         if self._closed or self._input_ended:
@@ -135,13 +135,13 @@ class Replay:
 
     async def wait(self) -> int:
         """Wait for the end of the recording."""
-        await self._over.wait()
+        await self._finished.wait()
         return self._exit_code
 
     async def close(self) -> None:
         self._closed = self._input_ended = True
         self._news.set()
-        self._over.set()
+        self._finished.set()
 
     async def stop(self) -> int:
         await self.close()
@@ -167,7 +167,7 @@ class Replay:
 
         await self._until(arrived, f"sent {' '.join(str(part) for part in kind)}")
 
-    async def _until(self, arrived: Callable[[], bool], what: str) -> None:
+    async def _until(self, arrived: Callable[[], bool], description: str) -> None:
         try:
             async with asyncio.timeout(self._patience):
                 while not (arrived() or self._closed):
@@ -176,7 +176,7 @@ class Replay:
         except TimeoutError:
             unmatched = ", ".join(repr(kind_of(message)) for message in self._sent) or "nothing"
             raise ConnectionLost(
-                f"in the recording the client now {what}; this one did not within {self._patience} s "
+                f"in the recording the client now {description}; this one did not within {self._patience} s "
                 f"(what it sent and the recording had not: {unmatched})"
             ) from None
 

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
-Overheard: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
+LineRecorder: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 """``in`` is said to the child, ``out`` by it; one whole line each, without its line end."""
 
-_tap: ContextVar[Overheard | None] = ContextVar("stagedoor_tap", default=None)
+_tap: ContextVar[LineRecorder | None] = ContextVar("stagedoor_tap", default=None)
 
 
 @contextmanager
-def overhear(listener: Overheard) -> Generator[None]:
+def record_lines(listener: LineRecorder) -> Generator[None]:
     """Every process started inside (in this task and those it starts) is overheard by ``listener``."""
     token = _tap.set(listener)
     try:
@@ -23,5 +23,5 @@ def overhear(listener: Overheard) -> Generator[None]:
         _tap.reset(token)
 
 
-def current() -> Overheard | None:
+def current() -> LineRecorder | None:
     return _tap.get()

@@ -54,11 +54,11 @@ class Grammar:
     ``now`` is in milliseconds and only used for durations the agent does not tell.
     """
 
-    def __init__(self, known: Init | None = None) -> None:
-        self.known = known or Init()
-        self._held: list[Event] = []  # what was said before the agent's ``init``
+    def __init__(self, default_init: Init | None = None) -> None:
+        self.default_init = default_init or Init()
+        self._early: list[Event] = []  # what was said before the agent's ``init``
         self._native_session = ""
-        self._begun = False
+        self._started = False
         self._done = False
         self._in_turn = False
         self._turn_since = 0
@@ -84,7 +84,7 @@ class Grammar:
     @property
     def flows(self) -> bool:
         """Whether a piece of text would go out as it is."""
-        return self._in_turn and self._begun
+        return self._in_turn and self._started
 
     @property
     def is_done(self) -> bool:
@@ -101,11 +101,11 @@ class Grammar:
         """What may now be delivered because of ``event``."""
         if self._done:
             return []
-        if self._begun:
+        if self._started:
             return self._ordered(event, now)
         if isinstance(event, Init):
             return self._begin(event, now)
-        self._held += self._ordered(event, now)
+        self._early += self._ordered(event, now)
         return []
 
     def end(self, status: Status | None = None, error: Error | None = None, now: int = 0) -> list[Event]:
@@ -116,8 +116,8 @@ class Grammar:
         if self._done:
             return []
         out: list[Event] = []
-        if not self._begun:
-            out += self._begin(self.known, now)
+        if not self._started:
+            out += self._begin(self.default_init, now)
         if error is not None:
             out += self._ordered(error, now)
         if self._in_turn:
@@ -155,18 +155,18 @@ class Grammar:
         return self.accept(TurnStarted(prompt=prompt), now)
 
     def _begin(self, init: Init, now: int) -> list[Event]:
-        self._begun = True
+        self._started = True
         self._native_session = init.native_session_id
         self._since = now
-        known = self.known
+        default_init = self.default_init
         init = replace(
             init,
-            cwd=init.cwd or known.cwd,
-            resumed=init.resumed or known.resumed,
-            capabilities=init.capabilities or known.capabilities,
+            cwd=init.cwd or default_init.cwd,
+            resumed=init.resumed or default_init.resumed,
+            capabilities=init.capabilities or default_init.capabilities,
         )
-        held, self._held = self._held, []
-        return [init, *held]
+        early, self._early = self._early, []
+        return [init, *early]
 
     def _ordered(self, event: Event, now: int) -> list[Event]:
         match event:
@@ -183,7 +183,7 @@ class Grammar:
             case ToolResult():
                 return self._tool_finished(event, now)
             case PermissionRequest():
-                return self._in(now, self._asked(event, now))
+                return self._in(now, self._on_request(event, now))
             case PermissionResolved():
                 return self._answered(event, now)
             case UsageReport():
@@ -207,9 +207,9 @@ class Grammar:
 
     def _repeated(self, init: Init) -> list[Event]:
         """One agent says it every turn; it is news only when the agent has left its session for another one."""
-        named, known = init.native_session_id, self._native_session
-        self._native_session = named or known
-        return [session_changed(named)] if named and named != known else []
+        named, default_init = init.native_session_id, self._native_session
+        self._native_session = named or default_init
+        return [session_changed(named)] if named and named != default_init else []
 
     def _in(self, now: int, events: list[Event]) -> list[Event]:
         """``events`` inside a turn, opened if there is none."""
@@ -319,7 +319,7 @@ class Grammar:
             event = replace(event, duration_ms=float(now - tool.since))
         return [*out, event]
 
-    def _asked(self, event: PermissionRequest, now: int) -> list[Event]:
+    def _on_request(self, event: PermissionRequest, now: int) -> list[Event]:
         if event.request_id in self._questions:
             return []
         self._questions[event.request_id] = event

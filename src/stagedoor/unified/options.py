@@ -145,14 +145,14 @@ _ABOVE_ZERO = ("max_turns", "max_budget_usd", "timeout", "permission_timeout", "
 _AS_THEY_ARE = ("can_use_tool", "policy")  # a function, and what is read where policies are known
 
 
-def check_options(given: Mapping[str, Any]) -> Options:
+def check_options(values: Mapping[str, Any]) -> Options:
     """The options as they were named, each checked before anything is started. Raises ``BadRequest``."""
-    unknown = set(given) - set(Options.__struct_fields__)
+    unknown = set(values) - set(Options.__struct_fields__)
     if unknown:
         raise TypeError(
             f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
         )
-    options = Options(**{name: _checked(name, value) for name, value in given.items()})
+    options = Options(**{name: _checked(name, value) for name, value in values.items()})
     if options.fork and options.resume is None:
         raise BadRequest("fork=True copies a session: say which one with resume=")
     return options

@@ -39,13 +39,13 @@ def operation_of(name: ToolName) -> Operation:
 
 def described(arguments: Mapping[str, Any]) -> str:
     """What the model itself says a call is for, where its tool asks for that."""
-    said: object = arguments.get("description")
-    return said if isinstance(said, str) else ""
+    description: object = arguments.get("description")
+    return description if isinstance(description, str) else ""
 
 
 def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
     """The path, command, URL, pattern or question a call is about; empty when its input does not say."""
-    if name == "question" and (words := _asked(arguments.get("questions"))):
+    if name == "question" and (words := _question_text(arguments.get("questions"))):
         return words
     for key in _TARGETS[OPERATIONS[name]]:
         value = arguments.get(key)
@@ -56,7 +56,7 @@ def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def _asked(questions: object) -> str:
+def _question_text(questions: object) -> str:
     """The questions themselves, in the shape the agents share."""
     if not isinstance(questions, list):
         return ""

@@ -16,7 +16,7 @@ from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
 from stagedoor.drivers.claude.tools import name_of, natives_of
 from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.permissions.modes import built_in
+from stagedoor.permissions.policy import built_in
 from stagedoor.permissions.policy import Policy
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified import decisions

@@ -109,7 +109,7 @@ def _hooks(
         return {}
 
     def risk(tool: str, arguments: Mapping[str, Any]) -> Risk:
-        from ...permissions.risk import judge  # the shell parser is not worth loading before there is a call to judge
+        from ...permissions.risk.judge import judge  # the shell parser is not worth loading before there is a call to judge
 
         name = name_of(tool)
         return judge(name, operation_of(name), arguments, cwd=options.cwd).risk
@@ -129,7 +129,7 @@ def _is_policed(options: Options) -> bool:
     """Whether the caller brings rules beside those of the tier and the modes."""
     if options.policy is None:
         return False
-    from ...permissions.modes import built_in
+    from ...permissions.policy import built_in
 
     own_rules = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
     return bool(options.policy != own_rules)

@@ -172,7 +172,7 @@ def is_policed(options: Options) -> bool:
     """Whether the caller has rules beside those of the tier and the modes."""
     if options.policy is None:
         return False
-    from ...permissions.modes import built_in
+    from ...permissions.policy import built_in
 
     return bool(options.policy != built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox))
 
@@ -257,7 +257,7 @@ class CallerDecisions:
         """Whether it is an edit inside the working directory that needs no question."""
         if not self._allows_edits or request.tool_name not in ("write_file", "edit_file"):
             return False
-        from ...permissions.risk import judge
+        from ...permissions.risk.judge import judge
 
         verdict = judge(request.tool_name, request.operation, request.input, cwd=self._cwd)
         return verdict.risk != "high" and _is_inside(request, self._cwd)

@@ -13,12 +13,12 @@ import msgspec
 from stagedoor.unified.events import Operation, Risk, ToolName
 from stagedoor.unified.tools import target_of
 
+from ..paths import Ground, resolve
+from ..shell.reader import read_script
+from ..shell.script import NETWORK, Script, ShellCommand
+from ..shell.wrappers import SHELLS
 from . import programs
 from .effects import LEVELS, Finding, reading, worst, writing
-from .paths import Ground, resolve
-from .script import NETWORK, Command, Script
-from .shell import read_script
-from .wrappers import SHELLS
 
 MAX_REASONS = 12
 _MAX_NESTED_JUDGEMENTS = 3
@@ -28,19 +28,19 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move t
 _PATH_LISTS = ("paths", "file_paths", "files")
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RiskVerdict(msgspec.Struct, frozen=True):
     """The risk of a call, why, and, for a shell, the simple commands it was taken apart into."""
 
     risk: Risk
     reasons: tuple[str, ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[ShellCommand, ...] = ()
     paths: tuple[str, ...] = ()  # the files a file tool is about
     problems: tuple[str, ...] = ()  # what of a script could not be followed
 
 
 def judge(
     tool_name: ToolName, operation: Operation, input: Mapping[str, Any], *, cwd: str, home: str | None = None
-) -> Verdict:
+) -> RiskVerdict:
     """Never raises on content. ``cwd`` is the workspace; ``home`` makes ``~`` a known place."""
     ground = Ground(cwd, home)
     if tool_name == "shell" or operation == "execute":
@@ -51,20 +51,20 @@ def judge(
             return verdict
     match tool_name:
         case "plan" | "question":
-            return Verdict("low")
+            return RiskVerdict("low")
         case "web_fetch" | "web_search":
             return _network(target_of(tool_name, input), ground)
         case _ if operation == "network":
-            return Verdict("medium", ("it uses the network",))
+            return RiskVerdict("medium", ("it uses the network",))
         case "task":
-            return Verdict("medium", ("it starts an agent of its own",))
+            return RiskVerdict("medium", ("it starts an agent of its own",))
         case "mcp":
-            return Verdict("medium", ("what a tool of another server does cannot be known",))
+            return RiskVerdict("medium", ("what a tool of another server does cannot be known",))
         case _:
-            return Verdict("medium", ("what this tool does cannot be known",))
+            return RiskVerdict("medium", ("what this tool does cannot be known",))
 
 
-def judge_command(text: str, *, cwd: str, home: str | None = None) -> Verdict:
+def judge_command(text: str, *, cwd: str, home: str | None = None) -> RiskVerdict:
     """The verdict on one shell command line."""
     return _shell(text, cwd, Ground(cwd, home))
 
@@ -82,27 +82,27 @@ def command_text(input: Mapping[str, Any]) -> str | None:
 
 def paths_of(tool_name: ToolName, input: Mapping[str, Any]) -> tuple[str, ...]:
     """Every file a call names."""
-    found = [value for key in _PATH_KEYS if isinstance(value := input.get(key), str) and value]
+    findings = [value for key in _PATH_KEYS if isinstance(value := input.get(key), str) and value]
     for key in _PATH_LISTS:
         value = input.get(key)
         if isinstance(value, list):
-            found += [item for item in cast("list[object]", value) if isinstance(item, str)]
+            findings += [item for item in cast("list[object]", value) if isinstance(item, str)]
     changes = input.get("changes")
     if isinstance(changes, Mapping):
-        found += [str(path) for path in cast("Mapping[object, object]", changes)]
+        findings += [str(path) for path in cast("Mapping[object, object]", changes)]
     elif isinstance(changes, list):
         for change in cast("list[object]", changes):
             if isinstance(change, Mapping):
                 path = cast("Mapping[object, object]", change).get("path")
-                found += [path] if isinstance(path, str) else []
+                findings += [path] if isinstance(path, str) else []
     for key in ("patch", "input", "patchText"):
         text = input.get(key)
         if isinstance(text, str):
-            found += [path for pair in _PATCHED.findall(text) for path in cast("tuple[str, ...]", pair) if path]
+            findings += [path for pair in _PATCHED.findall(text) for path in cast("tuple[str, ...]", pair) if path]
     pattern = input.get("pattern")
     if tool_name == "find_files" and isinstance(pattern, str) and pattern.startswith(("/", "~", "..")):
-        found.append(pattern)
-    return tuple(dict.fromkeys(found))
+        findings.append(pattern)
+    return tuple(dict.fromkeys(findings))
 
 
 def _start(input: Mapping[str, Any], cwd: str) -> str | None:
@@ -113,17 +113,17 @@ def _start(input: Mapping[str, Any], cwd: str) -> str | None:
     return cwd
 
 
-def _shell(text: str | None, start: str | None, ground: Ground) -> Verdict:
+def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
     if text is None:
-        return Verdict("medium", ("it does not say what it runs",), problems=("it does not say what it runs",))
+        return RiskVerdict("medium", ("it does not say what it runs",), problems=("it does not say what it runs",))
     script = read_script(text, start)
     verdict = _verdict(_script_findings(script, ground, depth=0), script.commands)
-    return Verdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
+    return RiskVerdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
 
 
 def _script_findings(script: Script, ground: Ground, *, depth: int) -> list[Finding]:
-    found = [Finding("high", why) for why in script.alarms]
-    found += [Finding("medium", why) for why in script.problems]
+    findings = [Finding("high", why) for why in script.alarms]
+    findings += [Finding("medium", why) for why in script.problems]
 
     def judge_text(text: str) -> Risk:
         if depth >= _MAX_NESTED_JUDGEMENTS:
@@ -132,19 +132,19 @@ def _script_findings(script: Script, ground: Ground, *, depth: int) -> list[Find
         return worst(finding.risk for finding in _script_findings(inner, ground, depth=depth + 1))
 
     for command in script.commands:
-        found += programs.findings(command, ground, judge_text)
-    found += _downloaded_then_run(script.commands)
-    return found
+        findings += programs.findings(command, ground, judge_text)
+    findings += _downloaded_then_run(script.commands)
+    return findings
 
 
-def _downloaded_then_run(commands: Sequence[Command]) -> list[Finding]:
+def _downloaded_then_run(commands: Sequence[ShellCommand]) -> list[Finding]:
     """``curl -o x.sh … && sh x.sh``: the pipe in two steps."""
     fetched: set[str] = set()
     for command in commands:
-        said = [*command.words, *(redirect.target for redirect in command.redirects)]
+        words = [*command.words, *(redirect.target for redirect in command.redirects)]
         if command.program in NETWORK:
             names = {
-                posixpath.basename(word.partition("?")[0].rstrip("/")) for word in said[1:] if not word.startswith("-")
+                posixpath.basename(word.partition("?")[0].rstrip("/")) for word in words[1:] if not word.startswith("-")
             }
             fetched |= {name for name in names if name}
             continue
@@ -157,26 +157,26 @@ def _downloaded_then_run(commands: Sequence[Command]) -> list[Finding]:
     return []
 
 
-def _files(operation: Operation, paths: tuple[str, ...], ground: Ground) -> Verdict:
+def _files(operation: Operation, paths: tuple[str, ...], ground: Ground) -> RiskVerdict:
     if not paths:
-        said = ("it does not say which file",) if operation == "write" else ()
-        return Verdict("medium" if operation == "write" else "low", said)
+        words = ("it does not say which file",) if operation == "write" else ()
+        return RiskVerdict("medium" if operation == "write" else "low", words)
     look = writing if operation == "write" else reading
-    found = [finding for path in paths for finding in look(path, (ground.workspace,), ground)]
-    verdict = _verdict(found, ())
-    return Verdict(verdict.risk, verdict.reasons, (), paths)
+    findings = [finding for path in paths for finding in look(path, (ground.workspace,), ground)]
+    verdict = _verdict(findings, ())
+    return RiskVerdict(verdict.risk, verdict.reasons, (), paths)
 
 
-def _network(target: str, ground: Ground) -> Verdict:
+def _network(target: str, ground: Ground) -> RiskVerdict:
     if target.startswith("file:"):
         return _files("read", (target,), ground)
     if re.match(r"^https?://(169\.254\.|metadata\.|\[fd00:ec2)", target):
-        return Verdict("high", (f"{target} is where a cloud machine keeps its credentials",))
-    return Verdict("medium", ("it uses the network",))
+        return RiskVerdict("high", (f"{target} is where a cloud machine keeps its credentials",))
+    return RiskVerdict("medium", ("it uses the network",))
 
 
-def _verdict(found: Sequence[Finding], commands: tuple[Command, ...]) -> Verdict:
-    risk = worst(finding.risk for finding in found)
-    ranked = sorted(found, key=lambda finding: -LEVELS[finding.risk])
+def _verdict(findings: Sequence[Finding], commands: tuple[ShellCommand, ...]) -> RiskVerdict:
+    risk = worst(finding.risk for finding in findings)
+    ranked = sorted(findings, key=lambda finding: -LEVELS[finding.risk])
     reasons = tuple(dict.fromkeys(finding.reason for finding in ranked))[:MAX_REASONS]
-    return Verdict(risk, reasons, commands)
+    return RiskVerdict(risk, reasons, commands)

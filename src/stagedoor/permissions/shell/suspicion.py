@@ -6,9 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from .grammar import HOLE
 from .script import DECODERS, NETWORK
-from .words import expand_braces, source
+from .words import HOLE, expand_braces, source
 from .wrappers import SHELLS, Words
 
 if TYPE_CHECKING:

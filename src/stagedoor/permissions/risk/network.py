@@ -6,11 +6,11 @@ import itertools
 import re
 from collections.abc import Callable
 
+from ..paths import Ground, locate
+from ..shell.script import ShellCommand
 from .effects import Finding, reading, writing
-from .paths import Ground, locate
-from .script import Command
 
-Look = Callable[[Command, Ground], list[Finding]]
+Look = Callable[[ShellCommand, Ground], list[Finding]]
 
 _UPLOADS = ("-d", "--data", "--data-binary", "--data-raw", "--data-urlencode", "-F", "--form", "-T", "--upload-file",
             "--post-file", "--body-file", "-K", "--config", "--json")  # fmt: skip
@@ -19,7 +19,7 @@ _OUTPUTS = ("-o", "--output", "-O", "--output-document", "-P", "--directory-pref
 _LEAKS = frozenset({"env", "printenv", "history", "set", "export"})
 
 
-def _fetch(command: Command, ground: Ground) -> list[Finding]:
+def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, words = command.program, command.words
     found = [Finding("medium", f"{name} uses the network")]
     pairs = [
@@ -52,7 +52,7 @@ def _uploaded(flag: str, value: str) -> list[str]:
     return [path.partition(";")[0] for path in re.findall(r"(?:^|=)[@<]([^\s&]+)", value) if path != "-"]
 
 
-def _copy(command: Command, ground: Ground) -> list[Finding]:
+def _copy(command: ShellCommand, ground: Ground) -> list[Finding]:
     name = command.program
     found = [Finding("medium", f"{name} copies between machines or folders")]
     names = [word for word in command.words[1:] if not word.startswith("-")]
@@ -68,7 +68,7 @@ def _copy(command: Command, ground: Ground) -> list[Finding]:
     return found
 
 
-def _socket(command: Command, ground: Ground) -> list[Finding]:
+def _socket(command: ShellCommand, ground: Ground) -> list[Finding]:
     name = command.program
     words = command.words[1:]
     if any(
@@ -80,25 +80,25 @@ def _socket(command: Command, ground: Ground) -> list[Finding]:
     return _fetch(command, ground)
 
 
-def _ssh(command: Command, ground: Ground) -> list[Finding]:
+def _ssh(command: ShellCommand, ground: Ground) -> list[Finding]:
     return [Finding("medium", f"{command.program} runs things on another machine")]
 
 
-def _container(command: Command, ground: Ground) -> list[Finding]:
+def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, words = command.program, command.words[1:]
-    said = " ".join(words)
+    line = " ".join(words)
     if re.search(
-        r"--privileged|--pid[= ]host|--userns[= ]host|--cap-add[= ](all|sys_admin|sys_ptrace)|--device\b", said, re.I
+        r"--privileged|--pid[= ]host|--userns[= ]host|--cap-add[= ](all|sys_admin|sys_ptrace)|--device\b", line, re.I
     ):
         return [Finding("high", f"{name} lifts the walls of a container")]
     mounts = [word for word in words if re.match(r"^(~|/|\.\.)[^:]*:", word)]
-    mounts += re.findall(r"(?:source|src)=([^,\s]+)", said)
+    mounts += re.findall(r"(?:source|src)=([^,\s]+)", line)
     for mount in mounts:
         spot = locate(mount.partition(":")[0], command.cwds, ground)
         if spot.place in ("secret", "system", "outside", "device") or (spot.broad and spot.place != "workspace"):
             return [Finding("high", f"{name} gives a container {mount.partition(':')[0]}")]
     if re.search(
-        r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", said
+        r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", line
     ):
         return [Finding("high", f"{name} deletes containers, images or volumes")]
     return [Finding("medium", f"{name} works with containers")]
@@ -109,16 +109,16 @@ _CLOUD = re.compile(
 )
 
 
-def _cloud(command: Command, ground: Ground) -> list[Finding]:
-    name, said = command.program, " ".join(command.words[1:])
-    if _CLOUD.search(said) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", said):
+def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
+    name, line = command.program, " ".join(command.words[1:])
+    if _CLOUD.search(line) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", line):
         return [Finding("high", f"{name} deletes things that run elsewhere")]
     if re.search(
         r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw",
-        said,
+        line,
     ):
         return [Finding("high", f"{name} shows credentials")]
-    if re.search(r"\bapply\b.*-auto-approve", said):
+    if re.search(r"\bapply\b.*-auto-approve", line):
         return [Finding("high", f"{name} changes what runs elsewhere without asking")]
     return [Finding("medium", f"{name} talks to a service elsewhere")]
 
@@ -137,10 +137,10 @@ _PUBLISH = {
 }
 
 
-def _packages(command: Command, ground: Ground) -> list[Finding]:
-    name, said = command.program, " ".join(w for w in command.words[1:] if not w.startswith("-"))
-    if re.match(rf"({_PUBLISH[name]})\b", said):
-        return [Finding("high", f"{name} {said.split(' ')[0]} changes what others install")]
+def _packages(command: ShellCommand, ground: Ground) -> list[Finding]:
+    name, line = command.program, " ".join(w for w in command.words[1:] if not w.startswith("-"))
+    if re.match(rf"({_PUBLISH[name]})\b", line):
+        return [Finding("high", f"{name} {line.split(' ')[0]} changes what others install")]
     return [Finding("medium", f"{name} may download and run code")]
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .grammar import HOLE
-from .words import ansi_c
+from .words import HOLE, ansi_c
 from .wrappers import program_of
 
 NETWORK = frozenset(
@@ -66,7 +65,7 @@ class Redirect(msgspec.Struct, frozen=True):
         return ">" in self.operator
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One simple command with its words as the program gets them; a NUL stands for what cannot be known."""
 
     words: tuple[str, ...] = ()
@@ -85,22 +84,22 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The command on one line, to match patterns against and to show."""
-        return " ".join([*self.assignments, *(_shown(word) for word in self.words)])
+        return " ".join([*self.assignments, *(_display(word) for word in self.words)])
 
 
 class Script(msgspec.Struct, frozen=True):
     """Everything a script would run, what could not be understood, and what is dangerous in its shape alone."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     problems: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()
 
 
-def _shown(word: str) -> str:
+def _display(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'" if not word or any(char.isspace() for char in word) else word
 
 
-def printed(commands: Sequence[Command]) -> str | None:
+def printed(commands: Sequence[ShellCommand]) -> str | None:
     """What a command prints, where that can be known without running it."""
     if not commands:
         return None

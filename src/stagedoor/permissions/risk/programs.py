@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Callable
@@ -9,15 +10,86 @@ from itertools import pairwise
 
 from stagedoor.unified.events import Risk
 
-from . import destructive, git, interpreters, remote
+from ..paths import Ground, locate
+from ..shell.script import ShellCommand
+from ..shell.suspicion import SENSITIVE
+from ..shell.words import HOLE
+from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
+from . import destructive, git, network
 from .destructive import options_and_names
-from .effects import Finding, deleting, reading, shown, writing
-from .grammar import HOLE
-from .launchers import find_roots, narrowed
-from .paths import Ground, locate
-from .script import Command
-from .suspicion import SENSITIVE
-from .wrappers import SHELLS
+from .effects import Finding, deleting, display_path, reading, writing
+
+# Code in other languages on the command line is not parsed, but searched for what it asks of the system.
+INTERPRETERS: dict[str, tuple[str, ...]] = {
+    "python": ("-c",), "pypy": ("-c",), "node": ("-e", "--eval", "-p", "--print"), "deno": ("eval",),
+    "bun": ("-e", "--eval"), "perl": ("-e", "-E", "-ne", "-pe", "-ane", "-pie", "-i"), "ruby": ("-e", "-ne", "-pe"),
+    "php": ("-r",), "lua": ("-e",), "osascript": ("-e",), "tclsh": (), "rscript": ("-e",), "Rscript": ("-e",),
+    "julia": ("-e",), "powershell": ("-Command", "-c"), "pwsh": ("-Command", "-c"),
+}  # fmt: skip
+"""The option after which code stands."""
+_VERSION = frozenset({"--version", "-V", "-v", "--help", "-h"})
+_STRINGS = re.compile(r"""(['"`])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
+_BACKTICKS = re.compile(r"(?:%x|\bqx)\s*(?:\(([^)]*)|\[([^\]]*)|\{([^}]*)|/([^/]*))")
+_RUNS = re.compile(
+    r"system|exec|%x|spawn|popen|subprocess|shell|\.run\b|\bcall\b|check_output|`|\bqx\b|do shell script|child_process"
+    r"|Invoke-"
+)
+_DELETES = re.compile(
+    r"rmtree|unlink|os\.remove|rmdir|rmSync|rm_rf|rm_r\b|FileUtils|remove_tree|\.rm\(|Remove-Item|delete\s+file"
+)
+_HIDDEN = re.compile(
+    r"\b(exec|eval|system|popen|compile)\b.*(b64decode|base64|atob|fromhex|urlopen|requests\.|fetch\(|http|rot13|unhexlify)"
+    r"|(b64decode|atob|urlopen|fetch\().*\b(exec|eval)\b", re.DOTALL | re.IGNORECASE,
+)  # fmt: skip
+_SOCKET_SHELL = re.compile(r"socket.*(dup2|/bin/(ba)?sh|pty\.spawn)", re.DOTALL | re.IGNORECASE)
+
+
+def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Callable[[str], Risk]) -> list[Finding]:
+    name, words = command.program, command.words
+    if len(words) == 2 and words[1] in _VERSION and "/" not in words[0]:
+        return []
+    found = [Finding("medium", f"{name} runs code that was not looked into")]
+    pairs = itertools.pairwise(words)
+    code = [
+        after for flag, after in pairs if flag in INTERPRETERS[name] or (name == "perl" and re.match(r"^-\w*e$", flag))
+    ]
+    if command.stdin is not None and not any(not word.startswith("-") for word in words[1:] if word not in code):
+        code.append(command.stdin)
+    for text in code:
+        found += _code_findings(name, text, command, ground, judge_text)
+    for word in words[1:]:
+        if not word.startswith("-") and word not in code:
+            found += [f for f in reading(word, command.cwds, ground) if f.risk == "high"]
+    return found
+
+
+def _code_findings(
+    name: str, code: str, command: ShellCommand, ground: Ground, judge_text: Callable[[str], Risk]
+) -> list[Finding]:
+    strings = [match.group(2) for match in _STRINGS.finditer(code)][:50]
+    strings += [match.group(match.lastindex or 0) for match in _BACKTICKS.finditer(code)][:50]
+    found: list[Finding] = []
+    if _HIDDEN.search(code):
+        found.append(Finding("high", f"{name} runs code that is decoded or downloaded first"))
+    if re.search(r"Remove-Item\b.*-Recurse|Format-Volume|Clear-Disk", code, re.IGNORECASE):
+        found.append(Finding("high", f"{name} deletes whole trees or disks"))
+    if _SOCKET_SHELL.search(code):
+        found.append(Finding("high", f"{name} gives a shell to another machine"))
+    if _RUNS.search(code):
+        for text in [*strings, " ".join(strings)]:
+            if text and judge_text(text) == "high":
+                found.append(Finding("high", f"{name} is told to run: {text[:80]}"))
+                break
+    spots = [(text, locate(text, command.cwds, ground)) for text in strings if text]
+    if _DELETES.search(code):
+        for text, spot in spots:
+            if spot.broad or spot.place in ("outside", "system", "device", "protected", "secret"):
+                found.append(Finding("high", f"{name} deletes {text}"))
+    for text, spot in spots:
+        if spot.place in ("secret", "device"):
+            found.append(Finding("high", f"{name} names {text}, where credentials are kept or a device"))
+    return found
+
 
 JudgeText = Callable[[str], Risk]
 
@@ -117,7 +189,7 @@ _SED_READS = re.compile(
 )
 
 
-def findings(command: Command, ground: Ground, judge_text: JudgeText) -> list[Finding]:
+def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
     """What is to be said about one simple command; nothing when it only reads inside the workspace."""
     found: list[Finding] = []
     for redirect in command.redirects:
@@ -136,22 +208,22 @@ def findings(command: Command, ground: Ground, judge_text: JudgeText) -> list[Fi
     return found + _program(command, ground, judge_text)
 
 
-def _program(command: Command, ground: Ground, judge_text: JudgeText) -> list[Finding]:
+def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
     name, words = command.program, command.words
     if (special := destructive.TABLE.get(name)) is not None:
         return special(command, ground)
     if (reason := destructive.ALWAYS.get(name) or destructive.ALWAYS.get(name.partition(".")[0])) is not None:
-        return [Finding("high", f"{shown(name)} {reason}")]
+        return [Finding("high", f"{display_path(name)} {reason}")]
     if command.transparent:
         return []
     if name in _TOOLS and len(words) == 2 and words[1] in _VERSION and _is_known_file(words[0]):
         return []
     if name == "git":
         return [*git.findings(words), *_program_file(command), *_git_folder(command, ground)]
-    if (remotely := remote.TABLE.get(name)) is not None:
-        return remotely(command, ground)
-    if name in interpreters.TABLE:
-        return interpreters.findings(command, ground, judge_text)
+    if (transfer := network.TABLE.get(name)) is not None:
+        return transfer(command, ground)
+    if name in INTERPRETERS:
+        return _interpreter_findings(command, ground, judge_text)
     if name in SHELLS:
         return [Finding("medium", f"{name} runs a script that was not looked into")]
     if name in ("find", "gfind"):
@@ -175,23 +247,23 @@ def _program(command: Command, ground: Ground, judge_text: JudgeText) -> list[Fi
     if name in _READERS:
         found = [*_more_than_reads(command, _READERS[name]), *_outputs(command, ground, _READERS[name])]
         return [*found, *_reads(command, ground), *_program_file(command)]
-    return [Finding("medium", f"{shown(name)} may change things"), *_secrets_named(command, ground)]
+    return [Finding("medium", f"{display_path(name)} may change things"), *_secrets_named(command, ground)]
 
 
 def _is_known_file(word: str) -> bool:
     return "/" not in word or posixpath.dirname(word) in _PROGRAM_FOLDERS
 
 
-def _program_file(command: Command) -> list[Finding]:
+def _program_file(command: ShellCommand) -> list[Finding]:
     word = command.words[0]
     return (
         []
         if _is_known_file(word)
-        else [Finding("medium", f"runs the file {shown(word)}, which only bears a known name")]
+        else [Finding("medium", f"runs the file {display_path(word)}, which only bears a known name")]
     )
 
 
-def _unknown_program(command: Command, ground: Ground) -> list[Finding]:
+def _unknown_program(command: ShellCommand, ground: Ground) -> list[Finding]:
     recursive = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive", word) for word in command.words[1:])
     broad = any(
         locate(word, command.cwds, ground).broad
@@ -203,15 +275,15 @@ def _unknown_program(command: Command, ground: Ground) -> list[Finding]:
     return [Finding("medium", "runs a program that cannot be known beforehand"), *_secrets_named(command, ground)]
 
 
-def _more_than_reads(command: Command, unsafe: str) -> list[Finding]:
+def _more_than_reads(command: ShellCommand, unsafe: str) -> list[Finding]:
     pattern = re.compile(unsafe) if unsafe else None
     for word in command.words[1:]:
         if pattern is not None and pattern.fullmatch(word):
-            return [Finding("medium", f"{command.program} {shown(word)} does more than read")]
+            return [Finding("medium", f"{command.program} {display_path(word)} does more than read")]
     return []
 
 
-def _outputs(command: Command, ground: Ground, unsafe: str) -> list[Finding]:
+def _outputs(command: ShellCommand, ground: Ground, unsafe: str) -> list[Finding]:
     """Where a reading program is told to write."""
     if not re.search(r"-o|--out", unsafe) and "]*o" not in unsafe:
         return []
@@ -224,7 +296,7 @@ def _outputs(command: Command, ground: Ground, unsafe: str) -> list[Finding]:
     return found
 
 
-def _reads(command: Command, ground: Ground) -> list[Finding]:
+def _reads(command: ShellCommand, ground: Ground) -> list[Finding]:
     name = command.program
     options, names = options_and_names(command.words)
     pattern_given = any(re.match(r"^-[a-zA-Z]*[ef]|^--(regexp|file)", option) for option in options)
@@ -236,17 +308,17 @@ def _reads(command: Command, ground: Ground) -> list[Finding]:
     return [found for path in paths for found in reading(path, command.cwds, ground)]
 
 
-def _secrets_named(command: Command, ground: Ground) -> list[Finding]:
+def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
     found: list[Finding] = []
     for word in command.words[1:]:
         for part in re.split(r"[=@:]", word) if not word.startswith("-") else [word.partition("=")[2]]:
             if part and locate(part, command.cwds, ground).place == "secret":
-                found.append(Finding("high", f"names {shown(part)}, where credentials are kept"))
+                found.append(Finding("high", f"names {display_path(part)}, where credentials are kept"))
     return found
 
 
-def _git_folder(command: Command, ground: Ground) -> list[Finding]:
-    before, verb, rest = git.split(command.words)
+def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
+    before, verb, rest = split_git(command.words)
     names = [word for word in rest if not word.startswith("-")]
     paths = [name for name in names if name.startswith(("/", "~", ".."))]
     new = verb in ("clone", "init", "worktree", "archive")
@@ -259,7 +331,7 @@ def _git_folder(command: Command, ground: Ground) -> list[Finding]:
     ]
 
 
-def _find(command: Command, ground: Ground) -> list[Finding]:
+def _find(command: ShellCommand, ground: Ground) -> list[Finding]:
     words = command.words
     found = [f for root in find_roots(words) for f in reading(root, command.cwds, ground)]
     if "-delete" in words:
@@ -274,7 +346,7 @@ def _find(command: Command, ground: Ground) -> list[Finding]:
     return found
 
 
-def _sed(command: Command, ground: Ground) -> list[Finding]:
+def _sed(command: ShellCommand, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     in_place = any(re.match(r"^-[a-zA-Z]*i|^--in-place", option) for option in options)
     scripts = [
@@ -295,7 +367,7 @@ def _sed(command: Command, ground: Ground) -> list[Finding]:
     return found
 
 
-def _awk(command: Command, ground: Ground) -> list[Finding]:
+def _awk(command: ShellCommand, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     program = names[:1]
     found = [f for path in names[1:] if "=" not in path for f in reading(path, command.cwds, ground)]

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .grammar import HOLE
-from .paths import resolve
-from .script import Command, printed
-from .words import MAX_READINGS
+from ..paths import resolve
+from .script import ShellCommand, printed
+from .words import HOLE, MAX_READINGS
 from .wrappers import SHELLS, Words, program_of
 
 _WELL_KNOWN = {"HOME": "~", "IFS": " ", "TMPDIR": "/tmp", "SHELL": "/bin/sh", "BASH": "/bin/bash"}
@@ -21,7 +20,7 @@ _READS_SCRIPTS = SHELLS | {"source", "."}
 Folders = tuple[str | None, ...]
 
 
-class Surroundings:
+class Scope:
     """Every value a variable may hold and every folder the shell may be in; ``None`` is one that cannot be known."""
 
     def __init__(self, cwd: str | None) -> None:
@@ -29,7 +28,7 @@ class Surroundings:
         self.arguments: Words | None = ()
         self.aliases: dict[str, str] = {}
         self.cwds: Folders = (cwd,)
-        self._seen: list[str | None] = [cwd]
+        self._visited: list[str | None] = [cwd]
         self._files: dict[str, str] = {}
 
     def values_of(self, name: str) -> Sequence[str]:
@@ -100,7 +99,7 @@ class Surroundings:
         if program != "eval":
             self.variables = variables
 
-    def written_by(self, command: Command) -> None:
+    def written_by(self, command: ShellCommand) -> None:
         """Remember the text of a file that the script itself writes: it may run it later."""
         text = printed([msgspec.structs.replace(command, redirects=(), fed_by=())])
         for redirect in command.redirects:
@@ -123,11 +122,11 @@ class Surroundings:
 
     def _change_to(self, target: str) -> None:
         if target == "-":
-            self.cwds = tuple(dict.fromkeys(self._seen))[:MAX_READINGS]
+            self.cwds = tuple(dict.fromkeys(self._visited))[:MAX_READINGS]
             return
         known = None if HOLE in target else target
         self.cwds = tuple(dict.fromkeys(None if known is None else resolve(known, cwd) for cwd in self.cwds))
-        self._seen.extend(self.cwds)
+        self._visited.extend(self.cwds)
 
 
 def merged(before: Folders, after: Folders) -> Folders:

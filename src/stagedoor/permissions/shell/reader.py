@@ -14,10 +14,8 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from . import words as shell_words
-from .grammar import BRANCHES, HOLE, LOOPS, parsed
-from .launchers import listed, nested
-from .script import DECODERS, NETWORK, Command, Redirect, Script, printed
-from .surroundings import Surroundings, merged
+from .scope import Scope, merged
+from .script import DECODERS, NETWORK, Redirect, Script, ShellCommand, printed
 from .suspicion import (
     RESERVED,
     SENSITIVE,
@@ -28,8 +26,8 @@ from .suspicion import (
     runs_foreign_text,
     shell_text,
 )
-from .words import MAX_READINGS, source
-from .wrappers import SHELLS, is_transparent, program_of, unwrap
+from .words import BRANCHES, HOLE, LOOPS, MAX_READINGS, parsed, source
+from .wrappers import SHELLS, is_transparent, listed, nested, program_of, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -44,7 +42,7 @@ MAX_DEPTH = 16
 
 def read_script(text: str, cwd: str | None) -> Script:
     """Never raises on content."""
-    reader = _Reader(cwd)
+    reader = _ScriptReader(cwd)
     try:
         reader.script(text)
         reader.uncalled()
@@ -53,15 +51,15 @@ def read_script(text: str, cwd: str | None) -> Script:
     return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.problems), tuple(reader.alarms))
 
 
-class _Reader:
+class _ScriptReader:
     def __init__(self, cwd: str | None) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.problems: dict[str, None] = {}
         self.alarms: dict[str, None] = {}
         self._functions: dict[str, Node] = {}
         self._called: set[str] = set()
         self._active: tuple[str, ...] = ()
-        self._here = Surroundings(cwd)
+        self._scope = Scope(cwd)
         self._fed_by: tuple[str, ...] = ()
         self._stdin: str | None = None
         self._listed: str | None = None  # paths that the command before in the pipe finds
@@ -78,10 +76,10 @@ class _Reader:
     # -- what words need to know -------------------------------------------------------------------------------------
 
     def values_of(self, name: str) -> Sequence[str]:
-        return self._here.values_of(name)
+        return self._scope.values_of(name)
 
     def separators(self) -> str:
-        return self._here.separators()
+        return self._scope.separators()
 
     def substitute(self, node: Node) -> str:
         before = len(self.commands)
@@ -128,10 +126,10 @@ class _Reader:
 
     def _statements(self, node: Node) -> None:
         for child in node.children:
-            before = self._here.cwds
+            before = self._scope.cwds
             self._visit(child)
             # Whether a `cd` worked is not known unless what follows hangs on it by `&&`.
-            self._here.cwds = merged(before, self._here.cwds)
+            self._scope.cwds = merged(before, self._scope.cwds)
 
     def _visit(self, node: Node) -> None:
         match node.type:
@@ -167,12 +165,12 @@ class _Reader:
                 self._statements(node)
 
     def _list(self, node: Node) -> None:
-        before = self._here.cwds
+        before = self._scope.cwds
         operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
         for number, child in enumerate(node.named_children):
             self._conditional += 1 if number else 0
             if number and operator == "||":
-                self._here.cwds = merged(before, self._here.cwds)
+                self._scope.cwds = merged(before, self._scope.cwds)
             self._visit(child)
             self._conditional -= 1 if number else 0
 
@@ -188,7 +186,7 @@ class _Reader:
                     for v in r
                 ]
                 if name is not None:
-                    self._here.variables[source(name)] = (
+                    self._scope.variables[source(name)] = (
                         values if 0 < len(values) <= MAX_READINGS else [*values[:MAX_READINGS], HOLE]
                     )
             # A loop is read twice: what its end sets, its beginning sees.
@@ -279,10 +277,10 @@ class _Reader:
         key = source(name).partition("[")[0] if name is not None else ""
         values = shell_words.assigned(value, self)
         if any(child.type == "+=" for child in node.children):
-            old = self._here.variables.get(key, [""] if value is not None and value.type == "array" else [HOLE])
+            old = self._scope.variables.get(key, [""] if value is not None and value.type == "array" else [HOLE])
             joint = " " if value is not None and value.type == "array" else ""
             values = [before + joint + after for before in old for after in values]
-        self._here.assign(key, values, certain=not self._conditional)
+        self._scope.assign(key, values, certain=not self._conditional)
         text = f"{key}={values[-1] if values else ''}"
         if (
             SENSITIVE.match(key)
@@ -293,10 +291,10 @@ class _Reader:
         return text
 
     def _declare(self, node: Node) -> None:
-        said = [source(node.children[0])]
+        words = [source(node.children[0])]
         for child in node.children[1:]:
-            said.append(self._assign(child) if child.type == "variable_assignment" else source(child))
-        self._emit(tuple(said))
+            words.append(self._assign(child) if child.type == "variable_assignment" else source(child))
+        self._emit(tuple(words))
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -307,10 +305,10 @@ class _Reader:
         with self._input(self._fed_by, self._stdin):
             for child in node.children:
                 if child.type == "variable_assignment":
-                    kept = dict(self._here.variables)
+                    saved = dict(self._scope.variables)
                     assignments.append(self._assign(child))
                     if node.child_by_field_name("name") is not None:
-                        self._here.variables = kept
+                        self._scope.variables = saved
                 elif child.type.endswith("_redirect"):
                     self._redirect(child, redirects, [])
                 elif child.type == "subshell" and node.child_by_field_name("name") is not None:
@@ -345,16 +343,16 @@ class _Reader:
                 self._emit((), assignments, redirects)
             self._call(body, words[1:])
             return
-        alias = self._here.aliases.get(name)
+        alias = self._scope.aliases.get(name)
         if alias is not None and f"{name}={alias}" not in self._active:
             with self._calling(f"{name}={alias}"):
                 self.script(" ".join([alias, *(shlex.quote(word) for word in words[1:])]))
             return
         program = program_of(words)
         inner = [*unwrap(words, self._stdin if self._stdin is not None else self._listed), *nested(words)]
-        given = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
-        followed = (bool(inner) and is_transparent(words)) or (given is not None and HOLE not in given)
-        given = self._here.script_run_by(words) if given is None else given
+        script = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
+        followed = (bool(inner) and is_transparent(words)) or (script is not None and HOLE not in script)
+        script = self._scope.script_run_by(words) if script is None else script
         self._emit(words, assignments, redirects, transparent=followed)
         self._depth += 1
         try:
@@ -363,18 +361,18 @@ class _Reader:
                     self.script(found.script)
                 else:
                     self._run(found.words, (*assignments, *found.assignments))
-            if given is not None:
-                self._text_run(program, given, words, assignments)
+            if script is not None:
+                self._text_run(program, script, words, assignments)
             if why := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
                 self.alarm(why)
-            self._here.builtin(program, words)
+            self._scope.builtin(program, words)
         finally:
             self._depth -= 1
 
     def _text_run(self, program: str, text: str, words: tuple[str, ...], assignments: tuple[str, ...]) -> None:
         origins = {*self._fed_by, *self._made_from}
         if text != HOLE:
-            with self._input((), None), self._here.inner_shell(program, text, words, assignments):
+            with self._input((), None), self._scope.inner_shell(program, text, words, assignments):
                 self.script(text)
         if HOLE in text or text == "":
             if origins & NETWORK:
@@ -385,10 +383,10 @@ class _Reader:
             self.alarm(f"{program} runs text that {', '.join(sorted(origins & DECODERS))} decodes first")
 
     def _call(self, body: Node, arguments: tuple[str, ...] | None) -> None:
-        kept, self._here.arguments = self._here.arguments, arguments
+        saved, self._scope.arguments = self._scope.arguments, arguments
         with self._calling(source(body)):
             self._visit(body)
-        self._here.arguments = kept
+        self._scope.arguments = saved
 
     def _crudely(self, text: str) -> None:
         """A second look at text the parser could not follow, without grammar: better one suspicion too many."""
@@ -409,35 +407,35 @@ class _Reader:
         if len(self.commands) >= MAX_COMMANDS:
             self.problem("it has more commands than can be followed")
             return
-        command = Command(
+        command = ShellCommand(
             words=words,
             assignments=assignments,
             redirects=redirects,
             stdin=self._stdin,
             fed_by=self._fed_by,
             made_from=tuple(dict.fromkeys(self._made_from)),
-            cwds=self._here.cwds,
+            cwds=self._scope.cwds,
             transparent=transparent,
         )
         self.commands.append(command)
-        self._here.written_by(command)
+        self._scope.written_by(command)
 
     # -- states that end with a part of the script -------------------------------------------------------------------
 
     @contextmanager
     def _input(self, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:
-        kept = self._fed_by, self._stdin
+        saved = self._fed_by, self._stdin
         self._fed_by, self._stdin = fed_by, stdin
         yield
-        self._fed_by, self._stdin = kept
+        self._fed_by, self._stdin = saved
 
     @contextmanager
     def _apart(self, *, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:
         """A subshell: what it changes, the rest of the script does not see."""
-        cwds, variables = self._here.cwds, dict(self._here.variables)
+        cwds, variables = self._scope.cwds, dict(self._scope.variables)
         with self._input(fed_by, stdin):
             yield
-        self._here.cwds, self._here.variables = cwds, variables
+        self._scope.cwds, self._scope.variables = cwds, variables
 
     @contextmanager
     def _calling(self, text: str) -> Generator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..shell.wrappers import split_git
 from .effects import Finding
 
 _READ_ONLY = frozenset(
@@ -48,7 +49,6 @@ _UNSAFE = re.compile(
     r"^(--output(=|$)|--ext-diff$|--textconv$|-O|--open-files-in-pager|--exec|--upload-pack|--no-index$|--filters$|"
     r"--show-signature$|--web$|-w$)"
 )
-_VALUE_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path")
 _LISTING: dict[str, re.Pattern[str]] = {
     "branch": re.compile(r"^(-a|-r|-v|-vv|-l|--list|--all|--remotes|--show-current|--contains|--merged|--no-merged|"
                          r"--sort=.*|--format=.*|--column.*|--no-color)$"),
@@ -68,21 +68,8 @@ _RUNS_CODE = re.compile(
 )  # fmt: skip
 
 
-def split(words: tuple[str, ...]) -> tuple[list[str], str, list[str]]:
-    """The options before the command, the command, and its own words."""
-    before: list[str] = []
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        before.append(words[at])
-        if words[at] in _VALUE_OPTIONS and at + 1 < len(words):
-            at += 1
-            before.append(words[at])
-        at += 1
-    return before, words[at] if at < len(words) else "", list(words[at + 1 :])
-
-
 def findings(words: tuple[str, ...]) -> list[Finding]:
-    before, command, rest = split(words)
+    before, command, rest = split_git(words)
     found = [Finding("medium", f"git {option} changes how git works") for option in before if _changes_git(option)]
     if any(option in ("-c", "--config-env") for option in before) and _RUNS_CODE.search(" ".join(before)):
         found.append(Finding("high", "git -c sets a program that git will run"))

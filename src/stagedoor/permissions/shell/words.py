@@ -8,13 +8,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from .grammar import HOLE, bare
-
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Parser, Tree
+
+HOLE = "\0"
+LOOPS = ("for_statement", "c_style_for_statement", "while_statement", "until_statement", "select_statement")
+BRANCHES = ("if_statement", "case_statement", *LOOPS)
+# The grammar takes the brace after these for a word.
+_MISREAD_BRACE = re.compile(r"(?:(?<=[\s;&|({])|^)(?:!\s+|coproc\s+(?:\w+\s+)?)+(?=\{\s)")
+_RARE = re.compile(r"[^\x04-\x7e]")
+_ARMOURED = re.compile(r"\x02([0-9a-f]+)\x03")
+
+
+def parsed(text: str) -> Tree:
+    """Raises ``ImportError`` when the parser is not installed; never on content."""
+    return _parser().parse(armoured(text))
+
+
+def bare(raw: bytes) -> str:
+    """The inverse of :func:`armoured`, for a part of the text."""
+    return _ARMOURED.sub(lambda match: chr(int(match.group(1), 16)), raw.decode(errors="replace"))
+
+
+@cache
+def _parser() -> Parser:
+    # Loaded with the first command that is judged: most programs that import Stagedoor never judge one.
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def armoured(text: str) -> bytes:
+    """Text as the parser can bear it: its scanner reads beyond its tables, and crashes, on rare characters.
+
+    A hole becomes a variable nobody has set, so that the parser sees a word.
+    """
+    text = _MISREAD_BRACE.sub("", text.replace(HOLE, "${_}"))
+    return _RARE.sub(lambda match: f"\2{ord(match.group()):x}\3", text).encode()
+
 
 MAX_READINGS = 8
 MAX_FIELDS = 64
@@ -207,7 +243,7 @@ _ANSI_C_ESCAPE = re.compile(
 def ansi_c(text: str) -> str:
     """The inside of ``$'…'``; also what ``echo -e`` and ``printf`` understand."""
 
-    def one(match: re.Match[str]) -> str:
+    def expansion(match: re.Match[str]) -> str:
         hexadecimal, short, long, octal, control, letter = match.groups()
         if letter:
             return _ANSI_C.get(letter, "\\" + letter)
@@ -216,7 +252,7 @@ def ansi_c(text: str) -> str:
         code = int(octal, 8) & 0xFF if octal else int(hexadecimal or short or long, 16)
         return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else ""
 
-    return _ANSI_C_ESCAPE.sub(one, text)
+    return _ANSI_C_ESCAPE.sub(expansion, text)
 
 
 def _fields(pieces: Iterable[Piece], separators: str) -> list[str]:

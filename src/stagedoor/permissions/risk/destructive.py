@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from ..paths import Ground
+from ..shell.script import ShellCommand
 from .effects import Finding, changing_tree, deleting, reading, writing
-from .paths import Ground
-from .script import Command
 
-Look = Callable[[Command, Ground], list[Finding]]
+Look = Callable[[ShellCommand, Ground], list[Finding]]
 
 ALWAYS: dict[str, str] = {
     **dict.fromkeys(("sudo", "doas", "su", "pkexec", "runuser", "gosu", "su-exec"), "takes the rights of another user"),
@@ -52,7 +52,7 @@ def _has(options: Sequence[str], letters: str, *long: str) -> bool:
     return any(short.fullmatch(option) or option in long for option in options)
 
 
-def _rm(command: Command, ground: Ground) -> list[Finding]:
+def _rm(command: ShellCommand, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     recursive = _has(options, "rR", "--recursive") or command.program in ("rimraf", "trash", "del-cli")
     verb = f"{command.program}{' -r' if recursive and command.program == 'rm' else ''} deletes"
@@ -62,7 +62,7 @@ def _rm(command: Command, ground: Ground) -> list[Finding]:
     return found or [Finding("medium", f"{command.program} deletes files")]
 
 
-def _dd(command: Command, ground: Ground) -> list[Finding]:
+def _dd(command: ShellCommand, ground: Ground) -> list[Finding]:
     found = [Finding("medium", "dd copies raw bytes")]
     for word in command.words[1:]:
         key, _, value = word.partition("=")
@@ -73,7 +73,7 @@ def _dd(command: Command, ground: Ground) -> list[Finding]:
     return found
 
 
-def _mode(command: Command, ground: Ground) -> list[Finding]:
+def _mode(command: ShellCommand, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     recursive = _has(options, "R", "--recursive")
     name = command.program
@@ -86,7 +86,7 @@ def _mode(command: Command, ground: Ground) -> list[Finding]:
     return found or [Finding("medium", f"{name} changes who may use a file")]
 
 
-def _move(command: Command, ground: Ground) -> list[Finding]:
+def _move(command: ShellCommand, ground: Ground) -> list[Finding]:
     options, names = options_and_names(command.words)
     into = [word.partition("=")[2] for word in options if word.startswith("--target-directory=")]
     into += [
@@ -106,7 +106,7 @@ def _move(command: Command, ground: Ground) -> list[Finding]:
     return found or [Finding("medium", f"{command.program} changes files")]
 
 
-def _write_all(command: Command, ground: Ground) -> list[Finding]:
+def _write_all(command: ShellCommand, ground: Ground) -> list[Finding]:
     _, names = options_and_names(command.words)
     if command.program == "tee" and not names:
         return []
@@ -114,7 +114,7 @@ def _write_all(command: Command, ground: Ground) -> list[Finding]:
     return found or [Finding("medium", f"{command.program} writes files")]
 
 
-def _kill(command: Command, ground: Ground) -> list[Finding]:
+def _kill(command: ShellCommand, ground: Ground) -> list[Finding]:
     words = command.words[1:]
     signal = words[:1] if words and re.match(r"^-([A-Z]+|\d+|s|n)$", words[0]) else ()
     pids = words[2:] if signal and signal[0] in ("-s", "-n") else words[len(signal) :]
@@ -127,14 +127,14 @@ def _kill(command: Command, ground: Ground) -> list[Finding]:
     return [Finding("medium", f"{command.program} stops processes")]
 
 
-def _service(command: Command, ground: Ground) -> list[Finding]:
+def _service(command: ShellCommand, ground: Ground) -> list[Finding]:
     verbs = [word for word in command.words[1:] if not word.startswith("-")]
     if not verbs or {"status", "list", "show", "cat", "is-active", "is-enabled", "list-units", "print"} & set(verbs):
         return [Finding("medium", f"{command.program} asks the system's services")]
     return [Finding("high", f"{command.program} changes the system's services")]
 
 
-def _crontab(command: Command, ground: Ground) -> list[Finding]:
+def _crontab(command: ShellCommand, ground: Ground) -> list[Finding]:
     if command.words[1:] == ("-l",):
         return [Finding("medium", "crontab -l shows planned commands")]
     return [Finding("high", "crontab leaves something behind that runs later")]
@@ -147,9 +147,9 @@ _SQL = re.compile(
 )
 
 
-def _database(command: Command, ground: Ground) -> list[Finding]:
-    said = " ".join([*command.words[1:], command.stdin or ""])
-    if match := _SQL.search(said):
+def _database(command: ShellCommand, ground: Ground) -> list[Finding]:
+    text = " ".join([*command.words[1:], command.stdin or ""])
+    if match := _SQL.search(text):
         return [Finding("high", f"{command.program} is told to {match.group(0).strip()}")]
     found = [Finding("medium", f"{command.program} talks to a database")]
     return found + [
@@ -169,13 +169,13 @@ _CREDENTIALS = {
 }
 
 
-def _credentials(command: Command, ground: Ground) -> list[Finding]:
+def _credentials(command: ShellCommand, ground: Ground) -> list[Finding]:
     if any(_CREDENTIALS[command.program].search(word) for word in command.words[1:]):
         return [Finding("high", f"{command.program} reads stored credentials")]
     return [Finding("medium", f"{command.program} works with credentials")]
 
 
-def _archive(command: Command, ground: Ground) -> list[Finding]:
+def _archive(command: ShellCommand, ground: Ground) -> list[Finding]:
     """Archives: what is packed is read, where it is unpacked is written."""
     found = [Finding("medium", f"{command.program} packs or unpacks files")]
     for flag, value in zip(command.words, command.words[1:], strict=False):

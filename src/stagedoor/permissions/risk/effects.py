@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from stagedoor.unified.events import Risk
 
-from .grammar import HOLE
-from .paths import Ground, Place, Spot, locate
+from ..paths import Ground, Place, Spot, locate
+from ..shell.words import HOLE
 
 LEVELS: dict[Risk, int] = {"low": 0, "medium": 1, "high": 2}
 
@@ -51,7 +51,7 @@ _WRITE: dict[Place, tuple[Risk, str]] = {
 }
 
 
-def shown(path: str) -> str:
+def display_path(path: str) -> str:
     path = path.replace(HOLE, "…") or "''"
     return path if len(path) <= 80 else path[:79] + "…"
 
@@ -59,13 +59,13 @@ def shown(path: str) -> str:
 def reading(path: str, cwds: Sequence[str | None], ground: Ground) -> list[Finding]:
     spot = locate(path, cwds, ground)
     risk, why = _READ[spot.place]
-    return [] if risk == "low" else [Finding(risk, f"reads {shown(path)}, {why}")]
+    return [] if risk == "low" else [Finding(risk, f"reads {display_path(path)}, {why}")]
 
 
 def writing(path: str, cwds: Sequence[str | None], ground: Ground, *, verb: str = "writes") -> list[Finding]:
     spot = locate(path, cwds, ground)
     risk, why = _WRITE[spot.place]
-    return [] if risk == "low" else [Finding(risk, f"{verb} {shown(path)}, {why}")]
+    return [] if risk == "low" else [Finding(risk, f"{verb} {display_path(path)}, {why}")]
 
 
 def deleting(
@@ -73,21 +73,21 @@ def deleting(
 ) -> list[Finding]:
     spot = locate(path, cwds, ground)
     if spot.place == "harmless":
-        return [Finding("medium", f"{verb} {shown(path)}")]
+        return [Finding("medium", f"{verb} {display_path(path)}")]
     if spot.broad and (recursive or "*" in path or "?" in path):
-        return [Finding("high", f"{verb} {shown(path)}, a whole tree")]
+        return [Finding("high", f"{verb} {display_path(path)}, a whole tree")]
     if spot.place == "unknown":
         return [Finding("high" if recursive else "medium", f"{verb} a path that cannot be known beforehand")]
     if spot.place == "workspace":
-        return [Finding("medium", f"{verb} {shown(path)} in the workspace")]
+        return [Finding("medium", f"{verb} {display_path(path)} in the workspace")]
     if spot.place == "temp" and not recursive:
-        return [Finding("medium", f"{verb} {shown(path)}, outside the workspace")]
-    return [Finding("high", f"{verb} {shown(path)}, {_WRITE[spot.place][1]}")]
+        return [Finding("medium", f"{verb} {display_path(path)}, outside the workspace")]
+    return [Finding("high", f"{verb} {display_path(path)}, {_WRITE[spot.place][1]}")]
 
 
 def changing_tree(path: str, cwds: Sequence[str | None], ground: Ground, *, verb: str) -> list[Finding]:
     """A change to everything under a path."""
     spot: Spot = locate(path, cwds, ground)
     if spot.broad or spot.place == "unknown":
-        return [Finding("high", f"{verb} {shown(path)} and everything under it")]
+        return [Finding("high", f"{verb} {display_path(path)} and everything under it")]
     return writing(path, cwds, ground, verb=verb)
