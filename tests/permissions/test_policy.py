@@ -198,10 +198,10 @@ def test_the_short_lists() -> None:
 
 def test_one_policy_over_another() -> None:
     mine = Policy(name="mine", rules=(Rule(action="allow", command=("npm test *",)),))
-    both = mine.over(TIERS["supervised"])
+    both = mine.stacked_on(TIERS["supervised"])
     assert both.decide(shell("npm test"), WORKSPACE).action == "allow"
     assert both.decide(shell("npm install"), WORKSPACE).action == "ask"
-    assert mine.over(TIERS["dry-run"]).decide(shell("npm test"), WORKSPACE).action == "deny"
+    assert mine.stacked_on(TIERS["dry-run"]).decide(shell("npm test"), WORKSPACE).action == "deny"
 
 
 CALLS: dict[str, ToolUse] = {

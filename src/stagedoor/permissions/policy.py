@@ -73,7 +73,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The same policy with one more rule, before all others."""
         return msgspec.structs.replace(self, rules=(rule, *self.rules))
 
-    def over(self, other: Policy) -> Policy:
+    def stacked_on(self, other: Policy) -> Policy:
         """This policy first, then another: its denials still win, its other rules speak where ours are silent."""
         return Policy(
             rules=(*self.all_rules, *other.all_rules),
@@ -91,7 +91,7 @@ def _decide(policy: Policy, call: PolicyCall) -> Ruling:
         for rule, found in hits
     )
     decided = [_decide_unit(policy, unit, hits, call) for unit, hits in hits_of_unit]
-    action, rule, why = max(decided, key=lambda one: _SEVERITY[one[0]])
+    action, rule, why = max(decided, key=lambda candidate: _SEVERITY[candidate[0]])
     return Ruling(
         action=action, rule=rule, why=why, risk=call.verdict.risk, reasons=call.verdict.reasons, matched=matched
     )
@@ -212,4 +212,4 @@ def built_in(*, tier: Tier = "supervised", approval: Approval | None = None, san
     ``dry-run`` gives way to neither.
     """
     policy = TIERS[tier] if approval is None or tier == "dry-run" else APPROVALS[approval]
-    return policy if sandbox is None else SANDBOXES[sandbox].over(policy)
+    return policy if sandbox is None else SANDBOXES[sandbox].stacked_on(policy)

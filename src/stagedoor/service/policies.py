@@ -80,7 +80,7 @@ class CurrentPolicy:
         policy = self.file.current()
         return policy if policy is None or self._beneath is None else policy.stacked_on(self._beneath)
 
-    def over(self, other: Policy) -> CurrentPolicy:
+    def stacked_on(self, other: Policy) -> CurrentPolicy:
         """Its file first, then ``other``, as ``Policy.over``."""
         return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.stacked_on(other))
 

@@ -16,8 +16,7 @@ from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
 from stagedoor.drivers.claude.tools import name_of, natives_of
 from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.permissions.policy import built_in
-from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.policy import Policy, built_in
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified import decisions
 from stagedoor.unified.capabilities import require
@@ -113,7 +112,9 @@ def hook_says(native_config: Any, tool: str, **arguments: Any) -> Any:
 def test_the_hook_of_a_config() -> None:
     dry = config(tier="dry-run", policy=built_in(tier="dry-run"))
     assert (hook_says(dry, "Bash", command="ls"), hook_says(dry, "Read", file_path="/repo/x")) == ("deny", None)
-    own = Policy(rules=(Rule(action="deny", name="secrets", tool=("read_file",)),)).over(built_in(tier="supervised"))
+    own = Policy(rules=(Rule(action="deny", name="secrets", tool=("read_file",)),)).stacked_on(
+        built_in(tier="supervised")
+    )
     ruled = config(tier="supervised", approval="ask", policy=own)
     assert hook_says(ruled, "Read", file_path="/repo/.env") == "ask"
 

@@ -109,7 +109,9 @@ def _hooks(
         return {}
 
     def risk(tool: str, arguments: Mapping[str, Any]) -> Risk:
-        from ...permissions.risk.judge import judge  # the shell parser is not worth loading before there is a call to judge
+        from ...permissions.risk.judge import (
+            judge,  # the shell parser is not worth loading before there is a call to judge
+        )
 
         name = name_of(tool)
         return judge(name, operation_of(name), arguments, cwd=options.cwd).risk
