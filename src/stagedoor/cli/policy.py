@@ -84,8 +84,8 @@ def main(argv: list[str]) -> int:
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
-    from ..permissions.policy_file import load_policy
     from ..permissions.policy import built_in
+    from ..permissions.policy_file import load_policy
 
     modes = built_in(tier=arguments.tier, approval=arguments.approval, sandbox=arguments.sandbox)
     return load_policy(arguments.policy).stacked_on(modes) if arguments.policy else modes
