@@ -463,7 +463,7 @@ def test_the_environment_of_a_surrounding_claude_code_is_cleared(
 ) -> None:
     async def main() -> None:
         with ScriptedModel([shell('echo "[$CLAUDE_CODE_SESSION_KIND|$KEPT]"'), say("x")]) as model:
-            explicit = start(model)
+            executable, explicit = str(find_cli("claude")), start(model)
             env = model.environment("claude", home=tmp_path / "home", cwd=Path(explicit.cwd)).env
             for name in list(os.environ):
                 monkeypatch.delenv(name)
@@ -475,7 +475,7 @@ def test_the_environment_of_a_surrounding_claude_code_is_cleared(
                 permission_mode=ClaudePermissionMode.bypass_permissions,
                 env={"KEPT": "kept", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
             )
-            client = ClaudeClient(explicit.cwd, str(find_cli("claude")))
+            client = ClaudeClient(explicit.cwd, executable)
             async with await client.create_session("go", config) as session:
                 events = await turn(session)
             assert any(isinstance(event, SystemInit) for event in events)

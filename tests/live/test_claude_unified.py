@@ -85,8 +85,8 @@ def statuses(events: list[stagedoor.Event]) -> list[tuple[str, str]]:
     return [(result.name, result.status) for result in of(events, stagedoor.ToolResult)]
 
 
-class Asked:
-    """A callback that allows, and remembers what it was asked."""
+class Callback:
+    """A callback that allows, and keeps the requests."""
 
     def __init__(
         self, answer: Callable[[stagedoor.PermissionRequest], Any] = lambda request: stagedoor.Allow()
@@ -124,17 +124,17 @@ def test_a_dry_run_holds_against_settings_sub_agents_and_an_approving_caller(sta
         (scene.repo / "old.txt").write_text("one\n")
         settings = {"disableAllHooks": True, "permissions": {"allow": ["Bash", "Write", "Edit"]}}
         (scene.home / ".claude" / "settings.json").write_text(json.dumps(settings))
-        before, asked = scene.files(), Asked()
-        async with scene.open(tier="dry-run", can_use_tool=asked) as session:
-            heard = await turn(session)
+        before, callback = scene.files(), Callback()
+        async with scene.open(tier="dry-run", can_use_tool=callback) as session:
+            events = await turn(session)
         assert scene.files() == before
-        assert asked.requests == []
-        told = statuses(heard)
-        assert ("shell", "success") not in told, told
-        assert [status for name, status in told if name in ("shell", "write_file")] == ["denied"] * 4, told
-        assert told[-1] == ("read_file", "success")
-        assert of(heard, stagedoor.FileChange) == []
-        assert of(heard, stagedoor.TurnCompleted)[0].status == "success"
+        assert callback.requests == []
+        results = statuses(events)
+        assert ("shell", "success") not in results, results
+        assert [status for name, status in results if name in ("shell", "write_file")] == ["denied"] * 4, results
+        assert results[-1] == ("read_file", "success")
+        assert of(events, stagedoor.FileChange) == []
+        assert of(events, stagedoor.TurnCompleted)[0].status == "success"
 
     run(main)
 
@@ -151,23 +151,25 @@ def test_supervised_asks_about_every_command_and_lets_edits_pass(stage: Callable
             say("Done."),
         ]
         scene = stage(script)
-        asked = Asked(lambda request: stagedoor.Deny("Not that.") if "touch" in request.target else stagedoor.Allow())
-        async with scene.open(can_use_tool=asked) as session:
-            heard = await turn(session)
-        assert asked.targets == ["ls", "echo below", "touch outside.txt"]  # the first runs unasked by its own rules
-        [task_use] = [use for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
-        assert asked.requests[1].parent_tool_use_id == task_use.tool_use_id
-        below_said = [event for event in heard if event.parent_tool_use_id == task_use.tool_use_id]
-        assert [text.text for text in of(below_said, stagedoor.Text)] == ["Done below."]
-        assert [use.target for use in of(below_said, stagedoor.ToolUse)] == ["echo below"]
+        callback = Callback(
+            lambda request: stagedoor.Deny("Not that.") if "touch" in request.target else stagedoor.Allow()
+        )
+        async with scene.open(can_use_tool=callback) as session:
+            events = await turn(session)
+        assert callback.targets == ["ls", "echo below", "touch outside.txt"]  # the first runs unasked by its own rules
+        [task_use] = [use for use in of(events, stagedoor.ToolUse) if use.name == "task"]
+        assert callback.requests[1].parent_tool_use_id == task_use.tool_use_id
+        below_events = [event for event in events if event.parent_tool_use_id == task_use.tool_use_id]
+        assert [text.text for text in of(below_events, stagedoor.Text)] == ["Done below."]
+        assert [use.target for use in of(below_events, stagedoor.ToolUse)] == ["echo below"]
         changes = [
-            (change.path, change.change, change.before, change.after) for change in of(heard, stagedoor.FileChange)
+            (change.path, change.change, change.before, change.after) for change in of(events, stagedoor.FileChange)
         ]
         assert changes == [
             ("a.txt", "created", None, "one\ntwo\n"),
             ("a.txt", "modified", "one\ntwo\n", "one\n2\n"),
         ]
-        assert statuses(heard)[-1] == ("shell", "denied")
+        assert statuses(events)[-1] == ("shell", "denied")
         assert "Not that." in str(scene.model.requests[-1].body)
 
     run(main)
@@ -177,9 +179,9 @@ def test_nobody_to_ask(stage: Callable[..., Stage]) -> None:
     async def main() -> None:
         scene = stage([[shell("ls"), write_file("a.txt", "a")], say("Done.")])
         async with scene.open(tier="supervised") as session:
-            heard = await turn(session)
-        assert sorted(statuses(heard)) == [("shell", "denied"), ("write_file", "success")]
-        [resolved] = of(heard, stagedoor.PermissionResolved)
+            events = await turn(session)
+        assert sorted(statuses(events)) == [("shell", "denied"), ("write_file", "success")]
+        [resolved] = of(events, stagedoor.PermissionResolved)
         assert (resolved.decision, resolved.by) == ("deny", "policy")
 
     run(main)
@@ -196,21 +198,23 @@ def test_dangerous_calls_a_policy_and_rules_of_the_caller(stage: Callable[..., S
             }
         )
         (scene.repo / "secret.txt").write_text("hush\n")
-        asked = Asked(lambda request: stagedoor.Deny("no"))
-        async with scene.open(approval="askDangerous", can_use_tool=asked) as session:
-            heard = await turn(session, "dangerous")
-            assert asked.targets == [DANGER]
-            assert statuses(heard) == [("shell", "success"), ("shell", "denied")]
+        callback = Callback(lambda request: stagedoor.Deny("no"))
+        async with scene.open(approval="askDangerous", can_use_tool=callback) as session:
+            events = await turn(session, "dangerous")
+            assert callback.targets == [DANGER]
+            assert statuses(events) == [("shell", "success"), ("shell", "denied")]
         secret = Rule(action="deny", name="secrets", tool=("read_file",), path=("**/secret.txt",), message="secret")
         async with scene.open(tier="autonomous", policy=Policy(rules=(secret,))) as session:
-            heard = await turn(session, "policed")
-            assert statuses(heard) == [("read_file", "denied"), ("shell", "success")]
+            events = await turn(session, "policed")
+            assert statuses(events) == [("read_file", "denied"), ("shell", "success")]
         options = {"allowed_tools": ("Bash(git:*)",), "disallowed_tools": ("web_fetch",)}
-        asked = Asked()
-        async with scene.open(approval="ask", can_use_tool=asked, **options) as session:
-            heard = await turn(session, "allowed")
-            assert asked.targets == []  # git by the caller's rule, ls by Claude Code's own, as a rule for Bash stands
-            assert [status for _, status in statuses(heard)] == ["success", "success", "error"]
+        callback = Callback()
+        async with scene.open(approval="ask", can_use_tool=callback, **options) as session:
+            events = await turn(session, "allowed")
+            assert (
+                callback.targets == []
+            )  # git by the caller's rule, ls by Claude Code's own, as a rule for Bash stands
+            assert [status for _, status in statuses(events)] == ["success", "success", "error"]
 
     run(main)
 
@@ -218,19 +222,19 @@ def test_dangerous_calls_a_policy_and_rules_of_the_caller(stage: Callable[..., S
 def test_a_question_of_the_model_a_picture_and_a_system_prompt(stage: Callable[..., Stage]) -> None:
     def answer(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         assert (request.tool_name, request.operation) == ("question", "other")
-        [asked] = request.input["questions"]
-        return stagedoor.Allow(updated_input={**request.input, "answers": {asked["question"]: "Blue"}})
+        [item] = request.input["questions"]
+        return stagedoor.Allow(updated_input={**request.input, "answers": {item["question"]: "Blue"}})
 
     async def main() -> None:
         scene = stage([question("Which colour?", ["Red", "Blue"]), say("Blue it is.")])
         picture = f"data:image/png;base64,{DOT}"
-        asked = Asked(answer)
+        callback = Callback(answer)
         async with scene.open(
-            can_use_tool=asked, images=(picture,), append_system_prompt="Speak like a pirate."
+            can_use_tool=callback, images=(picture,), append_system_prompt="Speak like a pirate."
         ) as session:
-            heard = await turn(session)
-        assert statuses(heard) == [("question", "success")]
-        assert "Blue" in of(heard, stagedoor.ToolResult)[0].output
+            events = await turn(session)
+        assert statuses(events) == [("question", "success")]
+        assert "Blue" in of(events, stagedoor.ToolResult)[0].output
         first = str(scene.model.requests[0].body)
         assert DOT in first
         assert "Speak like a pirate." in first
@@ -242,12 +246,12 @@ def test_a_wrong_key_is_told_while_it_is_retried(stage: Callable[..., Stage]) ->
     async def main() -> None:
         scene = stage([http_error(401, "invalid x-api-key"), say("Better.")])
         async with scene.open() as session:
-            heard = await turn(session)
-            [error] = of(heard, stagedoor.Error)
+            events = await turn(session)
+            [error] = of(events, stagedoor.Error)
             assert (error.kind, error.fatal) == ("authentication_failed", True)
-            assert of(heard, stagedoor.TurnCompleted)[0].status == "error"
-            assert [notice.code for notice in of(heard, stagedoor.Notice)] == ["success_was_error"]
-            assert len(of(heard, stagedoor.Retry)) >= 1
+            assert of(events, stagedoor.TurnCompleted)[0].status == "error"
+            assert [notice.code for notice in of(events, stagedoor.Notice)] == ["success_was_error"]
+            assert len(of(events, stagedoor.Retry)) >= 1
 
     run(main)
 
@@ -262,16 +266,16 @@ def test_a_cleared_conversation_is_resumed_by_either_id(stage: Callable[..., Sta
             cleared = await turn(session, "/clear")
             await turn(session, "second prompt")
             after = session.id
-        [changed] = [one for one in of(cleared, stagedoor.Notice) if one.code == "session_changed"]
+        [changed] = [notice for notice in of(cleared, stagedoor.Notice) if notice.code == "session_changed"]
         assert changed.native_session_id == after != first.native_session_id
         register = Register()
-        entries = [register.find(one) for one in (first.native_session_id, after, first.session_id)]
+        entries = [register.find(key) for key in (first.native_session_id, after, first.session_id)]
         assert [entry and entry.native_id for entry in entries] == [first.native_session_id, after, after]
         async with scene.open(resume=first.session_id) as session:
             await turn(session, "third prompt")
-        asked = json.dumps(scene.model.requests[-1].body)
-        assert "second prompt" in asked
-        assert "first prompt" not in asked
+        body = json.dumps(scene.model.requests[-1].body)
+        assert "second prompt" in body
+        assert "first prompt" not in body
 
     run(main)
 
@@ -283,7 +287,7 @@ def test_resume_from_elsewhere_history_and_inspection(stage: Callable[..., Stage
             await turn(session, "first prompt")
             session_id = session.id
         stored = stagedoor.history(scene.repo, "claude", env=scene.env)
-        assert [(one.session_id, one.first_prompt, one.cwd) for one in stored] == [
+        assert [(entry.session_id, entry.first_prompt, entry.cwd) for entry in stored] == [
             (session_id, "first prompt", str(scene.repo))
         ]
         elsewhere = tmp_path / "elsewhere"
@@ -292,7 +296,7 @@ def test_resume_from_elsewhere_history_and_inspection(stage: Callable[..., Stage
             cwd=str(elsewhere), resume=session_id, env=scene.env, inherit_env=False, executable=str(CLI)
         )
         with pytest.raises(stagedoor.SessionNotFound, match=r"belongs to .*repo"):
-            await opening.open_session("go", options, Asked(), ClaudeDictionary())
+            await opening.open_session("go", options, Callback(), ClaudeDictionary())
         env = {**scene.env, "PATH": f"{Path(str(CLI)).parent}:{scene.env['PATH']}"}
         presence = await inspect(env)
         assert (presence.installed, presence.signed_in, presence.problem) == (True, True, "")
