@@ -1,6 +1,6 @@
 """The caller's functions that answer Claude Code's questions: permissions, hooks, tools in this process.
 
-Each question is answered in a task of its own, so a person who takes an hour to decide holds up neither the reader nor
+Each question is answered in its own task, so a person who takes an hour to decide holds up neither the reader nor
 the other questions. Whatever goes wrong is a refusal.
 """
 

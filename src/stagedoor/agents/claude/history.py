@@ -197,7 +197,7 @@ def _read_session(path: str, session_id: str, project: str | None) -> ClaudeStor
 
 
 def _title(text: bytes) -> str | None:
-    """The name the user gave, else the one the model made up. Most files have neither: one search tells."""
+    """The name the user gave, else the one the model made up. Most files have neither, which one search shows."""
     if text.rfind(b'Title":') < 0:  # three times as fast as find on such text
         return None
     return _last(text, b"customTitle") or _last(text, b"aiTitle")

@@ -31,7 +31,7 @@ async def ask(socket_path: str, question: dict[str, Any]) -> str:
         why = "the answer was neither allow nor deny"
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
-    return json.dumps({"behavior": "deny", "message": f"The permission could not be asked ({why})."})
+    return json.dumps({"behavior": "deny", "message": f"The permission question could not be delivered ({why})."})
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ _FREQUENT: tuple[tuple[bytes, Callable[[bytes], Event]], ...] = (
     (b'{"type":"assistant"', msgspec.json.Decoder(Assistant).decode),
     (b'{"type":"user"', msgspec.json.Decoder(User).decode),
 )
-"""The bulk of a stream, which says nothing about who waits for whom: decoded without a detour."""
+"""The bulk of a stream, which changes nothing in who waits for whom: decoded without a detour."""
 
 
 class ClaudeProtocol:
@@ -247,7 +247,7 @@ class ClaudeTurn:
 
     @property
     def running(self) -> bool:
-        """Whether a turn has begun that is not over yet."""
+        """Whether a turn is running."""
         return self._running
 
     @property

@@ -37,7 +37,7 @@ READING = frozenset({"Read", "NotebookRead", "Glob", "Grep", "LS", "TaskOutput",
 PLANNING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "EnterPlanMode", "ExitPlanMode"})
 TALKING = frozenset({"AskUserQuestion", "StructuredOutput", "ReportFindings", "ToolSearch"})
 DELEGATING = frozenset({"Agent", "Task"})
-"""A sub-agent is only started; each call of its own is judged again."""
+"""A sub-agent is only started; each of its calls is judged again."""
 EDITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 NETWORK = frozenset({"WebFetch", "WebSearch"})
 HARMLESS = READING | PLANNING | TALKING | DELEGATING
@@ -79,7 +79,7 @@ def allowed_in(options: Options, rights: Rights) -> tuple[str, ...]:
 
 
 class HookJudge(msgspec.Struct, frozen=True):
-    """What the hook says of a call; ``None`` is no opinion. A tool that we do not know counts as one that acts."""
+    """The hook's verdict on a call; ``None`` is no opinion. A tool that we do not know counts as one that acts."""
 
     hook: Hook
     risk: Callable[[str, Mapping[str, Any]], Risk]
