@@ -58,10 +58,10 @@ async def ours(sessions: int, events: int, batch: int) -> None:
     from stagedoor.server.app import create_app
     from stagedoor.server.connections import WebSocketConnection
     from stagedoor.server.listening import listening, open_socket
+    from stagedoor.service.config.settings import AgentSettings, Settings
     from stagedoor.service.service import Service
-    from stagedoor.service.settings import AgentSettings, Settings
     from stagedoor.service.store import Append
-    from stagedoor.service.views import Record, SessionView, Wanted
+    from stagedoor.service.views import Record, SessionSpec, SessionView
 
     def no_pings(_: WebSocketConnection) -> None:
         """They would stand in the middle of what is checksummed, on a machine slow enough."""
@@ -107,7 +107,7 @@ async def ours(sessions: int, events: int, batch: int) -> None:
                         gc.collect()
                         answer(memory=memory())
                     case ["agent", keep]:
-                        wanted = Wanted(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
+                        wanted = SessionSpec(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
                         answer(session=(await service.sessions.create(wanted)).id)
                     case _:
                         break

@@ -5,7 +5,7 @@ python -m bench.log [--records 40000] [--replay 1000000] [--runs 5]
 Both sides keep the same records in the same table with the same pragmas. Bare is one thread that inserts bytes that lie
 ready, as many per transaction as are ready at once. Ours is what happens to the pieces of text an agent says: they are
 numbered and encoded, cross to the writing thread, have their numbers checked, and the followers are told when they are
-kept. The next may be handed over while the last are being committed, a few at most (``service/ahead.py``).
+kept. The next may be handed over while the last are being committed, a few at most (``service/session_log.py``).
 
 A batch of one is no batch: what one session loses there is the way to the other thread and back, and it is shown, but
 does not count. ``a flood`` is one session whose agent speaks without a pause, through the same pump as in the service,
@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagedoor.service.chronicle import Chronicle
     from stagedoor.service.journal import Journal
+    from stagedoor.service.session_log import Chronicle
     from stagedoor.unified.events import Event
 
 BODY = b'{"type":"text_delta","agent":"understudy","sessionId":"0f8b8c1e-5a3e-4c0b-9a57-6f1b2d3c4e5f","seq":1,' + (
@@ -80,7 +80,7 @@ def our_append(path: Path, sessions: int, batch: int, count: int) -> float:
 
 def flood(path: Path, count: int) -> tuple[float, int]:
     """Also says how many records came to one write."""
-    from stagedoor.service.life import Life
+    from stagedoor.service.runner import Life
     from stagedoor.transports.relay import Reader, Relay
 
     class Speaking:
@@ -115,8 +115,7 @@ def flood(path: Path, count: int) -> tuple[float, int]:
 
 
 def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
-    from stagedoor.service.hub import LocalHub
-    from stagedoor.service.journal import Journal
+    from stagedoor.service.journal import Journal, LocalHub
     from stagedoor.service.sqlite import SqliteStore
 
     async def main() -> float:
@@ -130,7 +129,7 @@ def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
 
 
 async def begun(journal: Journal, name: str) -> Chronicle:
-    from stagedoor.service.chronicle import Chronicle
+    from stagedoor.service.session_log import Chronicle
     from stagedoor.service.views import SessionView
 
     view = SessionView(id=name, agent="understudy", cwd="/work", prompt="Go on.", activity="working")
@@ -191,8 +190,7 @@ def resident() -> float:
 
 def replay(count: int) -> bool:
     """From the first record to the last, through ``follow``; a bare SELECT takes the same pieces."""
-    from stagedoor.service.hub import LocalHub
-    from stagedoor.service.journal import Journal
+    from stagedoor.service.journal import Journal, LocalHub
     from stagedoor.service.sqlite import SqliteStore
     from stagedoor.service.store import Append
     from stagedoor.service.views import Record, SessionView

@@ -20,8 +20,8 @@ from typing import Any
 from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
 from stagedoor.server.page import files
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 from tools.browser import FLAGS, find_browser

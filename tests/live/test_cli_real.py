@@ -14,7 +14,7 @@ import pytest
 
 from stagedoor import catalog
 from stagedoor.cli.scripted_clis import LAST_WORDS, PROMPT, drift, try_cli
-from stagedoor.past import events_of
+from stagedoor.stored_sessions import events_of
 from stagedoor.testing import ScriptedModel, find_cli, say, scripted_agents, shell
 from stagedoor.unified import events
 

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import pytest
 
 import stagedoor
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.service.views import Wanted
+from stagedoor.service.views import SessionSpec
 from stagedoor.testing.clis import find_cli
 from stagedoor.testing.model import ScriptedModel
 from stagedoor.testing.script import (
@@ -592,7 +592,7 @@ def test_a_follow_up_steers_the_running_turn_and_waits_when_none_runs(tmp_path: 
                 agents={"codex": AgentSettings(command=str(CODEX), env=stage.env)},
             )
             async with Service(settings) as service:
-                body = Wanted(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
+                body = SessionSpec(agent="codex", prompt="Wait for me", tier="autonomous", keep_open=True)
                 session_id = (await service.sessions.create(body)).id
                 events: list[Event] = []
                 async with contextlib.aclosing(service.events.follow(session_id, 0)) as batches:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.service.views import Wanted
+from stagedoor.service.views import SessionSpec
 from stagedoor.testing import Script, ScriptedModel, find_cli, say, shell
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved, TurnCompleted, decode
@@ -57,7 +57,7 @@ def test_it_sleeps_and_is_woken_by_resume(tmp_path: Path) -> None:
 
     async def main(model: ScriptedModel) -> None:
         async with Service(_settings(tmp_path, model, sleep_after=0.0)) as service:
-            view = await service.sessions.create(Wanted(prompt="first", keep_open=True))
+            view = await service.sessions.create(SessionSpec(prompt="first", keep_open=True))
             heard = await _until(service, view.id, lambda event: getattr(event, "code", "") == "asleep")
             await service.sessions.send(view.id, "second")
             again = lambda event: getattr(event, "code", "") == "asleep"  # noqa: E731
@@ -80,7 +80,7 @@ def test_a_question_outlives_the_server(tmp_path: Path) -> None:
     async def main(model: ScriptedModel) -> None:
         settings = _settings(tmp_path, model)
         async with Service(settings) as service:
-            view = await service.sessions.create(Wanted(prompt="make it"))
+            view = await service.sessions.create(SessionSpec(prompt="make it"))
             await _until(service, view.id, lambda event: isinstance(event, PermissionRequest))
             [question] = await service.questions.list()
         assert not (tmp_path / "workspace" / "made").exists()

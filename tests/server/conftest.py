@@ -22,8 +22,8 @@ from starlette.applications import Starlette
 
 from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
 
 BOUND = 60.0
 TOKEN = "stagedoor_test-token-of-the-administrator"

@@ -21,8 +21,8 @@ from stagedoor.errors import ConnectionLost, StagedoorError
 from stagedoor.server.access.tokens import token_path
 from stagedoor.server.address import is_loopback, public_url
 from stagedoor.server.running import ask, find, noted
-from stagedoor.service.settings import Settings
-from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.config.settings import Settings
+from stagedoor.service.views import SessionSpec, SessionView
 
 BOUND = 60.0
 Value = TypeVar("Value")
@@ -35,7 +35,9 @@ def run(work: Coroutine[Any, Any, Value]) -> Value:
 def test_a_session_runs_while_the_server_does(serve: Any, script: Callable[..., str]) -> None:
     async def main() -> list[str]:
         async with serve() as server:
-            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            view = await server.service.sessions.create(
+                SessionSpec(prompt=script([{"say": "Hello"}]), agent="understudy")
+            )
             return [record.type async for batch in server.service.events.follow(view.id, 0) for record in batch]
 
     kinds = run(main())

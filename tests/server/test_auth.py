@@ -19,7 +19,7 @@ from stagedoor.errors import NotAllowed
 from stagedoor.server.access.devices import RIGHTS, Caller, Devices, demand
 from stagedoor.server.access.tokens import new_token, server_token, token_path
 from stagedoor.server.rest.door import OPERATIONS
-from stagedoor.service.views import Device, SessionView, Wanted
+from stagedoor.service.views import Device, SessionSpec, SessionView
 
 BOUND = 60.0
 Value = TypeVar("Value")
@@ -278,7 +278,7 @@ def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypa
 
     async def main() -> str:
         async with serve() as server:
-            wanted = Wanted(prompt=script([{"shell": "env > env.txt"}], [{"say": "ok"}]), tier="autonomous")
+            wanted = SessionSpec(prompt=script([{"shell": "env > env.txt"}], [{"say": "ok"}]), tier="autonomous")
             view = await server.service.sessions.create(wanted)
             async for _ in server.service.events.follow(view.id, 0):
                 pass

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection, connect
 
 from stagedoor import __version__
-from stagedoor.service.settings import AgentSettings, Limits, Settings
+from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 from stagedoor.testing import ScriptedModel, find_cli, say, shell
 
 BOUND = 60.0

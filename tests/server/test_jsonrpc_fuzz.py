@@ -18,8 +18,8 @@ from stagedoor.server.jsonrpc.dispatch import reply_to
 from stagedoor.server.jsonrpc.methods import METHODS
 from stagedoor.server.jsonrpc.params import Run
 from stagedoor.server.jsonrpc.peer import Peer, Shared
+from stagedoor.service.config.settings import Limits, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import Limits, Settings
 from stagedoor.service.views import Scope
 
 Value = TypeVar("Value")

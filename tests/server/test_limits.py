@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from stagedoor.server import listening as socket_room
 from stagedoor.server.limits import HEAD_BYTES, Sizes, connection
 from stagedoor.server.problems import Refused
-from stagedoor.service.settings import Limits
+from stagedoor.service.config.settings import Limits
 
 BOUND = 60.0
 SMALL = replace(Limits(), body=10_000)

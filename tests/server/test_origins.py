@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from stagedoor.server.access.origins import HEADERS, host_of, own_names, own_page
-from stagedoor.service.settings import Settings
+from stagedoor.service.config.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as some
 
 from stagedoor.server.rest.door import OPERATIONS
-from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.config.settings import AgentSettings, Settings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ from stagedoor.server.rest.idempotency import Once, Reply
 from stagedoor.service.identity import first_id, fresh_id, ids_from
 from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.views import Done
+from stagedoor.service.views import IdempotentReply
 
 Script = Callable[..., str]
 KEY = {"Idempotency-Key": "order-1"}
@@ -88,7 +88,7 @@ def test_what_a_crash_left_unanswered_is_found_again(serve: Any, script: Script)
 
 
 def test_refusals_that_pass_are_not_kept(serve: Any, script: Script) -> None:
-    from stagedoor.service.settings import Limits
+    from stagedoor.service.config.settings import Limits
 
     body = {"prompt": script([{"say": "Hello"}])}
 
@@ -111,7 +111,7 @@ def test_where_nothing_can_be_recalled_nobody_guesses(tmp_path: Any) -> None:
         await store.open()
         try:
             once = Once(ReplyRows(store), lambda: 1)
-            await store.write(Done(key="k", fingerprint="f", status=0, body=b"", at=1))
+            await store.write(IdempotentReply(key="k", fingerprint="f", status=0, body=b"", at=1))
 
             async def work() -> Reply:
                 raise AssertionError

@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, Refused, kind_of, problem, rpc_error
 from stagedoor.server.rest.door import OPERATIONS, routes
+from stagedoor.service.config.settings import Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import Settings
 
 
 def _shape(path: str) -> str:

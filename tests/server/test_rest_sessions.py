@@ -175,11 +175,11 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
 
 def test_secrets_of_tool_servers_are_not_shown(serve: Any) -> None:
     from stagedoor.server.rest.sessions import shown
-    from stagedoor.service.views import SessionView, Wanted
+    from stagedoor.service.views import SessionSpec, SessionView
     from stagedoor.unified.options import McpServer
 
     server = McpServer(command="x", env={"KEY": "secret"}, headers={"Authorization": "secret"})
-    view = SessionView(id="1", agent="a", cwd="/", wanted=Wanted(prompt="p", mcp_servers={"s": server}))
+    view = SessionView(id="1", agent="a", cwd="/", spec=SessionSpec(prompt="p", mcp_servers={"s": server}))
     assert b"secret" not in msgspec.json.encode(shown(view))
 
 
@@ -256,7 +256,7 @@ RAW: list[tuple[bytes, str, int]] = [
 
 
 def test_bad_bytes_are_refused(serve: Any) -> None:
-    from stagedoor.service.settings import Limits
+    from stagedoor.service.config.settings import Limits
 
     async def main() -> None:
         async with serve(limits=Limits(body=12_000)) as server, server.client() as client:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, find_cli, mcp, say
 
 OWN = ("token", "log.db", ".gitignore", "snapshots")

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from stagedoor.catalog import names
 from stagedoor.dialects.schemas import board_schema, lifecycle_schema, session_request_schema
-from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, edit_file, find_cli, read_file, say
 
 Script = Callable[..., str]

@@ -15,7 +15,7 @@ import pytest
 from stagedoor import __version__
 from stagedoor.server import logs
 from stagedoor.server.status import METRICS, Ready, prometheus, readiness
-from stagedoor.service.views import Wanted
+from stagedoor.service.views import SessionSpec
 
 SAMPLE = re.compile(r"stagedoor_[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})? \d+(\.\d+)?")
 
@@ -55,7 +55,9 @@ def test_a_wrong_policy_and_stopping_make_it_unready(serve: Any, tmp_path: Path)
 def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
     async def main() -> str:
         async with serve() as server, server.client() as client:
-            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            view = await server.service.sessions.create(
+                SessionSpec(prompt=script([{"say": "Hello"}]), agent="understudy")
+            )
             async for _ in server.service.events.follow(view.id, 0):
                 pass
             return str((await client.get("/metrics")).text)

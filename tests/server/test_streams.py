@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from stagedoor.dialects import DIALECTS
 from stagedoor.server.streams.dialect_cursor import Telling
 from stagedoor.service.store import Append, Trim
-from stagedoor.service.views import Record, SessionView, Wanted
+from stagedoor.service.views import Record, SessionSpec, SessionView
 from stagedoor.unified import events as canonical
 from stagedoor.unified.events import Event, encode
 
@@ -391,7 +391,9 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
 def test_a_session_is_watched_from_its_prompt_to_its_end(serve: Any, script: Any) -> None:
     async def main() -> tuple[list[str], int | None]:
         async with serve() as server, server.client() as client:
-            view = await server.service.sessions.create(Wanted(prompt=script([{"say": "Hello"}]), agent="understudy"))
+            view = await server.service.sessions.create(
+                SessionSpec(prompt=script([{"say": "Hello"}]), agent="understudy")
+            )
             assert (await client.head(f"/api/sessions/{view.id}/stream")).status_code == 200
             async with socket(server, "?dialect=board", view.id) as connection:
                 said, code, _ = await heard(connection)

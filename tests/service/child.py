@@ -17,9 +17,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 from stagedoor.errors import ServiceError
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.service.views import Wanted
+from stagedoor.service.views import SessionSpec
 from stagedoor.unified.decisions import Allow
 
 WORK = [[{"say": "thinking " * 20}], [{"shell": "echo worked"}], [{"say": "worked"}]]
@@ -60,7 +60,9 @@ async def answer(service: Service) -> None:
 
 async def work(service: Service, number: int) -> None:
     for turn in itertools.count():
-        view = await service.sessions.create(Wanted(prompt=json.dumps({"script": WORK}), keep_open=number % 2 == 0))
+        view = await service.sessions.create(
+            SessionSpec(prompt=json.dumps({"script": WORK}), keep_open=number % 2 == 0)
+        )
         say("created", view.id)
         following = asyncio.ensure_future(follow(service, view.id))
         for _ in range(turn % 3):

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Limits, Settings
-from stagedoor.service.views import Question, Record, SessionView, Wanted
+from stagedoor.service.views import Question, Record, SessionSpec, SessionView
 from stagedoor.unified.events import Event, decode
 
 BOUND = 60.0
@@ -114,7 +114,7 @@ async def all_of(service: Service, session_id: str) -> list[Record]:
 
 
 async def begun(service: Service, prompt: str, **wanted: Any) -> tuple[SessionView, Watch]:
-    view = await service.sessions.create(Wanted(prompt=prompt, **wanted), who="tester")
+    view = await service.sessions.create(SessionSpec(prompt=prompt, **wanted), who="tester")
     return view, Watch(service, view.id)
 
 

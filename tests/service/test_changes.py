@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
 from stagedoor.service.store import ConfigChange
 from stagedoor.unified.events import ToolUse
 

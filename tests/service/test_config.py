@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from stagedoor.errors import ConfigError
-from stagedoor.service.config import Loaded, Value, find, load, parse
-from stagedoor.service.keys import KEYS
-from stagedoor.service.settings import AgentSettings, Limits, Settings
-from stagedoor.service.template import shown, table, template
+from stagedoor.service.config.keys import KEYS, shown, table, template
+from stagedoor.service.config.load import Loaded, Value, find, load, parse
+from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text()
 

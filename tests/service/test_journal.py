@@ -16,12 +16,10 @@ from msgspec.structs import replace
 
 from stagedoor.errors import EventsRemoved, StoreBroken
 from stagedoor.service import journal as journals
-from stagedoor.service import line as lines
-from stagedoor.service.hub import LocalHub
-from stagedoor.service.journal import DAY, SESSIONS, Journal
+from stagedoor.service.journal import DAY, SESSIONS, Journal, LocalHub, RecentRecords
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Append, Forget, Query, Trim
-from stagedoor.service.views import Question, Record, SessionView, Verdict
+from stagedoor.service.views import FollowVerdict, Question, Record, SessionView
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import PermissionRequest
 
@@ -158,7 +156,7 @@ def test_followers_hear_everything_once_and_in_order(
                 await play(journal)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "MOST", most)
+        patch.setattr(journals, "MOST_RECORDS", most)
         patch.setattr(journals, "REMEMBERED_BYTES", budget)
         patch.setattr(journals, "CHUNK", 7)
         asyncio.run(main())
@@ -182,7 +180,7 @@ def test_two_hundred_followers_do_not_each_read_the_disk(tmp_path: Path) -> None
 
 
 def test_who_is_far_behind_reads_from_disk_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(journals, "MOST_RECORD_BYTES", 10_000)
 
     async def main() -> None:
         async with opened(tmp_path) as (journal, store):
@@ -315,20 +313,20 @@ def test_a_long_session_is_forgotten_in_pieces(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        (0, Verdict(verdict="gap", session_id="s1", after=0, last_seq=9, missing_from=1, missing_to=4)),
-        (3, Verdict(verdict="gap", session_id="s1", after=3, last_seq=9, missing_from=4, missing_to=4)),
-        (4, Verdict(session_id="s1", after=4, last_seq=9)),
-        (9, Verdict(session_id="s1", after=9, last_seq=9)),
+        (0, FollowVerdict(verdict="gap", session_id="s1", after=0, last_seq=9, missing_from=1, missing_to=4)),
+        (3, FollowVerdict(verdict="gap", session_id="s1", after=3, last_seq=9, missing_from=4, missing_to=4)),
+        (4, FollowVerdict(session_id="s1", after=4, last_seq=9)),
+        (9, FollowVerdict(session_id="s1", after=9, last_seq=9)),
     ],
 )
-def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected: Verdict) -> None:
+def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected: FollowVerdict) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (journal, store):
             await journal.write(Append("s1", records(1, 9)), view(last=9, ended=True))
             await journal.write(Trim("s1", 5))
             row = await store.session("s1")
             assert row is not None
-            assert Verdict.of(row, after) == expected
+            assert FollowVerdict.of(row, after) == expected
             assert await told(journal, after=max(after, row.first_seq - 1)) == records(max(after + 1, 5), 9)
             if expected.verdict == "gap":
                 with pytest.raises(EventsRemoved, match=f"events {after + 1} to 4 of session s1 are no longer kept"):
@@ -355,7 +353,7 @@ def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected
 def test_what_memory_can_tell(
     added: list[tuple[int, int]], after: int, limit: int, expected: list[Record] | None
 ) -> None:
-    line = lines.Line()
+    line = RecentRecords()
     for first, last in added:
         line.add(records(first, last))
     assert line.after(after, limit) == expected

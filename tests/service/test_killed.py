@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stagedoor.service.config.settings import Limits
 from stagedoor.service.projection import projected
 from stagedoor.service.service import Service
-from stagedoor.service.settings import Limits
 from stagedoor.service.store import Query
 from stagedoor.service.views import SessionView
 from stagedoor.transports.guard import descendants

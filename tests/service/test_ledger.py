@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import BadRequest
-from stagedoor.service.ledger import Ledger, Sums
+from stagedoor.service.ledger import UsageLedger, UsageSums
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Forget
-from stagedoor.service.views import Spent, Sum
+from stagedoor.service.views import TurnUsage, UsageSum
 from stagedoor.unified.events import Usage
 
 DAY = 86_400_000
@@ -24,8 +24,8 @@ def used(tokens: int, cost: float | None = None) -> Usage:
     return Usage(input_tokens=tokens, output_tokens=1, total_tokens=tokens + 1, cost_usd=cost)
 
 
-def spent(session: str, turn: int, at: int, agent: str, project: str, usage: Usage, model: str = "m") -> Spent:
-    return Spent(session_id=session, turn=turn, at=at, agent=agent, project=project, model=model, usage=usage)
+def spent(session: str, turn: int, at: int, agent: str, project: str, usage: Usage, model: str = "m") -> TurnUsage:
+    return TurnUsage(session_id=session, turn=turn, at=at, agent=agent, project=project, model=model, usage=usage)
 
 
 SPENT = (
@@ -35,12 +35,12 @@ SPENT = (
 )
 
 
-def row(key: str, sessions: int, turns: int, *usages: Usage) -> Sum:
-    return Sum(key=key, sessions=sessions, turns=turns, usage=sum(usages, Usage()))
+def row(key: str, sessions: int, turns: int, *usages: Usage) -> UsageSum:
+    return UsageSum(key=key, sessions=sessions, turns=turns, usage=sum(usages, Usage()))
 
 
 A, B, C = (one.usage for one in SPENT)
-CASES: dict[str, tuple[dict[str, Any], tuple[Sum, ...], Sum]] = {
+CASES: dict[str, tuple[dict[str, Any], tuple[UsageSum, ...], UsageSum]] = {
     "days": (
         {"by": "day"},
         (row("2026-11-14", 1, 1, A), row("2026-11-15", 2, 2, B, C)),
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[Sum, ...], Sum]] = {
     "models": ({"by": "model"}, (row("n", 1, 1, C), row("m", 1, 2, A, B)), row("", 2, 3, A, B, C)),
     "since": ({"by": "day", "since": MORNING}, (row("2026-11-15", 2, 2, B, C),), row("", 2, 2, B, C)),
     "until": ({"by": "day", "until": MORNING}, (row("2026-11-14", 1, 1, A),), row("", 1, 1, A)),
-    "nothing": ({"by": "agent", "since": MORNING + DAY}, (), Sum()),
+    "nothing": ({"by": "agent", "since": MORNING + DAY}, (), UsageSum()),
 }
 
 
@@ -69,20 +69,20 @@ CASES: dict[str, tuple[dict[str, Any], tuple[Sum, ...], Sum]] = {
 def test_sums(name: str, tmp_path: Path) -> None:
     asked, rows, total = CASES[name]
 
-    async def main() -> Sums:
+    async def main() -> UsageSums:
         store = SqliteStore(tmp_path / "log.db")
         await store.open()
         try:
             await store.write(*SPENT)
             await store.write(Forget("s1"))  # what was used was used
-            return await Ledger(store).sums(**asked)
+            return await UsageLedger(store).sums(**asked)
         finally:
             await store.close()
 
-    assert asyncio.run(main()) == Sums(**asked, rows=rows, total=total)
+    assert asyncio.run(main()) == UsageSums(**asked, rows=rows, total=total)
 
 
 @pytest.mark.parametrize("asked", [{"offset_minutes": 900}, {"since": 2, "until": 1}], ids=str)
 def test_what_makes_no_sense_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BadRequest):
-        asyncio.run(Ledger(SqliteStore(tmp_path / "log.db")).sums(**asked))
+        asyncio.run(UsageLedger(SqliteStore(tmp_path / "log.db")).sums(**asked))

@@ -13,10 +13,10 @@ import pytest
 
 from stagedoor.permissions.policy import Policy
 from stagedoor.permissions.rules import Rule
-from stagedoor.service.policies import CurrentPolicy
+from stagedoor.service.config.settings import AgentSettings, Settings
+from stagedoor.service.opening import CurrentPolicy
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, PermissionRequest, PermissionResolved, TurnCompleted, decode
 
@@ -101,7 +101,7 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
         put(file, "rules: []\n")
         async with service_with(tmp_path, policy=str(file)) as service:
             view = await service.sessions.create(
-                Wanted(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy")
+                SessionSpec(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy")
             )
             found: list[tuple[str, str]] = []
             async for batch in service.events.follow(view.id, 0):
@@ -124,7 +124,7 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
 def test_tools_of_the_configuration_and_of_the_request_need_no_question(tmp_path: Path) -> None:
     async def main() -> list[tuple[str, str]]:
         async with service_with(tmp_path, accept=("read_file",)) as service:
-            wanted = Wanted(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
+            wanted = SessionSpec(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
             return await resolved(service, await service.sessions.create(wanted))
 
     assert asyncio.run(main()) == [("allow", "policy")]
@@ -146,7 +146,9 @@ def test_a_session_under_rules_is_woken_under_rules_and_without_them_asks_about_
 
     async def main() -> list[tuple[str, str]]:
         async with service_with(tmp_path, accept=("shell",)) as service:
-            view = await service.sessions.create(Wanted(prompt=prompt("echo one"), agent="understudy", keep_open=True))
+            view = await service.sessions.create(
+                SessionSpec(prompt=prompt("echo one"), agent="understudy", keep_open=True)
+            )
             await turn_over(service, view, 1)
         async with service_with(tmp_path, accept=accept_later) as service:
             await service.sessions.send(view.id, write)

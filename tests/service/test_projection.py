@@ -12,12 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stagedoor.service.chronicle import Chronicle
-from stagedoor.service.continuation import Continuation
-from stagedoor.service.hub import LocalHub
-from stagedoor.service.journal import Journal
-from stagedoor.service.projection import asleep, project, projected
-from stagedoor.service.recovery import closing
+from stagedoor.service.journal import Journal, LocalHub
+from stagedoor.service.projection import asleep, closing, project, projected
+from stagedoor.service.runner import Continuation
+from stagedoor.service.session_log import SessionLog
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.views import SessionView
 from stagedoor.unified.events import (
@@ -45,7 +43,7 @@ def _events(path: Path) -> list[Event]:
 
 def _row(view: SessionView) -> SessionView:
     """What follows from records alone."""
-    return replace(view, title="", archived=False, queued=0, wanted=None)
+    return replace(view, title="", archived=False, queued=0, spec=None)
 
 
 @pytest.mark.parametrize("path", FEW, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -54,15 +52,15 @@ def test_the_stored_row_is_what_the_records_add_up_to(path: Path, tmp_path: Path
         store = SqliteStore(tmp_path / "log.db")
         await store.open()
         faults: list[Exception] = []
-        chronicle = Chronicle(
+        session_log = SessionLog(
             EMPTY, Journal(store, LocalHub()), now=lambda: 5, new_id=lambda: "m", broken=faults.append, counts=Counter()
         )
         events = _events(path)
-        first = Continuation(chronicle.view).join(events, lambda cut: False)
+        first = Continuation(session_log.view).join(events, lambda cut: False)
         for at in range(0, len(first), 7):
-            await chronicle.store(first[at : at + 7])
-        await chronicle.say(asleep("resting"))
-        await chronicle.store(Continuation(chronicle.view).join(_events(path), lambda cut: True))
+            await session_log.store(first[at : at + 7])
+        await session_log.say(asleep("resting"))
+        await session_log.store(Continuation(session_log.view).join(_events(path), lambda cut: True))
         stored = await store.session("s")
         records = await store.records("s", 0, 100_000)
         await store.close()

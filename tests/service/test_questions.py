@@ -330,8 +330,8 @@ def test_what_was_decided_stays_decided_when_the_session_ends_before_its_agent_i
         assert await service._store.answer(row)
         found = await service._store.session(view.id)
         assert found is not None
-        chronicle = service._running.chronicle(found)
-        await chronicle.mend(resumable=False)
+        session_log = service._running.session_log(found)
+        await session_log.mend(resumable=False)
         events = [decode(record.body) for record in await service.events.read(view.id)]
         [resolved] = [event for event in events if isinstance(event, PermissionResolved)]
         assert (resolved.decision, resolved.by) == ("allow", "client")

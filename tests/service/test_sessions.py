@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, TooMany
-from stagedoor.service.settings import AgentSettings, Limits
+from stagedoor.service.config.settings import AgentSettings, Limits
 from stagedoor.service.store import Query
-from stagedoor.service.views import Wanted
+from stagedoor.service.views import SessionSpec
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
@@ -206,7 +206,7 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
             assert told.native_id != ended.native_id
             assert await service.sessions.get(view.id) == ended
 
-            never = await service.sessions.create(Wanted(prompt=kit.play(WAITS), keep_open=True))
+            never = await service.sessions.create(SessionSpec(prompt=kit.play(WAITS), keep_open=True))
             with pytest.raises(SessionRunning, match="still open"):
                 await service.sessions.resume(never.id, "x")
             await service.sessions.cancel(never.id)
@@ -253,7 +253,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
         async with kit.house.service(agents=agents, limits=Limits(prompt=100, awake=1)) as service:
             for name, wanted, why in REFUSED:
                 with pytest.raises(BadRequest) as refused:
-                    await service.sessions.create(Wanted(**wanted))
+                    await service.sessions.create(SessionSpec(**wanted))
                 assert why in str(refused.value), name
             assert await service.sessions.page(Query()) == ([], 0)
             _, watch = await kit.begun(service, "hi")  # the only seat is still free
@@ -270,7 +270,7 @@ def test_the_limit_puts_idle_sessions_to_sleep_first_and_then_refuses(kit: Any) 
             busy, busy_watch = await kit.begun(service, kit.play(WAITS))
             assert (await service.sessions.get(idle.id)).activity == "asleep"
             with pytest.raises(TooMany):
-                await service.sessions.create(Wanted(prompt="hi"))
+                await service.sessions.create(SessionSpec(prompt="hi"))
             with pytest.raises(TooMany):
                 await service.sessions.send(idle.id, "wake up")
             await busy_watch.until(TurnStarted)
@@ -306,7 +306,7 @@ def test_the_default_agent_is_the_first_that_is_installed(kit: Any, monkeypatch:
     async def main() -> None:
         async with kit.house.service(default_agent="") as service:
             found = [one.agent for one in await service.agents.list() if one.installed and one.signed_in is not False]
-            view = await service.sessions.create(Wanted(prompt=kit.play([{"say": "ok"}])))
+            view = await service.sessions.create(SessionSpec(prompt=kit.play([{"say": "ok"}])))
             assert view.agent == found[0]
             await service.sessions.cancel(view.id)
 
@@ -321,7 +321,7 @@ def test_nothing_is_left_running_after_a_stop(kit: Any) -> None:
             await asyncio.gather(*(watch.until(TurnStarted) for watch in watches))
         assert await asyncio.to_thread(_all_gone)
         with pytest.raises(TooMany, match="stopping"):
-            await service.sessions.create(Wanted(prompt="hi"))
+            await service.sessions.create(SessionSpec(prompt="hi"))
 
     kit.run(main())
 

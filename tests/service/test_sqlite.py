@@ -21,9 +21,19 @@ from msgspec.structs import replace
 
 from stagedoor.errors import StoreBroken, StoreTooNew
 from stagedoor.permissions.audit import Entry
-from stagedoor.service.sqlite import SqliteStore, schema, writer
+from stagedoor.service.sqlite import SqliteStore, schema
+from stagedoor.service.sqlite import threads as writer
 from stagedoor.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
-from stagedoor.service.views import Device, Done, Message, Question, Record, SessionView, Spent, Sum
+from stagedoor.service.views import (
+    Device,
+    IdempotentReply,
+    Question,
+    QueuedPrompt,
+    Record,
+    SessionView,
+    TurnUsage,
+    UsageSum,
+)
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import PermissionRequest, Usage
 
@@ -72,10 +82,10 @@ def question(number: int = 1, **more: Any) -> Question:
     )  # fmt: skip
 
 
-SPENT = Spent(session_id="s1", turn=1, at=50, agent="understudy", project="p", usage=Usage(input_tokens=3))
-MESSAGES = [Message(id=f"m{n}", session_id="s1", prompt="go", at=n) for n in (1, 2)]
+SPENT = TurnUsage(session_id="s1", turn=1, at=50, agent="understudy", project="p", usage=Usage(input_tokens=3))
+MESSAGES = [QueuedPrompt(id=f"m{n}", session_id="s1", prompt="go", at=n) for n in (1, 2)]
 DEVICE = Device(id="d1", name="phone", scopes=("watch",), token_hash="h", created_at=1)
-ANSWERED = Done(key="k", fingerprint="f", status=201, body=b"{}", at=5)
+ANSWERED = IdempotentReply(key="k", fingerprint="f", status=201, body=b"{}", at=5)
 DECIDED = Audited(entry=Entry(session="s1", request="r1", decision="allow", by="person"), at=7, who="phone")
 CHANGED = ConfigChange(at=8, who="phone", name="policy", before="a", after="b")
 
@@ -126,7 +136,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             (store.questions(open_only=False, limit=1), [question(1)]),
             (store.question_count(), 1),
             (store.question_count(session_id="s1", open_only=False), 2),
-            (store.sums(None), [Sum(sessions=1, turns=1, usage=Usage(input_tokens=3))]),
+            (store.sums(None), [UsageSum(sessions=1, turns=1, usage=Usage(input_tokens=3))]),
             (store.sums("agent", since=51), []),
             (store.sums("agent", until=50), []),
             (store.devices(), [DEVICE]),

@@ -15,7 +15,7 @@ from stagedoor.server.status import readiness
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Change, Query
-from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import TurnStarted
@@ -43,7 +43,7 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
     async def main() -> None:
         store = FullDisk(tmp_path / "log.db")
         async with Service(kit.house.settings(), store=store) as service:
-            asking, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
+            questions, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
             question = await watch.question()
             stalled, watch = await kit.begun(service, kit.play([{"stall": None}]))
             await watch.until(TurnStarted)
@@ -51,7 +51,7 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             await service.questions.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
             assert await asyncio.to_thread(_all_gone)
             with pytest.raises(StoreBroken, match="no more work: the disk is full"):
-                await service.sessions.create(Wanted(prompt="hi"))
+                await service.sessions.create(SessionSpec(prompt="hi"))
             assert str(service._running.fault) == "the disk is full; make room"
             assert (await service.sessions.get(stalled.id)).state == "running"
             assert len(await kit.all_of(service, stalled.id)) >= 2
@@ -63,8 +63,8 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             await watch.rest()
             assert service._running.fault is None
             assert [(await service.sessions.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]
-            await kit.watch(service, asking.id).rest()  # its answer counts, and is told now
-            assert (await service.sessions.get(asking.id)).state == "done"
+            await kit.watch(service, questions.id).rest()  # its answer counts, and is told now
+            assert (await service.sessions.get(questions.id)).state == "done"
 
     kit.run(main())
 
@@ -95,7 +95,7 @@ def test_a_session_that_could_not_be_kept_leaves_no_worktree(kit: Any, tmp_path:
         async with Service(kit.house.settings(), store=store) as service:
             store.room = False
             with pytest.raises(StoreBroken):
-                await service.sessions.create(Wanted(prompt="hi", worktree=True))
+                await service.sessions.create(SessionSpec(prompt="hi", worktree=True))
             assert list(service.home.glob("worktrees/*")) == []
 
     kit.run(main())

@@ -9,14 +9,12 @@ from typing import Any
 
 from stagedoor.engine import milliseconds
 from stagedoor.errors import TooMany
-from stagedoor.service.journal import DAY
+from stagedoor.service.config.settings import Limits
+from stagedoor.service.journal import DAY, Upkeep
 from stagedoor.service.service import Service
-from stagedoor.service.settings import Limits
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Change, Query
-from stagedoor.service.upkeep import Upkeep
-from stagedoor.service.views import Done as Keyed
-from stagedoor.service.views import Message, Question, Wanted
+from stagedoor.service.views import IdempotentReply, Question, QueuedPrompt, SessionSpec
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
 
@@ -34,7 +32,7 @@ class SlowDisk(SqliteStore):
 
     async def write(self, *changes: Change) -> None:
         await super().write(*changes)
-        if any(isinstance(change, Message) and change.state == "queued" for change in changes):
+        if any(isinstance(change, QueuedPrompt) and change.state == "queued" for change in changes):
             await self._tell()
 
     async def answer(self, question: Question) -> bool:
@@ -47,11 +45,11 @@ class SlowDisk(SqliteStore):
             self.kept.set()
             await self.fast.wait()
 
-    async def left_alone(self, asking: Coroutine[Any, Any, Any]) -> None:
+    async def left_alone(self, questions: Coroutine[Any, Any, Any]) -> None:
         """Ask for something, and leave when it is kept but not yet told."""
         self.kept.clear()
         self.fast.clear()
-        task = asyncio.ensure_future(asking)
+        task = asyncio.ensure_future(questions)
         await self.kept.wait()
         task.cancel()
         await asyncio.wait([task])
@@ -62,7 +60,7 @@ def test_whoever_leaves_in_the_middle_leaves_nothing_half_done(kit: Any, tmp_pat
     async def main() -> None:
         store = SlowDisk(tmp_path / "log.db")
         async with Service(kit.house.settings(), store=store) as service:
-            await store.left_alone(service.sessions.create(Wanted(prompt=kit.play(*ASKS))))
+            await store.left_alone(service.sessions.create(SessionSpec(prompt=kit.play(*ASKS))))
             [view] = await store.sessions(Query())
             watch = kit.watch(service, view.id)
             question = await watch.question()
@@ -92,7 +90,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
             await watch.until(TurnStarted)
             for _ in range(2):
                 try:
-                    await service.sessions.create(Wanted(prompt="no room"))
+                    await service.sessions.create(SessionSpec(prompt="no room"))
                 except TooMany:
                     continue
                 raise AssertionError("it was taken")
@@ -163,7 +161,7 @@ def test_the_hourly_work_removes_what_is_old(kit: Any) -> None:
         async with kit.house.service(keep_days=1.0) as service:
             view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
             await watch.rest()
-            old, new = (Keyed(key=key, fingerprint="", status=200, body=b"", at=at) for key, at in (
+            old, new = (IdempotentReply(key=key, fingerprint="", status=200, body=b"", at=at) for key, at in (
                 ("old", view.created_at), ("new", view.created_at + 2 * DAY),
             ))  # fmt: skip
             await service._store.write(old, new)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from stagedoor.engine import milliseconds
+from stagedoor.service.config.settings import Limits
 from stagedoor.service.service import Service
-from stagedoor.service.settings import Limits
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import PermissionResolved, TurnCompleted
 

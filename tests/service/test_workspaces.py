@@ -20,14 +20,15 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
-from stagedoor.service import reading, tracking
-from stagedoor.service.reading import Entry, FileText, Listing
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
-from stagedoor.service.tracking import ChangedFile, Diff, GitStatus
-from stagedoor.service.views import SessionView, Wanted
-from stagedoor.service.watching import FileTouched, Touched
+from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.service.workspaces import Workspaces
+from stagedoor.service.workspaces import files as reading
+from stagedoor.service.workspaces import git as tracking
+from stagedoor.service.workspaces.files import Entry, FileText, Listing
+from stagedoor.service.workspaces.git import ChangedFile, Diff, GitStatus
+from stagedoor.service.workspaces.watch import FileTouched, Touched
 
 BOUND = 60.0
 
@@ -227,7 +228,7 @@ def test_a_session_tells_what_it_changed_and_nothing_else(
 
     async def main() -> Diff:
         async with asyncio.timeout(BOUND), Service(settings) as service:
-            view = await service.sessions.create(Wanted(prompt=prompt, agent="understudy"))
+            view = await service.sessions.create(SessionSpec(prompt=prompt, agent="understudy"))
             async for _ in service.events.follow(view.id, 0):
                 pass
             told = await service.workspaces.diff(view.id)

@@ -23,8 +23,8 @@ import pytest
 
 from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
 from tools.browser import FLAGS, find_browser
 
 BOUND = 60.0

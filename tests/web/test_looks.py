@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from stagedoor.server.page import files
-from stagedoor.service.views import Spent
+from stagedoor.service.views import TurnUsage
 from stagedoor.unified.events import Usage
 from tools.browser import FLAGS, find_browser
 
@@ -138,7 +138,7 @@ def test_a_day_is_one_of_whoever_looks(visit: Any, kept: None, scene: object, st
     now = datetime.now(ZoneInfo("Pacific/Kiritimati"))
     used = Usage(input_tokens=7_000_000, total_tokens=7_000_000, cost_usd=1.25)
     at = int(now.timestamp() * 1000)
-    spent = Spent(session_id="s", turn=1, at=at, agent="understudy", project="p", usage=used)
+    spent = TurnUsage(session_id="s", turn=1, at=at, agent="understudy", project="p", usage=used)
     stage.run(stage.service._journal.write(spent))
     page = visit("#/overview", timezone_id="Pacific/Kiritimati")
     for what, shown in (("tokens", r"7,\d{3},\d{3}"), ("cost", r"\$1\.25")):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from stagedoor.server.page import files
-from stagedoor.service.settings import AgentSettings
+from stagedoor.service.config.settings import AgentSettings
 from stagedoor.service.store import Append
-from stagedoor.service.views import Record, SessionView, Spent
+from stagedoor.service.views import Record, SessionView, TurnUsage
 from stagedoor.testing import ScriptedModel, find_cli, scripted_agents
 from stagedoor.unified.events import Usage
 
@@ -131,7 +131,7 @@ def remember(stage: Any) -> None:
         for day in range(3):
             usage = Usage(input_tokens=tokens, total_tokens=tokens * (day + 2) // 2, cost_usd=cost or None)
             when = at - day * 2 * DAY
-            changes.append(Spent(session_id=row.id, turn=day, at=when, agent=agent, project=row.cwd, usage=usage))
+            changes.append(TurnUsage(session_id=row.id, turn=day, at=when, agent=agent, project=row.cwd, usage=usage))
     stage.run(stage.service._journal.write(*changes))
 
 

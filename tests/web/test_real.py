@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from stagedoor.service.settings import AgentSettings
+from stagedoor.service.config.settings import AgentSettings
 from stagedoor.testing import ScriptedModel, edit_file, find_cli, question, read_file, say, shell
 
 pytestmark = [

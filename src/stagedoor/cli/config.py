@@ -14,7 +14,7 @@ from . import EXIT_SUCCESS, EXIT_USAGE
 from .command import Parser, report
 
 if TYPE_CHECKING:
-    from ..service.config import Loaded, Value
+    from ..service.config.load import Loaded, Value
 
 
 def main(argv: list[str]) -> int:
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 def _show(config: Path | None, *, json: bool) -> int:
     import msgspec
 
-    from ..service.config import load
+    from ..service.config.load import load
     from .output import Cell, style_for, table
 
     loaded = load(config)
@@ -78,7 +78,7 @@ def _show(config: Path | None, *, json: bool) -> int:
 
 def _check(config: Path | None) -> int:
     from ..errors import ConfigError
-    from ..service.config import load
+    from ..service.config.load import load
 
     try:
         loaded = load(config)
@@ -92,7 +92,7 @@ def _check(config: Path | None) -> int:
 
 
 def _path(config: Path | None) -> int:
-    from ..service.config import find, places
+    from ..service.config.load import find, places
 
     file = find(config)
     print(file or places()[0])
@@ -103,8 +103,8 @@ def _path(config: Path | None) -> int:
 
 def _edit(config: Path | None) -> int:
     from ..errors import ConfigError
-    from ..service.config import find, parse, places
-    from ..service.template import template
+    from ..service.config.keys import template
+    from ..service.config.load import find, parse, places
     from ..whole_file import replace_file
 
     named = config or (Path(os.environ["STAGEDOOR_CONFIG"]) if os.environ.get("STAGEDOOR_CONFIG") else None)
@@ -164,7 +164,7 @@ def _warn(loaded: Loaded) -> None:
 
 
 def _written(value: Value) -> str:
-    from ..service.template import shown
+    from ..service.config.keys import shown
 
     return shown(value.path, _hidden(value))
 

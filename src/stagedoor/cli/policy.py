@@ -162,7 +162,7 @@ def _recorded_events(files: list[Path]) -> Iterator[Event]:
 
 
 def _stored_events(arguments: argparse.Namespace) -> Iterator[Event]:
-    from ..past import events_of, stored_sessions
+    from ..stored_sessions import events_of, stored_sessions
 
     for stored in stored_sessions(arguments.cwd, [arguments.agent] if arguments.agent else None):
         yield from events_of(stored)

@@ -14,7 +14,7 @@ from .command import Parser, error_line
 
 if TYPE_CHECKING:
     from ..server.jsonrpc.stdio import Lines
-    from ..service.settings import Settings
+    from ..service.config.settings import Settings
 
 EPILOG = """\
 examples:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         from ..server.jsonrpc import stdio
-        from ..service.config import load
+        from ..service.config.load import load
     except ModuleNotFoundError as missing:
         print(f"stagedoor rpc: {error_line(missing)}", file=sys.stderr)
         return EXIT_USAGE

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from ..server.running import Note
+    from ..service.config.settings import Settings
     from ..service.service import Service
-    from ..service.settings import Settings
 
 EPILOG = """\
 examples:
@@ -79,7 +79,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..server import logs
     from ..server.app import create_app
     from ..server.listening import open_socket
-    from ..service.config import load
+    from ..service.config.load import load
     from ..service.service import Service
 
     loaded = load(

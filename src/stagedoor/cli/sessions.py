@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     import msgspec
 
-    from ..past import stored_sessions
+    from ..stored_sessions import stored_sessions
     from .output import Cell, ago, one_line, style_for, table
 
     now = int(time.time() * 1000)
@@ -113,7 +113,7 @@ def _matches(stored: StoredSession, arguments: argparse.Namespace, now: int) -> 
 
 def _contains(stored: StoredSession, words: str) -> bool:
     from ..errors import StagedoorError
-    from ..past import events_of
+    from ..stored_sessions import events_of
     from ..unified.events import Text, ToolUse, TurnStarted
 
     if words in f"{stored.title}\n{stored.first_prompt}\n{stored.session_id}".lower():
@@ -129,7 +129,7 @@ def _contains(stored: StoredSession, words: str) -> bool:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from ..past import events_of, find
+    from ..stored_sessions import events_of, find
     from ..transcript import clean
     from ..unified.events import TurnStarted
     from .output import EventLines, style_for
@@ -148,7 +148,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     from ..dialects import DIALECTS as PROJECTIONS
     from ..dialects import encode
-    from ..past import events_of, find
+    from ..stored_sessions import events_of, find
     from ..transcript import markdown
 
     if arguments.dialect and arguments.format != "json":
@@ -179,7 +179,7 @@ def _resume(words: list[str]) -> int:
     run.add_output_flags(parser)
     add_option_flags(parser)
     arguments = parser.parse_args(words)
-    from ..past import find
+    from ..stored_sessions import find
 
     try:
         options = options_from(arguments)

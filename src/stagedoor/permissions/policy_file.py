@@ -16,7 +16,7 @@ import yaml
 from stagedoor.errors import PolicyError
 from stagedoor.unified.events import Operation, Risk, ToolName
 from stagedoor.whole_file import replace_file
-from stagedoor.written import Mistakes, Where, hint, yaml_tree
+from stagedoor.yaml_with_lines import Mistakes, Where, hint, yaml_tree
 
 from .policy import Policy
 from .rules import Action, Rule

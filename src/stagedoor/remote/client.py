@@ -14,7 +14,7 @@ import msgspec
 from ..api import Result, collect
 from ..cancel import CancelToken, ends_with
 from ..errors import NotSupported
-from ..service.views import By, Question, SessionView, State, Wanted
+from ..service.views import By, Question, SessionSpec, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
 from ..unified.options import Approval, McpServer, Options, Sandbox, Tier
@@ -25,13 +25,13 @@ from .session import OpenRequest, RemoteSession, SessionLink, answer_body
 if TYPE_CHECKING:
     from os import PathLike
 
-    from ..service.ledger import Sums
-    from ..service.presence import AgentView
+    from ..service.agents import AgentView
+    from ..service.ledger import UsageSums
 
 PATIENCE = 120.0
 _LOCAL_OPTIONS = frozenset({"can_use_tool", "resume", "fork"})
 """Options that are carried out on this side, or by another path than ``POST /api/sessions``."""
-ACCEPTED = (frozenset(Wanted.__struct_fields__) - {"prompt", "agent", "keep_open"}) | _LOCAL_OPTIONS
+ACCEPTED = (frozenset(SessionSpec.__struct_fields__) - {"prompt", "agent", "keep_open"}) | _LOCAL_OPTIONS
 REFUSED: dict[str, str] = {
     "policy": "the server's own policy decides; set it in the server's configuration",
     "remember_in": "the server saves remembered answers in its own policy file",
@@ -175,7 +175,7 @@ class Remote:
 
     async def agents(self) -> list[AgentView]:
         """Every agent of the server: installed? signed in? what can it do?"""
-        from ..service.presence import AgentView
+        from ..service.agents import AgentView
 
         return (await self._connection.get("/api/agents", dict[str, list[AgentView]]))["agents"]
 
@@ -193,11 +193,11 @@ class Remote:
         path = f"/api/permissions/{quote(question_id, safe='')}"
         return await self._connection.post(path, Question, answer_body(decision))
 
-    async def usage(self, by: By = "day", *, since: int | None = None, until: int | None = None) -> Sums:
+    async def usage(self, by: By = "day", *, since: int | None = None, until: int | None = None) -> UsageSums:
         """Tokens and money by day, agent, project, session or model; times in milliseconds."""
-        from ..service.ledger import Sums
+        from ..service.ledger import UsageSums
 
-        return await self._connection.get("/api/usage", Sums, {"by": by, "since": since, "until": until})
+        return await self._connection.get("/api/usage", UsageSums, {"by": by, "since": since, "until": until})
 
     def _open(self, agent: str, options: RemoteOptions, *, keep_open: bool) -> RemoteSession:
         request = open_request(agent, options)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from ..errors import ConnectionLost, NotInstalled
-from ..service.views import SessionView, Verdict
+from ..service.views import FollowVerdict, SessionView
 from ..unified.events import Done, Event, Notice, Unrecognized
 from ..wire.sse import EventBuffer, ServerEvent
 from .connection import CONNECT_WITHIN, ServerConnection, bearer
@@ -37,7 +37,7 @@ _REFUSED_BY_PROXY = frozenset({403, 404, 405, 406, 426})
 """What proxies answer to a stream they do not pass on."""
 
 
-class ReceivedVerdict(Verdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
+class ReceivedVerdict(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
     """A verdict as a message of its own."""
 
 
@@ -67,7 +67,7 @@ class _EventHead(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _PollAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    verdict: Verdict
+    verdict: FollowVerdict
     events: list[msgspec.Raw]
     ended: bool
 
@@ -253,7 +253,7 @@ async def _check_status(connection: ServerConnection, response: httpx.Response) 
     raise fault_of(response.status_code, problem)
 
 
-def _as_message(verdict: Verdict) -> ReceivedVerdict:
+def _as_message(verdict: FollowVerdict) -> ReceivedVerdict:
     return ReceivedVerdict(**{name: getattr(verdict, name) for name in verdict.__struct_fields__})
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import ConnectionLost, LocalProtocolError, StagedoorError
-from ..service.views import Message, Question, SessionView, Wanted
+from ..service.views import Question, QueuedPrompt, SessionSpec, SessionView
 from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
@@ -159,9 +159,9 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def create_body(self, prompt: str, *, keep_open: bool) -> dict[str, object]:
         """Only what was passed: an older server refuses fields it does not know."""
-        body = Wanted(prompt=prompt, agent=self.agent, keep_open=keep_open, **self.options)
+        body = SessionSpec(prompt=prompt, agent=self.agent, keep_open=keep_open, **self.options)
         fields: dict[str, object] = msgspec.to_builtins(body)
-        defaults: dict[str, object] = msgspec.to_builtins(Wanted(prompt=""))
+        defaults: dict[str, object] = msgspec.to_builtins(SessionSpec(prompt=""))
         return {name: value for name, value in fields.items() if name == "prompt" or value != defaults[name]}
 
 
@@ -219,7 +219,7 @@ class SessionLink:
         if self._creating is not None:
             await asyncio.shield(self._creating)
         self.start()
-        await self._connection.post(f"{self._path}/messages", Message, {"prompt": prompt, "steer": steer})
+        await self._connection.post(f"{self._path}/messages", QueuedPrompt, {"prompt": prompt, "steer": steer})
 
     async def _create(self, prompt: str) -> None:
         request = self._request

@@ -7,7 +7,7 @@ import socket
 
 from starlette.types import Scope
 
-from stagedoor.service.settings import Settings
+from stagedoor.service.config.settings import Settings
 
 
 def public_url(settings: Settings, scope: Scope | None = None, *, port: int | None = None) -> str:

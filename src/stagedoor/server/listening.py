@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Generator
 import uvicorn
 from starlette.applications import Starlette
 
-from stagedoor.service.settings import Settings
+from stagedoor.service.config.settings import Settings
 
 from .access.devices import Devices
 from .connections import WebSocketConnection

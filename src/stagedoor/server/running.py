@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stagedoor.errors import ConnectionLost, NotAllowed, StagedoorError
-from stagedoor.service.settings import Settings
+from stagedoor.service.config.settings import Settings
 from stagedoor.whole_file import replace_file
 
 from .access.tokens import read_token

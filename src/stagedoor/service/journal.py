@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from itertools import islice
+from typing import Protocol
 
 from stagedoor.errors import EventsRemoved, StoreError
 
-from .hub import Hub
-from .line import Line
-from .store import Append, Change, Forget, Query, Store, Trim
+from .store import Append, Change, Forget, Query, Store, Sweep, Trim
 from .views import Question, Record, SessionView
 
 CHUNK = 512
@@ -33,7 +33,7 @@ class Journal:
     def __init__(self, store: Store, hub: Hub) -> None:
         self.store = store
         self.hub = hub
-        self._lines: OrderedDict[str, Line] = OrderedDict()
+        self._lines: OrderedDict[str, RecentRecords] = OrderedDict()
         """Those written to last stand at the end."""
         self._bytes = 0
         self._asking: set[asyncio.Task[None]] = set()
@@ -146,7 +146,7 @@ class Journal:
                 await self.write(Trim(view.id, seq))
         return True
 
-    async def _learn(self, session_id: str, line: Line) -> None:
+    async def _learn(self, session_id: str, line: RecentRecords) -> None:
         while not line.known:
             version = line.version
             view = await self.store.session(session_id)
@@ -198,10 +198,10 @@ class Journal:
         for topic in topics:
             self.hub.ring(topic)
 
-    def _line(self, session_id: str) -> Line:
+    def _line(self, session_id: str) -> RecentRecords:
         line = self._lines.get(session_id)
         if line is None:
-            line = self._lines[session_id] = Line()
+            line = self._lines[session_id] = RecentRecords()
         else:
             self._lines.move_to_end(session_id)
         return line
@@ -214,3 +214,169 @@ class Journal:
             self._bytes -= line.clear()
             if not line.followers:
                 del self._lines[session_id]
+
+
+MOST_RECORDS = 1024
+MOST_RECORD_BYTES = 1024 * 1024
+
+
+class RecentRecords:
+    """``known``: what is said here is what the log says. The last record is kept whatever its size."""
+
+    def __init__(self) -> None:
+        self.followers = 0
+        self.known = False
+        self.gone = False
+        self.version = 0
+        """Changes whenever something about the session is learnt or doubted."""
+        self._ended = False
+        self._last = 0
+        self._records: deque[Record] = deque()
+        self._bytes = 0
+        self._given: tuple[int, int, list[Record]] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will come."""
+        return self.gone or self._ended
+
+    def learn(self, view: SessionView) -> None:
+        self.known, self.gone, self._ended = True, False, view.ended
+        self._last = max(self._last, view.last_seq)
+        self.version += 1
+
+    def forget(self) -> None:
+        self.known = self.gone = True
+        self._last = 0
+        self.version += 1
+
+    def doubt(self) -> None:
+        """What is known may be out of date."""
+        self.known = False
+        self.version += 1
+
+    def add(self, records: Sequence[Record]) -> int:
+        """Those that were stored just now; returns by how many bytes this has grown."""
+        before = self._bytes
+        kept = self._records
+        if kept and kept[-1].seq + 1 != records[0].seq:
+            self.clear()  # one was stored past us: what is here must have no hole
+        for record in records:
+            kept.append(record)
+            self._bytes += len(record.body)
+        while len(kept) > 1 and (len(kept) > MOST_RECORDS or self._bytes > MOST_RECORD_BYTES):
+            self._bytes -= len(kept.popleft().body)
+        self._last = records[-1].seq
+        self._given = None
+        return self._bytes - before
+
+    def clear(self) -> int:
+        """Returns how many bytes that were."""
+        freed, self._bytes = self._bytes, 0
+        self._records.clear()
+        self._given = None
+        return freed
+
+    def after(self, after: int, limit: int) -> list[Record] | None:
+        """What comes after ``after``, if that can be told from here."""
+        kept = self._records
+        if self.known and after >= self._last:
+            return []
+        if not kept or kept[0].seq > after + 1:
+            return None
+        if self._given is not None and self._given[0] == after and self._given[1] == limit:
+            return self._given[2]
+        missing = kept[-1].seq - after
+        if missing <= 0:
+            return []
+        if missing < 8:  # from the right: a deque finds its ends fast
+            found = [kept[at] for at in range(-missing, min(0, limit - missing))]
+        else:
+            found = list(islice(kept, len(kept) - missing, len(kept) - missing + limit))
+        self._given = (after, limit, found)
+        return found
+
+
+class Hub(Protocol):
+    def ring(self, topic: str) -> None:
+        """Wake everyone who listens to ``topic``."""
+
+    def bell(self, topic: str) -> Bell:
+        """Listen to ``topic`` from now on."""
+        ...
+
+
+class Bell(Protocol):
+    async def rung(self) -> None:
+        """Wait until the topic was rung since the last time this returned."""
+
+    def close(self) -> None: ...
+
+
+class LocalHub:
+    """Within one process."""
+
+    def __init__(self) -> None:
+        self._bells: dict[str, set[LocalBell]] = {}
+
+    def ring(self, topic: str) -> None:
+        for bell in self._bells.get(topic, ()):
+            bell.event.set()
+
+    def bell(self, topic: str) -> LocalBell:
+        bell = LocalBell(self, topic)
+        self._bells.setdefault(topic, set()).add(bell)
+        return bell
+
+    def _leave(self, bell: LocalBell) -> None:
+        bells = self._bells.get(bell.topic)
+        if bells is not None:
+            bells.discard(bell)
+            if not bells:
+                del self._bells[bell.topic]
+
+
+class LocalBell:
+    def __init__(self, hub: LocalHub, topic: str) -> None:
+        self.topic = topic
+        self.event = asyncio.Event()
+        self._hub = hub
+
+    async def rung(self) -> None:
+        await self.event.wait()
+        self.event.clear()
+
+    def close(self) -> None:
+        self._hub._leave(self)
+
+
+UPKEEP_EVERY = 3600.0
+
+
+class Upkeep:
+    """``keep_days``: how long ended sessions keep their records. An idempotency key counts for a day."""
+
+    def __init__(self, journal: Journal, keep_days: float | None, now: Callable[[], int]) -> None:
+        self._journal = journal
+        self._keep_days = keep_days
+        self._now = now
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._go_on(), name="stagedoor upkeep")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def once(self) -> None:
+        await self._journal.write(Sweep(self._now() - DAY))
+        if self._keep_days is not None:
+            await self._journal.retain(self._keep_days, self._now())
+
+    async def _go_on(self) -> None:
+        while True:
+            with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
+                await self.once()
+            await asyncio.sleep(UPKEEP_EVERY)

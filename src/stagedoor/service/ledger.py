@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
 import msgspec
 
-from stagedoor.errors import BadRequest
+from stagedoor.errors import BadRequest, StoreError
 
-from .store import Audited, ConfigChange, Store
-from .views import By, Device, Done, Sum
+from .config.settings import Settings
+from .journal import Journal
+from .store import Audited, ConfigChange, Remember, Store
+from .views import By, Device, IdempotentReply, UsageSum
 
-FARTHEST = 14 * 60
+MOST_OFFSET = 14 * 60
 """Minutes: no clock on earth is farther from UTC."""
 
 
-class Sums(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class UsageSums(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Days in order, all else by what it cost and used, most first. Times are in milliseconds."""
 
     by: By
     since: int | None = None
     until: int | None = None
     offset_minutes: int = 0
-    rows: tuple[Sum, ...] = ()
-    total: Sum = Sum()
+    rows: tuple[UsageSum, ...] = ()
+    total: UsageSum = UsageSum()
 
 
-class Ledger:
+class UsageLedger:
     """``service.usage``: by day, agent, project, session or model."""
 
     def __init__(self, store: Store) -> None:
@@ -32,10 +40,10 @@ class Ledger:
 
     async def sums(
         self, *, by: By = "day", since: int | None = None, until: int | None = None, offset_minutes: int = 0
-    ) -> Sums:
+    ) -> UsageSums:
         """Turns that ended from ``since`` on and before ``until``. Days are those of UTC plus ``offset_minutes``."""
-        if abs(offset_minutes) > FARTHEST:
-            raise BadRequest(f"an offset from UTC is within {FARTHEST} minutes, not {offset_minutes}")
+        if abs(offset_minutes) > MOST_OFFSET:
+            raise BadRequest(f"an offset from UTC is within {MOST_OFFSET} minutes, not {offset_minutes}")
         if since is not None and until is not None and until < since:
             raise BadRequest("'until' is before 'since'; swap them")
         rows = await self._store.sums(by, since=since or 0, until=until, offset_minutes=offset_minutes)
@@ -43,13 +51,13 @@ class Ledger:
         if by != "day":
             rows.sort(key=lambda row: (row.usage.cost_usd or 0.0, row.usage.total_tokens), reverse=True)
         total = await self._store.sums(None, since=since or 0, until=until)
-        return Sums(
+        return UsageSums(
             by=by,
             since=since,
             until=until,
             offset_minutes=offset_minutes,
             rows=tuple(rows),
-            total=total[0] if total else Sum(),
+            total=total[0] if total else UsageSum(),
         )
 
 
@@ -88,8 +96,77 @@ class ReplyRows:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def get(self, key: str) -> Done | None:
+    async def get(self, key: str) -> IdempotentReply | None:
         return await self._store.done(key)
 
-    async def save(self, reply: Done) -> None:
+    async def save(self, reply: IdempotentReply) -> None:
         await self._store.write(reply)
+
+
+SETTINGS_ROW = "told at the last start"
+POLICY = "policy (its text)"
+_SECRET = "env"
+"""What agents are given may be keys: that something changed there is told, never what."""
+
+
+class ConfigChanges:
+    def __init__(self, journal: Journal, now: Callable[[], int]) -> None:
+        self._journal = journal
+        self._now = now
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def note(self, settings: Settings, policy: Path) -> None:
+        """At the start: compare with the last one. The very first leaves no rows, there was nothing to change."""
+        told = flat_settings(settings) | {POLICY: await asyncio.to_thread(_text, policy)}
+        known = await self._journal.store.setting(SETTINGS_ROW)
+        before = told if known is None else msgspec.json.decode(known, type=dict[str, str])
+        changed = [name for name in {**before, **told} if before.get(name, "") != told.get(name, "")]
+        rows = [self._row("start", name, before.get(name, ""), told.get(name, "")) for name in sorted(changed)]
+        if rows or known is None:
+            await self._journal.write(*rows, Remember(SETTINGS_ROW, msgspec.json.encode(told)))
+
+    def policy_changed(self, before: str, after: str) -> None:
+        """The policy file was read again, by a session that asked it something."""
+        task = asyncio.get_running_loop().create_task(self._policy(before, after))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def settled(self) -> None:
+        if self._writing:
+            await asyncio.wait(self._writing)
+
+    async def _policy(self, before: str, after: str) -> None:
+        with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
+            known = await self._journal.store.setting(SETTINGS_ROW)
+            told = {} if known is None else msgspec.json.decode(known, type=dict[str, str])
+            row = self._row("file", POLICY, before, after)
+            await self._journal.write(row, Remember(SETTINGS_ROW, msgspec.json.encode(told | {POLICY: after})))
+
+    def _row(self, who: str, name: str, before: str, after: str) -> ConfigChange:
+        return ConfigChange(at=self._now(), who=who, name=name, before=before, after=after)
+
+
+def flat_settings(settings: Settings) -> dict[str, str]:
+    """``agents.gemini.model`` → its value as JSON; of secrets only how many there are."""
+    found: dict[str, str] = {}
+
+    def walk(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            inner = cast("Mapping[str, Any]", value)
+            if name.endswith(f".{_SECRET}"):
+                found[name] = f"{len(inner)} values: {', '.join(sorted(inner))}"
+                return
+            for key, one in inner.items():
+                walk(f"{name}.{key}" if name else key, one)
+        else:
+            found[name] = msgspec.json.encode(value).decode()
+
+    walk("", msgspec.to_builtins(settings))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

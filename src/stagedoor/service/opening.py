@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from stagedoor import catalog
 from stagedoor.api import conversation
 from stagedoor.engine import home_of
-from stagedoor.errors import BadRequest, NotAllowed, NotSupported, SessionNotFound
-from stagedoor.permissions.policy import Policy
+from stagedoor.errors import BadRequest, NotAllowed, NotSupported, PolicyError, SessionNotFound
+from stagedoor.permissions.policy import Policy, Ruling
+from stagedoor.permissions.policy_file import load_policy
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
-from stagedoor.unified.events import PermissionRequest
+from stagedoor.unified.events import PermissionRequest, ToolUse
 from stagedoor.unified.options import Options
 
-from .policies import CurrentPolicy
-from .settings import AgentSettings, Settings
-from .views import Kept, SessionView, Wanted
+from .config.settings import AgentSettings, Settings
+from .views import PolicyRules, SessionSpec, SessionView
 
 OURS = "STAGEDOOR_"
 
@@ -38,7 +39,7 @@ class Opening:
 
     def session(self, view: SessionView, *, resume: str | None = None, fork: bool = False) -> Session:
         """The conversation as it was asked for; nothing is started yet. Raises what is wrong with the wish."""
-        wanted = view.wanted or Wanted(prompt="")
+        wanted = view.spec or SessionSpec(prompt="")
         how = self.how(view.agent)
         options: dict[str, Any] = {
             "cwd": view.cwd,
@@ -72,13 +73,13 @@ class Opening:
         except (NotSupported, NotAllowed, SessionNotFound, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
 
-    def rule_for(self, request: PermissionRequest, view: SessionView) -> Kept:
+    def rule_for(self, request: PermissionRequest, view: SessionView) -> PolicyRules:
         """What would be added to the policy to allow ``request`` for good."""
         from stagedoor.permissions.policy_file import rule_tree
         from stagedoor.permissions.remember import rules_for
 
         rules = rules_for(request, view.cwd, home=home_of(Options(env=self.how(view.agent).env)))
-        return Kept(file=str(self.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
+        return PolicyRules(file=str(self.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
 
     def capabilities(self, view: SessionView) -> Capabilities:
         """What the driver of this session can do; nothing where it could not even be opened."""
@@ -87,7 +88,7 @@ class Opening:
         except BadRequest:
             return Capabilities(resume=False)
 
-    def _rules(self, wanted: Wanted, how: AgentSettings) -> CurrentPolicy | Policy | None:
+    def _rules(self, wanted: SessionSpec, how: AgentSettings) -> CurrentPolicy | Policy | None:
         """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
         tools = (*how.auto_accept, *wanted.auto_approve)
         policy = self.policy
@@ -116,3 +117,87 @@ def _contained(agent: str, named: str) -> Mapping[str, str]:
         known = ", ".join(catalog.agent(agent).own_sandboxes) or "none"
         raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")
     return env
+
+
+_policy_log = logging.getLogger("stagedoor.policy")
+_Mark = tuple[int, int, int]
+
+
+class PolicyFile:
+    """The last good policy of a file. ``problem`` says why the file as it is now does not count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problem = ""
+        self.changed: Callable[[str, str], None] | None = None
+        """Told the text before and after when a changed file counts."""
+        self._text = ""
+        self._good: Policy | None = None
+        self._mark: _Mark | None = None
+        self._seen = False
+
+    def current(self) -> Policy | None:
+        """``None`` when there never was a good one."""
+        mark = self._look()
+        if self._seen and mark == self._mark:
+            return self._good
+        self._seen, self._mark = True, mark
+        try:
+            policy = load_policy(self.path)
+            text = self.path.read_text("utf-8", "replace")
+        except (PolicyError, OSError) as fault:
+            kept = "nothing is allowed" if self._good is None else "the one before it still holds"
+            self.problem = f"{fault}; {kept} until it is mended"
+            _policy_log.warning("%s", self.problem)
+            return self._good
+        if self.problem or self._good is not None:
+            _policy_log.info("the policy %s was read again", self.path)
+        if self._good is not None and self.changed is not None and text != self._text:
+            self.changed(self._text, text)
+        self._text = text
+        self.problem = ""
+        self._good = policy
+        return policy
+
+    def _look(self) -> _Mark | None:
+        try:
+            seen = self.path.stat()
+        except OSError:
+            return None
+        return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+class CurrentPolicy:
+    """Stands where a ``Policy`` may stand (``Options.policy``), and decides by its file as it is at that moment.
+
+    A wrong file changes nothing: the last good one holds. Where there never was one, everything is refused.
+    """
+
+    def __init__(self, path: Path | PolicyFile, *, beneath: Policy | None = None) -> None:
+        self.file = path if isinstance(path, PolicyFile) else PolicyFile(path)
+        self._beneath = beneath
+
+    @property
+    def problem(self) -> str:
+        """Why the file as it is now does not count; empty when it does."""
+        self.file.current()
+        return self.file.problem
+
+    @property
+    def policy(self) -> Policy | None:
+        policy = self.file.current()
+        return policy if policy is None or self._beneath is None else policy.stacked_on(self._beneath)
+
+    def stacked_on(self, other: Policy) -> CurrentPolicy:
+        """Its file first, then ``other``, as ``Policy.stacked_on``."""
+        return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.stacked_on(other))
+
+    def decide(self, request: PermissionRequest | ToolUse, cwd: str, *, home: str | None = None) -> Ruling:
+        policy = self.policy
+        if policy is not None:
+            return policy.decide(request, cwd, home=home)
+        ruling = Policy().decide(request, cwd, home=home)
+        return Ruling(
+            action="deny", rule=None, why=f"the policy {self.file.path} cannot be read, so nothing is allowed",
+            risk=ruling.risk, reasons=ruling.reasons,
+        )  # fmt: skip

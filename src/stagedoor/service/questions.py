@@ -12,7 +12,7 @@ from .opening import Opening
 from .question_rows import answered
 from .running import RunningSessions, to_the_end
 from .store import Store
-from .views import Kept, Question, SessionView
+from .views import PolicyRules, Question, SessionView
 
 
 class Questions:
@@ -73,7 +73,7 @@ class Questions:
             raise late
         return decided
 
-    async def rule_for(self, question_id: str) -> Kept:
+    async def rule_for(self, question_id: str) -> PolicyRules:
         """What ``remember="always"`` would add to the policy, and where; no rules when none could speak for it."""
         question = await self.get(question_id)
         return self._opening.rule_for(question.request, await self._session(question.session_id))

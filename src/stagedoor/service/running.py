@@ -18,12 +18,11 @@ from stagedoor.errors import StoreBroken, StoreError, TooMany
 from stagedoor.session import Session
 from stagedoor.transports.tasks import TaskOwner
 
-from .chronicle import Chronicle
+from .config.settings import Settings
 from .journal import Journal
 from .opening import Opening
-from .seats import Seats
-from .served import Served
-from .settings import Settings
+from .runner import Seats, SessionRunner
+from .session_log import SessionLog
 from .store import Query, Remember
 from .views import SessionView
 
@@ -48,7 +47,7 @@ class RunningSessions:
         now: Callable[[], int],
         new_id: Callable[[], str],
     ) -> None:
-        self.runners: dict[str, Served] = {}
+        self.runners: dict[str, SessionRunner] = {}
         self.seats = Seats(
             settings.limits.awake, lambda: [runner for runner in self.runners.values() if runner.can_doze]
         )
@@ -66,12 +65,12 @@ class RunningSessions:
         self._stopping = False
         self._repairing = asyncio.Lock()
 
-    def get(self, session_id: str) -> Served | None:
+    def get(self, session_id: str) -> SessionRunner | None:
         return self.runners.get(session_id)
 
-    def serve(self, chronicle: Chronicle) -> Served:
-        runner = self.runners[chronicle.view.id] = Served(
-            chronicle,
+    def serve(self, session_log: SessionLog) -> SessionRunner:
+        runner = self.runners[session_log.view.id] = SessionRunner(
+            session_log,
             wake=self._woken,
             seats=self.seats,
             sleep_after=self._settings.sleep_after,
@@ -80,8 +79,8 @@ class RunningSessions:
         )
         return runner
 
-    def chronicle(self, view: SessionView) -> Chronicle:
-        return Chronicle(
+    def session_log(self, view: SessionView) -> SessionLog:
+        return SessionLog(
             view, self._journal, now=self._now, new_id=self._new_id, broken=self.broken, counts=self.counts
         )
 
@@ -107,11 +106,11 @@ class RunningSessions:
         for view in await self._journal.store.sessions(Query(ended=False, limit=EVERYTHING)):
             if view.id in self.runners:
                 continue
-            chronicle = self.chronicle(view)
+            session_log = self.session_log(view)
             resumable = bool(view.native_id) and self._opening.capabilities(view).resume
-            decided = await chronicle.mend(resumable=resumable)
-            if not chronicle.view.ended:
-                self.serve(chronicle).start(None, decided=decided)
+            decided = await session_log.mend(resumable=resumable)
+            if not session_log.view.ended:
+                self.serve(session_log).start(None, decided=decided)
 
     def broken(self, fault: StoreError) -> None:
         """Nothing can be stored: no new work, and nothing is left running that could not be reported."""
@@ -151,7 +150,7 @@ class RunningSessions:
     async def _kill_all(self) -> None:
         await asyncio.gather(*(runner.kill() for runner in list(self.runners.values())), return_exceptions=True)
 
-    def _idle(self) -> list[Served]:
+    def _idle(self) -> list[SessionRunner]:
         return [runner for runner in self.runners.values() if runner.can_doze]
 
     def _woken(self, view: SessionView) -> Session:

@@ -12,22 +12,19 @@ from stagedoor.engine import milliseconds
 from stagedoor.errors import StoreError, TooMany
 from stagedoor.register import home
 
-from .changes import Changes
-from .hub import Bell, Hub, LocalHub
+from .agents import Agents
+from .config.settings import Settings
 from .identity import fresh_id
-from .journal import Journal
-from .ledger import AuditRows, DeviceRows, Ledger, ReplyRows
+from .journal import Bell, Hub, Journal, LocalHub, Upkeep
+from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
 from .opening import Opening
-from .past import Past
-from .presence import Agents
 from .questions import Questions
 from .running import RunningSessions
 from .sessions import Sessions
-from .settings import Settings
 from .sqlite import SqliteStore
 from .store import Remember, Store
-from .upkeep import Upkeep
-from .views import Record, SessionView, Verdict
+from .stored import Past
+from .views import FollowVerdict, Record, SessionView
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +50,9 @@ class Events:
         """Everything after ``after``, then what comes, until the session has ended."""
         return self._journal.follow(session_id, after)
 
-    async def verdict(self, session_id: str, after: int) -> Verdict:
+    async def verdict(self, session_id: str, after: int) -> FollowVerdict:
         """Whether everything after ``after`` can still be read."""
-        return Verdict.of(await self._get(session_id), after)
+        return FollowVerdict.of(await self._get(session_id), after)
 
     def bell(self, session_id: str) -> Bell:
         """Rings whenever the session has changed."""
@@ -80,7 +77,7 @@ class Service:
         self._journal = journal = Journal(self._store, hub or LocalHub())
         opening = Opening(settings, self.home)
         self._running = running = RunningSessions(journal, opening, settings, now=now, new_id=new_id)
-        self._changes = Changes(journal, now)
+        self._changes = ConfigChanges(journal, now)
         self._upkeep = Upkeep(journal, settings.keep_days, now)
         self.policy = opening.policy
         self.policy_file = opening.policy_file
@@ -92,7 +89,7 @@ class Service:
         self.events = Events(journal, self.sessions.get)
         self.questions = Questions(journal.store, running, opening, self.sessions.get, now=now, new_id=new_id)
         self.stored = Past(journal, settings, now=now, new_id=new_id)
-        self.usage = Ledger(self._store)
+        self.usage = UsageLedger(self._store)
         self.audit = AuditRows(self._store)
         self.devices = DeviceRows(self._store)
         self.replies = ReplyRows(self._store)

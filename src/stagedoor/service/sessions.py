@@ -11,16 +11,14 @@ from msgspec.structs import replace
 from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, StoreError, TooMany
 from stagedoor.transports.tasks import TaskOwner
 
-from . import branches, places
-from .hub import Bell
-from .journal import SESSIONS, Journal
+from .agents import Agents
+from .config.settings import Settings
+from .journal import SESSIONS, Bell, Journal
 from .opening import Opening, agent_named
-from .presence import Agents
 from .running import RunningSessions, to_the_end
-from .settings import Settings
 from .store import Query
-from .views import Message, SessionView, Wanted
-from .workspaces import Workspaces
+from .views import QueuedPrompt, SessionSpec, SessionView
+from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
 
 _log = logging.getLogger("stagedoor.service")
 
@@ -47,7 +45,7 @@ class Sessions:
         self._now = now
         self._new_id = new_id
         self.workspaces = Workspaces(
-            self.get, home / "snapshots", check=lambda place, agent: places.allowed(place, settings, agent)
+            self.get, home / "snapshots", check=lambda place, agent: check_allowed(place, settings, agent)
         )
 
     @property
@@ -69,7 +67,7 @@ class Sessions:
         """A page of sessions, and how many there are on all pages."""
         return await self._journal.store.sessions(query), await self._journal.store.count(query)
 
-    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]:
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]:
         """The prompts of a session, oldest first: those that wait for their turn, or all."""
         return await self._journal.store.messages(session_id, queued_only=queued_only)
 
@@ -83,7 +81,7 @@ class Sessions:
     # -- what changes it
 
     @to_the_end
-    async def create(self, wanted: Wanted, *, who: str = "") -> SessionView:
+    async def create(self, wanted: SessionSpec, *, who: str = "") -> SessionView:
         """Start a session. Returns when it is stored; the agent starts afterwards, and the log shows how it went."""
         return await self._begin(wanted, who=who)
 
@@ -104,7 +102,7 @@ class Sessions:
         if not old.native_id:
             raise BadRequest(f"session {session_id} cannot be resumed: it ended before its agent started")
         wanted = replace(
-            old.wanted or Wanted(prompt=prompt),
+            old.spec or SessionSpec(prompt=prompt),
             prompt=prompt,
             cwd=old.cwd,
             agent=old.agent,
@@ -115,7 +113,7 @@ class Sessions:
         return await self._begin(wanted, who=who, parent=old, fork=fork)
 
     @to_the_end
-    async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> Message:
+    async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> QueuedPrompt:
         """A follow-up. It waits for its turn, or steers the running one; it wakes a session that sleeps."""
         await self._running.accepting()
         self._check_prompt(prompt)
@@ -127,8 +125,8 @@ class Sessions:
             raise TooMany(
                 f"session {session_id} has {runner.view.queued} waiting messages already; wait until some are answered"
             )
-        message = Message(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
-        if not runner.awake and not runner.chronicle.asking.rearmed:
+        message = QueuedPrompt(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
+        if not runner.awake and not runner.session_log.questions.rearmed:
             await self._running.seats.find(session_id)
         try:
             return await runner.post(message, steer=steer)
@@ -177,13 +175,13 @@ class Sessions:
         if (runner := self._running.get(session_id)) is not None:
             await runner.over()
         await self.workspaces.keep_diff(session_id)
-        branch = await branches.finish(view, self._home, keep=keep)
+        branch = await end_worktree(view, self._home, keep=keep)
         return await self._rewrite(session_id, branch=branch, worktree="kept" if keep else "removed")
 
     # -- the inside
 
     async def _begin(
-        self, wanted: Wanted, *, who: str, parent: SessionView | None = None, fork: bool = False
+        self, wanted: SessionSpec, *, who: str, parent: SessionView | None = None, fork: bool = False
     ) -> SessionView:
         running = self._running
         await running.accepting()
@@ -192,7 +190,7 @@ class Sessions:
         how = self._opening.how(agent)
         if not how.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
-        cwd = places.workspace(wanted, self._settings, agent)
+        cwd = session_folder(wanted, self._settings, agent)
         session_id = self._new_id()
         view = SessionView(
             id=session_id,
@@ -213,7 +211,7 @@ class Sessions:
             created_at=self._now(),
             updated_at=self._now(),
             queued=1,
-            wanted=replace(wanted, prompt="", cwd=str(cwd)),
+            spec=replace(wanted, prompt="", cwd=str(cwd)),
         )
         resume = None if parent is None else parent.native_id
         self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
@@ -222,22 +220,22 @@ class Sessions:
             branch, base = await self.workspaces.standing(session_id, cwd)
             view = replace(view, branch=branch, base=base)
             if wanted.worktree:
-                view = await branches.branch_off(view, self._home)
+                view = await start_worktree(view, self._home)
             await running.accepting()  # that may have taken long
             session = self._opening.session(view, resume=resume, fork=fork)
-            message = Message(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
+            message = QueuedPrompt(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
             await self._write_first(view, message)
         except BaseException:
             running.seats.leave(session_id)
-            await branches.undo(view, self._home)
+            await discard_worktree(view, self._home)
             await self.workspaces.forget(session_id)
             raise
         running.counts[f"created {agent}"] += 1
         _log.info("session started", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
-        running.serve(running.chronicle(view)).start(session, [message])
+        running.serve(running.session_log(view)).start(session, [message])
         return view
 
-    async def _write_first(self, view: SessionView, message: Message) -> None:
+    async def _write_first(self, view: SessionView, message: QueuedPrompt) -> None:
         try:
             await self._journal.write(view, message)
         except StoreError as fault:
@@ -248,8 +246,8 @@ class Sessions:
         async with self._journal.rewriting:
             view = await self.get(session_id)
             runner = self._running.get(session_id)
-            chronicle = self._running.chronicle(view) if runner is None else runner.chronicle
-            return await chronicle.change(**fields)
+            session_log = self._running.session_log(view) if runner is None else runner.session_log
+            return await session_log.change(**fields)
 
     def _check_prompt(self, prompt: str) -> None:
         if not prompt.strip():

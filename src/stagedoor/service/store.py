@@ -13,7 +13,7 @@ import msgspec
 
 from stagedoor.permissions.audit import Entry
 
-from .views import By, Device, Done, Message, Question, Record, SessionView, Spent, State, Sum
+from .views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, State, TurnUsage, UsageSum
 
 MOST_BYTES = 4 * 1024 * 1024
 """How much one read of records takes into memory, unless told otherwise."""
@@ -82,10 +82,10 @@ Change: TypeAlias = (
     Append
     | SessionView
     | Question
-    | Message
-    | Spent
+    | QueuedPrompt
+    | TurnUsage
     | Device
-    | Done
+    | IdempotentReply
     | Forget
     | Trim
     | Sweep
@@ -141,11 +141,11 @@ class Store(Protocol):
         """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
         ...
 
-    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]: ...
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]: ...
 
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
-    ) -> list[Sum]:
+    ) -> list[UsageSum]:
         """What turns used that ended from ``since`` on and before ``until``; with no ``by`` one sum of all, if any.
 
         Days are those of UTC plus ``offset_minutes``.
@@ -153,7 +153,7 @@ class Store(Protocol):
         ...
 
     async def devices(self) -> list[Device]: ...
-    async def done(self, key: str) -> Done | None: ...
+    async def done(self, key: str) -> IdempotentReply | None: ...
     async def setting(self, name: str) -> bytes | None: ...
 
     async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:

@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True):
         return cls(event.seq, event.timestamp, str(event.__struct_config__.tag), encode(event))
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What a client asks of a new session. ``agent`` empty: the server's default; ``cwd`` wins over ``project_id``."""
 
     prompt: str
@@ -112,7 +112,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Prompts and the agent's own messages; what its sub-agents say does not count."""
     open_questions: int = 0
     queued: int = 0
-    wanted: Wanted | None = None
+    spec: SessionSpec | None = msgspec.field(default=None, name="wanted")
+    """What was asked for."""
 
     @property
     def ended(self) -> bool:
@@ -143,14 +144,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agent has been told."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The rules that an answer for good adds to a policy ``file``, as they are written there."""
 
     file: str
     rules: tuple[dict[str, Any], ...] = ()
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A follow-up prompt: accepted, then sent when the turn before it is over."""
 
     id: str
@@ -161,7 +162,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     who: str = ""
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TurnUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What one turn used, for sums by day, agent, project and session."""
 
     session_id: str
@@ -173,7 +174,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: Usage = Usage()
 
 
-class Sum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``key``: a day (``2026-11-15``), or the name of an agent, project, session or model."""
 
     key: str = ""
@@ -194,7 +195,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     revoked_at: int | None = None
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class IdempotentReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a request with an idempotency key was answered with."""
 
     key: str
@@ -204,7 +205,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: int
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class FollowVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The first word to a follower: ``ok``, or ``gap`` with what retention has removed."""
 
     verdict: Literal["ok", "gap"] = "ok"

@@ -15,7 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor.errors import NotAllowed
-from stagedoor.service.settings import Settings
+from stagedoor.service.config.settings import Settings
 
 from ..problems import Refused, problem_response
 

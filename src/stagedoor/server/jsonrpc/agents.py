@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from stagedoor import catalog
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound
-from stagedoor.service.presence import AgentView
+from stagedoor.service.agents import AgentView
 from stagedoor.service.store import Query
-from stagedoor.service.views import Question, SessionView, Wanted
+from stagedoor.service.views import Question, SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.options import Options, Sandbox
 
@@ -130,12 +130,12 @@ def _follow(call: Call, wish: Run, view: SessionView) -> None:
         call.subscribe(view.id, view.last_seq, wish.dialect)
 
 
-def _wanted(agent: str, call: Call, wish: Run) -> Wanted:
+def _wanted(agent: str, call: Call, wish: Run) -> SessionSpec:
     asked = wish.options
     set_before = call.choice.configured.get(agent, Configured(type=agent))
     approve = set_before.auto_approve if asked.auto_approve is None else asked.auto_approve
     sandbox, container = _sandbox(agent, asked.sandbox or set_before.sandbox)
-    return Wanted(
+    return SessionSpec(
         prompt=wish.prompt,
         agent=agent,
         cwd=wish.cwd,

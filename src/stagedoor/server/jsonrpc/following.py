@@ -11,7 +11,7 @@ import msgspec
 
 from stagedoor.errors import SessionNotFound
 from stagedoor.service.service import Service
-from stagedoor.service.tracking import GitStatus
+from stagedoor.service.workspaces.git import GitStatus
 
 from ..streams.dialect_cursor import Tellings
 from .params import Dialect, Watched

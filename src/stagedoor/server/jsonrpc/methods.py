@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stagedoor.service.reading import FileText, Listing
-from stagedoor.service.tracking import Diff, GitStatus
 from stagedoor.service.views import Scope
+from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces.git import Diff, GitStatus
 
 from . import agents, params, permissions, results, sessions, workspaces
 from .peer import Call

@@ -86,7 +86,7 @@ async def _tell_sessions(
 
 
 def _changed(view: SessionView) -> bytes:
-    brief = UnifiedSession.of(replace(view, wanted=None))  # what was asked for does not change, and may be long
+    brief = UnifiedSession.of(replace(view, spec=None))  # what was asked for does not change, and may be long
     params = {"session_id": view.id, "seq": view.last_seq, "session": brief}
     return notification("session_changed", params)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stagedoor.service.reading import FileText, Listing
-from stagedoor.service.tracking import Diff, GitStatus
+from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces.git import Diff, GitStatus
 
 from .params import FileList, FileRead, GitDiff, GitState
 from .peer import Call

@@ -14,13 +14,13 @@ from stagedoor import catalog
 from stagedoor.dialects.session_request import RequestedConfig, SessionRequest, parse_session_request
 from stagedoor.errors import BadRequest, LocalProtocolError
 from stagedoor.service.service import Service
-from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.views import SessionSpec, SessionView
 
 from ..problems import InvalidField
 from ..reading import as_type
 
 
-class BoardWish(Wanted, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class BoardWish(SessionSpec, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """``agentId`` in place of ``agent``."""
 
     agent_id: str
@@ -34,7 +34,7 @@ class Continued(msgspec.Struct, frozen=True):
     prompt: str
 
 
-Wish: TypeAlias = Wanted | Continued
+Wish: TypeAlias = SessionSpec | Continued
 
 
 def wish_of(body: Any) -> Wish:
@@ -48,8 +48,8 @@ def wish_of(body: Any) -> Wish:
             raise InvalidField("agent and agentId are two words for one thing; give one of them", field="$.agentId")
         wish: BoardWish = as_type(given, BoardWish)
         plain = {name: value for name, value in given.items() if name != "agentId"}
-        return cast("Wanted", as_type(plain | {"agent": wish.agent_id}, Wanted))
-    return cast("Wanted", as_type(given, Wanted))
+        return cast("SessionSpec", as_type(plain | {"agent": wish.agent_id}, SessionSpec))
+    return cast("SessionSpec", as_type(given, SessionSpec))
 
 
 def _requested(given: dict[str, Any]) -> Wish:
@@ -65,9 +65,9 @@ def _requested(given: dict[str, Any]) -> Wish:
     return _wanted(request, request.config, told)
 
 
-def _wanted(request: SessionRequest, config: RequestedConfig, told: dict[str, Any]) -> Wanted:
+def _wanted(request: SessionRequest, config: RequestedConfig, told: dict[str, Any]) -> SessionSpec:
     # What is left out is the server's to choose; its own default is never laxer than the request's.
-    return Wanted(
+    return SessionSpec(
         prompt=request.prompt,
         agent=request.agent_type,
         project_id=config.project_id or "",
@@ -83,7 +83,7 @@ def _wanted(request: SessionRequest, config: RequestedConfig, told: dict[str, An
 
 async def carry_out(service: Service, wish: Wish, *, who: str) -> SessionView:
     """Begin what is wished for, or go on with what it names."""
-    if isinstance(wish, Wanted):
+    if isinstance(wish, SessionSpec):
         return await service.sessions.create(wish, who=who)
     old = await service.sessions.get(wish.session_id)
     if old.agent != wish.agent:

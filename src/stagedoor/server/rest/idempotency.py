@@ -17,7 +17,7 @@ import msgspec
 
 from stagedoor.service.identity import ids_from
 from stagedoor.service.ledger import ReplyRows
-from stagedoor.service.views import Done
+from stagedoor.service.views import IdempotentReply
 
 from ..problems import InvalidField, Refused
 
@@ -101,5 +101,5 @@ class Once:
         await self._rows.save(row)
         return reply
 
-    def _row(self, key: str, print_: str, status: int, body: bytes) -> Done:
-        return Done(key=key, fingerprint=print_, status=status, body=body, at=self._now())
+    def _row(self, key: str, print_: str, status: int, body: bytes) -> IdempotentReply:
+        return IdempotentReply(key=key, fingerprint=print_, status=status, body=body, at=self._now())

@@ -65,7 +65,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
 def _sharpen(components: dict[str, Any]) -> None:
     """What is checked beyond the types."""
     named = {"enum": [*AGENT_NAMES]}
-    components["Wanted"]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
+    components["SessionSpec"]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
     del components["BoardWish"]["properties"]["agent"]
     components["BoardWish"]["properties"]["agentId"] |= named
     components["SessionRequest"]["properties"]["agentType"] |= {"enum": [*catalog.names()]}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from stagedoor.service.views import Message, SessionView
+from stagedoor.service.views import QueuedPrompt, SessionView
 
 from .operations import Call, Operation
 from .rendering import MOST, plain, rendered
@@ -38,7 +38,7 @@ class Ways(msgspec.Struct, frozen=True):
 class Queue(msgspec.Struct, frozen=True):
     """Follow-ups whose turn has not come, oldest first."""
 
-    messages: list[Message]
+    messages: list[QueuedPrompt]
 
 
 class PolicyText(msgspec.Struct, frozen=True):

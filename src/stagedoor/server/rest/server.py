@@ -6,14 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from stagedoor.service.ledger import FARTHEST, Sums
-from stagedoor.service.past import PastSession
-from stagedoor.service.places import roots
-from stagedoor.service.presence import AgentView
-from stagedoor.service.reading import FileText, Listing
+from stagedoor.service.agents import AgentView
+from stagedoor.service.ledger import MOST_OFFSET, UsageSums
 from stagedoor.service.store import Audited, ConfigChange
-from stagedoor.service.tracking import Diff, GitStatus
+from stagedoor.service.stored import PastSession
 from stagedoor.service.views import By, SessionView
+from stagedoor.service.workspaces import roots
+from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces.git import Diff, GitStatus
 
 from .operations import LARGEST, AgentName, Call, Count, Operation, Words
 from .sessions import shown
@@ -44,7 +44,7 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     by: By = "day"
     since: Count | None = None
     until: Count | None = None
-    offset_minutes: Annotated[int, msgspec.Meta(ge=-FARTHEST, le=FARTHEST)] = 0
+    offset_minutes: Annotated[int, msgspec.Meta(ge=-MOST_OFFSET, le=MOST_OFFSET)] = 0
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ async def projects(call: Call[None, None]) -> ProjectList:
     return ProjectList(projects=named, roots=[str(root) for root in roots(settings)])
 
 
-async def usage(call: Call[UsageQuery, None]) -> Sums:
+async def usage(call: Call[UsageQuery, None]) -> UsageSums:
     query = call.query
     return await call.service.usage.sums(
         by=query.by, since=query.since, until=query.until, offset_minutes=query.offset_minutes
@@ -184,7 +184,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="sumUsage", method="GET", path="/api/usage", tag="server", scope="watch", verb=usage,
-        summary="Tokens and money by day, agent, project, session or model", query=UsageQuery, answer=Sums,
+        summary="Tokens and money by day, agent, project, session or model", query=UsageQuery, answer=UsageSums,
     ),
     Operation(
         name="listAudit", method="GET", path="/api/audit", tag="server", scope="watch", verb=audit,

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from stagedoor.dialects.session_request import SessionRequest
 from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query
-from stagedoor.service.views import Message, SessionView, State, Wanted
+from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
 
 from ..problems import InvalidField
 from ..streams.dialect_cursor import CANONICAL, known_dialect
@@ -71,13 +71,13 @@ class NextPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
 
 def shown(view: SessionView) -> SessionView:
     """A session as a client may see it: what tool servers were given to sign in with stays here."""
-    if view.wanted is None or not view.wanted.mcp_servers:
+    if view.spec is None or not view.spec.mcp_servers:
         return view
     servers = {
         name: replace(server, env=dict.fromkeys(server.env, _HIDDEN), headers=dict.fromkeys(server.headers, _HIDDEN))
-        for name, server in view.wanted.mcp_servers.items()
+        for name, server in view.spec.mcp_servers.items()
     }
-    return replace(view, wanted=replace(view.wanted, mcp_servers=servers))
+    return replace(view, spec=replace(view.spec, mcp_servers=servers))
 
 
 async def create(call: Call[None, Wish]) -> SessionView:
@@ -120,11 +120,11 @@ async def events(call: Call[EventsQuery, None]) -> EventPage:
     return await call.pages.offset(view, query.dialect, query.offset or 0, query.limit)
 
 
-async def send(call: Call[None, FollowUp]) -> Message:
+async def send(call: Call[None, FollowUp]) -> QueuedPrompt:
     return await call.service.sessions.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
 
 
-async def find_sent(call: Call[Any, Any]) -> Message | None:
+async def find_sent(call: Call[Any, Any]) -> QueuedPrompt | None:
     wanted = first_id()
     sent = await call.service.sessions.messages(call.session_id, queued_only=False)
     return next((one for one in sent if one.id == wanted), None)
@@ -158,7 +158,7 @@ _ONE = "/api/sessions/{sessionId}"
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="createSession", method="POST", path="/api/sessions", tag=_TAG, scope="run", verb=create, status=201,
-        summary="Begin a session", bodies=(Wanted, BoardWish, SessionRequest), read=wish_of, answer=SessionView,
+        summary="Begin a session", bodies=(SessionSpec, BoardWish, SessionRequest), read=wish_of, answer=SessionView,
         faults=(404, 409), recall=find_made,
     ),
     Operation(
@@ -184,7 +184,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="sendMessage", method="POST", path=_ONE + "/messages", tag=_TAG, scope="run", verb=send, status=202,
         summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
-        bodies=(FollowUp,), answer=Message, faults=(404, 409), recall=find_sent,
+        bodies=(FollowUp,), answer=QueuedPrompt, faults=(404, 409), recall=find_sent,
     ),
     Operation(
         name="interruptSession", method="POST", path=_ONE + "/interrupt", tag=_TAG, scope="run", verb=interrupt,

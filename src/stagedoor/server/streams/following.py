@@ -16,7 +16,7 @@ import msgspec
 
 from stagedoor.errors import BadRequest
 from stagedoor.service.service import Service
-from stagedoor.service.views import Record, SessionView, Verdict
+from stagedoor.service.views import FollowVerdict, Record, SessionView
 
 from .dialect_cursor import CANONICAL, Telling, Tellings
 
@@ -30,7 +30,7 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class VerdictMessage(Verdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
+class VerdictMessage(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
     """A verdict as a message of its own."""
 
 

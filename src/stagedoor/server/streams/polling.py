@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stagedoor.service.service import Service
-from stagedoor.service.views import Verdict
+from stagedoor.service.views import FollowVerdict
 
 from ..access.auth import caller_of, demand
 from ..connections import line_of
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    verdict: Verdict
+    verdict: FollowVerdict
     events: list[msgspec.Raw]
     last_seq: int
     """Ask again with ``after`` this."""

@@ -14,13 +14,10 @@ from msgspec.structs import replace
 from stagedoor.unified.events import Usage
 
 from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
-from ..views import By, Device, Done, Message, Question, Record, SessionView, Sum
-from .claim import Claim
-from .queries import USED, summing, where
-from .readers import Readers
+from ..views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, UsageSum
 from .rows import Rows
-from .schema import Durable, prepare, unusable
-from .writer import Writer
+from .schema import Claim, Durable, prepare, unusable
+from .threads import Readers, Writer
 
 Value = TypeVar("Value")
 _SESSIONS = """
@@ -116,17 +113,17 @@ class SqliteStore:
         test, values = _asked(session_id, open_only=open_only)
         return await self._number(f"SELECT count(*) FROM questions {test}", values)
 
-    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[Message]:
+    async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]:
         sql = "SELECT body FROM messages WHERE session=? AND queued>=? ORDER BY at, id"
-        return await self._rows(sql, (session_id, int(queued_only)), Message)
+        return await self._rows(sql, (session_id, int(queued_only)), QueuedPrompt)
 
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
-    ) -> list[Sum]:
+    ) -> list[UsageSum]:
         sql, values = summing(by, since, until, offset_minutes)
         return await self._readers.do(
             lambda db: [
-                Sum(key=key, sessions=sessions, turns=turns, usage=Usage(**dict(zip(USED, used, strict=True))))
+                UsageSum(key=key, sessions=sessions, turns=turns, usage=Usage(**dict(zip(USED, used, strict=True))))
                 for key, sessions, turns, *used in db.execute(sql, values)
             ]
         )
@@ -134,8 +131,8 @@ class SqliteStore:
     async def devices(self) -> list[Device]:
         return await self._rows("SELECT body FROM devices", (), Device)
 
-    async def done(self, key: str) -> Done | None:
-        return _first(await self._rows("SELECT body FROM done WHERE key=?", (key,), Done))
+    async def done(self, key: str) -> IdempotentReply | None:
+        return _first(await self._rows("SELECT body FROM done WHERE key=?", (key,), IdempotentReply))
 
     async def setting(self, name: str) -> bytes | None:
         sql = "SELECT value FROM settings WHERE name=?"
@@ -195,3 +192,45 @@ def _of(session_id: str | None) -> str:
 
 def _first(rows: list[Value]) -> Value | None:
     return rows[0] if rows else None
+
+
+USED = Usage.__struct_fields__
+_TEXT = "CAST(body AS TEXT)"
+_USED = ", ".join(f"sum(json_extract({_TEXT}, '$.usage.{name}'))" for name in Usage.__struct_encode_fields__)
+_KEYS: dict[By | None, str] = {
+    None: "''",
+    "day": "date((at + ?) / 1000, 'unixepoch')",
+    "session": "session",
+    "agent": f"json_extract({_TEXT}, '$.agent')",
+    "project": f"json_extract({_TEXT}, '$.project')",
+    "model": f"json_extract({_TEXT}, '$.model')",
+}
+
+
+def summing(by: By | None, since: int, until: int | None, offset_minutes: int) -> tuple[str, tuple[Any, ...]]:
+    """Rows of key, sessions, turns, and what was used in the order of ``USED``."""
+    sql = (
+        f"SELECT {_KEYS[by]} AS key, count(DISTINCT session), count(*), {_USED} FROM spent"
+        " WHERE at>=? AND (? IS NULL OR at<?) GROUP BY key"
+    )
+    shift = (offset_minutes * 60_000,) if by == "day" else ()
+    return sql, (*shift, since, until, until)
+
+
+def where(query: Query) -> tuple[str, tuple[Any, ...]]:
+    tests: list[str] = []
+    values: list[Any] = []
+    for column, value in (
+        ("state", query.state), ("agent", query.agent), ("project", query.project_id), ("grouped", query.group),
+    ):  # fmt: skip
+        if value:
+            tests.append(f"{column}=?")
+            values.append(value)
+    for column, flag in (("archived", query.archived), ("ended", query.ended)):
+        if flag is not None:
+            tests.append(f"{column}=?")
+            values.append(int(flag))
+    if query.search:
+        tests.append("instr(words, ?) > 0")
+        values.append(query.search.lower())
+    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stagedoor.errors import StoreBroken
 
 from ..store import Append, Audited, Change, ConfigChange, Forget, Remember, Sweep, Trim
-from ..views import Device, Done, Message, Question, Record, SessionView, Spent
+from ..views import Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
 
 TOGETHER = (64, 8, 1)
 """Rows per statement. sqlite3 gives up the interpreter for each statement it runs, and a busy loop is slow to give it
@@ -63,15 +63,15 @@ class Rows:
                 case Question():
                     row = (change.id, change.session_id, change.open, change.asked_at, _json(change))
                     db.execute("INSERT OR REPLACE INTO questions VALUES(?,?,?,?,?)", row)
-                case Message():
+                case QueuedPrompt():
                     row = (change.id, change.session_id, change.state == "queued", change.at, _json(change))
                     db.execute("INSERT OR REPLACE INTO messages VALUES(?,?,?,?,?)", row)
-                case Spent():
+                case TurnUsage():
                     spent = (change.session_id, change.turn, change.at, _json(change))
                     db.execute("INSERT OR REPLACE INTO spent VALUES(?,?,?,?)", spent)
                 case Device():
                     db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
-                case Done():
+                case IdempotentReply():
                     db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
                 case Audited():
                     db.execute("INSERT INTO audit(session, body) VALUES(?,?)", (change.entry.session, _json(change)))

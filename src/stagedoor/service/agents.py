@@ -16,7 +16,7 @@ from stagedoor.drivers.agent import Presence
 from stagedoor.errors import BadRequest, StagedoorError
 from stagedoor.unified.capabilities import Capabilities
 
-from .settings import AgentSettings, Settings
+from .config.settings import AgentSettings, Settings
 
 FRESH = 30.0
 

@@ -14,17 +14,17 @@ from stagedoor import catalog
 from stagedoor.drivers.agent import StoredSession
 from stagedoor.engine import milliseconds
 from stagedoor.errors import BadRequest, NotSupported, SessionNotFound
-from stagedoor.past import events_of, stored_sessions
+from stagedoor.stored_sessions import events_of, stored_sessions
 from stagedoor.unified.events import Event, Init, TurnCompleted, TurnStarted, Usage, stamp
 from stagedoor.unified.grammar import Grammar
 
-from . import places
+from .agents import environment
+from .config.settings import AgentSettings, Settings
 from .journal import Journal
-from .presence import environment
 from .projection import project
-from .settings import AgentSettings, Settings
 from .store import Append, Query
 from .views import Record, SessionView, State
+from .workspaces import check_allowed, roots
 
 EVERYTHING = 1_000_000
 
@@ -138,12 +138,12 @@ class Past:
         if not folder.is_absolute():
             raise BadRequest(f"{cwd!r} is no absolute path; name the folder whole")
         folder = folder.resolve()
-        places.allowed(folder, self._settings, agent)
+        check_allowed(folder, self._settings, agent)
         return folder
 
     def _folders(self) -> list[Path]:
         own = [Path(folder).expanduser().resolve() for folder in self._settings.projects.values()]
-        return list(dict.fromkeys([*places.roots(self._settings), *own]))
+        return list(dict.fromkeys([*roots(self._settings), *own]))
 
 
 def _known(agent: str) -> str:

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 import stagedoor
 from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
-from stagedoor.service.settings import AgentSettings, Settings
 from stagedoor.service.store import Query
-from stagedoor.service.views import SessionView, Wanted
+from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.unified.events import Init, Text, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode
 
 BOUND = 60.0
@@ -64,7 +64,9 @@ async def finished(service: Service, view: SessionView) -> SessionView:
 def test_each_session_is_listed_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with service_in(tmp_path) as service:
-            ours = await finished(service, await service.sessions.create(Wanted(prompt=SCRIPT, agent="understudy")))
+            ours = await finished(
+                service, await service.sessions.create(SessionSpec(prompt=SCRIPT, agent="understudy"))
+            )
             theirs = await outside(tmp_path, SCRIPT)
             await outside(tmp_path, SCRIPT, cwd="trusted")
             listed = await service.stored.sessions(cwd=str(tmp_path / "work"))

@@ -16,7 +16,7 @@ import msgspec
 from stagedoor.errors import BadRequest
 from stagedoor.workspace import PASSED_OVER
 
-from .tracking import git_folder
+from .git import git_folder
 
 MOST = 500
 TOGETHER = 300

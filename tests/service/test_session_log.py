@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import StoreBroken, StoreError
-from stagedoor.service.ahead import MOST
-from stagedoor.service.chronicle import Chronicle
-from stagedoor.service.hub import LocalHub
-from stagedoor.service.journal import Journal
+from stagedoor.service.journal import Journal, LocalHub
+from stagedoor.service.session_log import MOST_UNDER_WAY, SessionLog
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Change
-from stagedoor.service.views import Message, SessionView
+from stagedoor.service.views import QueuedPrompt, SessionView
 from stagedoor.unified.events import Done, Event, Text, TextDelta, TurnStarted, decode, stamp
 
 
@@ -50,7 +48,7 @@ class Told:
         self.counts: Counter[str] = Counter()
         self.heard: list[str] = []
         view = SessionView(id="s1", agent="understudy", cwd="/", activity="working", created_at=1)
-        self.chronicle = Chronicle(
+        self.session_log = SessionLog(
             view, self.journal, now=lambda: 5, new_id=lambda: "m", broken=self.faults.append, counts=self.counts
         )
 
@@ -84,7 +82,7 @@ def on(folder: Path, work: Callable[[Told], Coroutine[Any, Any, None]]) -> None:
         disk = Disk(folder / "log.db")
         await disk.open()
         told = Told(disk)
-        await told.chronicle.store([stamped(TurnStarted(turn=1, prompt="go"))])
+        await told.session_log.store([stamped(TurnStarted(turn=1, prompt="go"))])
         following = asyncio.create_task(told.follow())
         try:
             async with asyncio.timeout(60):
@@ -107,23 +105,30 @@ async def many_turns() -> None:
 def test_the_next_pieces_are_handed_over_while_the_last_are_on_their_way(tmp_path: Path) -> None:
     async def main(told: Told) -> None:
         told.disk.ready.clear()
-        for number in range(MOST - 1):
-            await told.chronicle.store(pieces(f"a{number}", f"b{number}"))
-        last = asyncio.create_task(told.chronicle.store(pieces("c")))
-        behind = asyncio.create_task(told.chronicle.store(pieces("d")))
+        for number in range(MOST_UNDER_WAY - 1):
+            await told.session_log.store(pieces(f"a{number}", f"b{number}"))
+        last = asyncio.create_task(told.session_log.store(pieces("c")))
+        behind = asyncio.create_task(told.session_log.store(pieces("d")))
         ending = asyncio.create_task(
-            told.chronicle.store([stamped(Text(text="all")), stamped(Done(status="success"), 9)])
+            told.session_log.store([stamped(Text(text="all")), stamped(Done(status="success"), 9)])
         )
         await many_turns()
-        assert (told.disk.asked, told.heard) == (1 + MOST, ["1 turn_started"])
+        assert (told.disk.asked, told.heard) == (1 + MOST_UNDER_WAY, ["1 turn_started"])
         assert [last.done(), behind.done(), ending.done()] == [False] * 3
         assert (await told.row()).last_seq == 1
 
         told.disk.ready.set()
         await asyncio.gather(last, behind, ending)
         row = await told.row()
-        assert (row.last_seq, row.updated_at, row.state) == (6 + 2 * (MOST - 1) - 1, 9, "done")
-        words = ["turn_started", *(f"{one}{n}" for n in range(MOST - 1) for one in "ab"), "c", "d", "all", "done"]
+        assert (row.last_seq, row.updated_at, row.state) == (6 + 2 * (MOST_UNDER_WAY - 1) - 1, 9, "done")
+        words = [
+            "turn_started",
+            *(f"{one}{n}" for n in range(MOST_UNDER_WAY - 1) for one in "ab"),
+            "c",
+            "d",
+            "all",
+            "done",
+        ]
         expected = [f"{seq} {word}" for seq, word in enumerate(words, 1)]
         assert await told.stored() == expected
         while told.heard != expected:
@@ -139,19 +144,19 @@ def test_what_fails_takes_along_what_was_handed_over_behind_it(tmp_path: Path, f
         told.disk.full_at = full_at
         told.disk.ready.clear()
         for word in "abc":
-            await told.chronicle.store(pieces(word))
-        message = Message(id="m1", session_id="s1", prompt="more", at=1)
+            await told.session_log.store(pieces(word))
+        message = QueuedPrompt(id="m1", session_id="s1", prompt="more", at=1)
         refused = [
-            asyncio.create_task(told.chronicle.enqueue(message)),
-            asyncio.create_task(told.chronicle.store([stamped(Text(text="abc"))])),
-            asyncio.create_task(told.chronicle.store(pieces("d"))),
+            asyncio.create_task(told.session_log.enqueue(message)),
+            asyncio.create_task(told.session_log.store([stamped(Text(text="abc"))])),
+            asyncio.create_task(told.session_log.store(pieces("d"))),
         ]
         await many_turns()
         told.disk.ready.set()
         assert [str(one) for one in await asyncio.gather(*refused, return_exceptions=True)] == [
             "the disk is full; make room"
         ] * 3
-        await told.chronicle.quiet()
+        await told.session_log.quiet()
         expected = ["1 turn_started", "2 a", "3 b", "4 c"][: full_at - 1]
         assert await told.stored() == told.heard == expected
         assert (await told.row()).last_seq == len(expected)
@@ -164,16 +169,16 @@ def test_what_fails_takes_along_what_was_handed_over_behind_it(tmp_path: Path, f
 def test_what_was_handed_over_is_kept_though_whoever_did_it_has_gone(tmp_path: Path) -> None:
     async def main(told: Told) -> None:
         told.disk.ready.clear()
-        for number in range(MOST - 1):
-            await told.chronicle.store(pieces(f"{number}"))
-        gone = asyncio.create_task(told.chronicle.store(pieces("last")))
+        for number in range(MOST_UNDER_WAY - 1):
+            await told.session_log.store(pieces(f"{number}"))
+        gone = asyncio.create_task(told.session_log.store(pieces("last")))
         await many_turns()
         gone.cancel()
         await asyncio.wait([gone])
         told.disk.ready.set()
-        await told.chronicle.store(pieces("on"))
-        await told.chronicle.quiet()
-        words = ["turn_started", *map(str, range(MOST - 1)), "last", "on"]
+        await told.session_log.store(pieces("on"))
+        await told.session_log.quiet()
+        words = ["turn_started", *map(str, range(MOST_UNDER_WAY - 1)), "last", "on"]
         assert await told.stored() == [f"{seq} {word}" for seq, word in enumerate(words, 1)]
         assert told.faults == []
 
@@ -183,13 +188,13 @@ def test_what_was_handed_over_is_kept_though_whoever_did_it_has_gone(tmp_path: P
 def test_pieces_alone_move_the_row_on_and_leave_the_rest_of_it(tmp_path: Path) -> None:
     async def main(told: Told) -> None:
         before = await told.row()
-        await told.chronicle.store(pieces("a", "b"))
-        await told.chronicle.quiet()
-        assert await told.row() == told.chronicle.view
+        await told.session_log.store(pieces("a", "b"))
+        await told.session_log.quiet()
+        assert await told.row() == told.session_log.view
         assert (before.last_seq, (await told.row()).last_seq) == (1, 3)
-        renamed = await told.chronicle.change(title="a name")
-        await told.chronicle.store(pieces("c"))
-        await told.chronicle.quiet()
+        renamed = await told.session_log.change(title="a name")
+        await told.session_log.store(pieces("c"))
+        await told.session_log.quiet()
         assert (await told.row()).title == renamed.title == "a name"
         assert (await told.row()).last_seq == 4
 

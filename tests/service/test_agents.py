@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stagedoor import __version__, catalog
-from stagedoor.service.presence import Agents, AgentView, environment
-from stagedoor.service.settings import AgentSettings, Settings
+from stagedoor.service.agents import Agents, AgentView, environment
+from stagedoor.service.config.settings import AgentSettings, Settings
 
 
 def switched_off(name: str) -> AgentView:

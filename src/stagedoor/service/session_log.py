@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import force_setattr, replace
 
-from stagedoor.errors import SessionEnded, StoreError
+from stagedoor.errors import SessionEnded, StoreBroken, StoreError
 from stagedoor.unified.events import (
     Done,
     Error,
@@ -24,13 +24,11 @@ from stagedoor.unified.events import (
     stamp,
 )
 
-from .ahead import Ahead
 from .journal import Journal
-from .projection import PLAIN, asleep, project
+from .projection import MID_TURN, PLAIN, UNTOLD, asleep, closing, project
 from .question_rows import QuestionRows, needs_the_agent, resolution, words_of
-from .recovery import MID_TURN, UNTOLD, closing
 from .store import Append, Change
-from .views import Message, Question, Record, SessionView, Spent
+from .views import Question, QueuedPrompt, Record, SessionView, TurnUsage
 
 _log = logging.getLogger("stagedoor.service")
 CHUNK = 4096
@@ -38,7 +36,7 @@ STOPPED = "the server stopped"
 UNANSWERED = "nobody answered in time"
 
 
-class Chronicle:
+class SessionLog:
     """Whatever is written here is written under one lock, so that rows and events never contradict each other."""
 
     def __init__(
@@ -52,9 +50,9 @@ class Chronicle:
         counts: Counter[str],
     ) -> None:
         self.view = view
-        self.asking = QuestionRows()
-        self.queue: deque[Message] = deque()
-        self.sending: Message | None = None
+        self.questions = QuestionRows()
+        self.queue: deque[QueuedPrompt] = deque()
+        self.sending: QueuedPrompt | None = None
         """The prompt that is on its way; it counts as sent when the stream says that its turn has started."""
         self.turn_over = asyncio.Event()
         self.now = now
@@ -63,7 +61,7 @@ class Chronicle:
         self._broken = broken
         self._counts = counts
         self._writing = asyncio.Lock()
-        self._ahead = Ahead(journal, broken)
+        self._pipeline = WritePipeline(journal, broken)
 
     async def store(self, events: list[Event]) -> None:
         """Returns when they are kept; pieces of text, which change nothing but the number, may be on their way."""
@@ -75,13 +73,13 @@ class Chronicle:
 
     async def quiet(self) -> None:
         """Wait until nothing of it is on its way to the log."""
-        await self._ahead.quiet()
+        await self._pipeline.quiet()
 
     async def say(self, event: Event) -> None:
         """An event of the service's own."""
         await self.store([self._stamped(event)])
 
-    async def enqueue(self, message: Message) -> Message:
+    async def enqueue(self, message: QueuedPrompt) -> QueuedPrompt:
         """Take a prompt that waits behind the others, also when the queue is read again: that goes by their times."""
         async with self._writing:
             if self.view.ended:
@@ -100,10 +98,10 @@ class Chronicle:
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question``, once."""
         async with self._writing:
-            await self._ahead.stored()
+            await self._pipeline.stored()
             if not await self._journal.answer(question):
                 return False
-            self.asking.noted(question)
+            self.questions.noted(question)
             return True
 
     async def end(self, why: str, *, status: Status = "interrupted") -> None:
@@ -112,7 +110,7 @@ class Chronicle:
         async with self._writing:
             refused = [
                 PermissionResolved(request_id=name, decision="deny", by="interrupt", message=why)
-                for name in self.asking.rearmed
+                for name in self.questions.rearmed
             ]
             closed = closing(self.view, events, self.now(), why=why, status=status)
             await self._append([self._as_decided(event) for event in (*map(self._stamped, refused), *closed)])
@@ -120,7 +118,7 @@ class Chronicle:
     def _as_decided(self, event: Event) -> Event:
         """What somebody has decided stays decided, though the agent was never told."""
         if isinstance(event, PermissionResolved):
-            known = self.asking.open.get(event.request_id) or self.asking.rearmed.get(event.request_id)
+            known = self.questions.open.get(event.request_id) or self.questions.rearmed.get(event.request_id)
             if known is not None and known.decision is not None:
                 return self._stamped(resolution(known))
         return event
@@ -130,24 +128,24 @@ class Chronicle:
     async def rearm(self) -> None:
         """End the turn; its open questions wait for an answer while the CLI is away."""
         events = await self._last_turn()
-        asking = self.asking
+        questions = self.questions
         async with self._writing:
-            waiting = {name: replace(one, rearmed=True) for name, one in asking.open.items()}
+            waiting = {name: replace(one, rearmed=True) for name, one in questions.open.items()}
             said = closing(self.view, events, self.now(), why=STOPPED, keep=waiting, end=False)
-            asking.rearmed.update(waiting)
-            asking.open.clear()
+            questions.rearmed.update(waiting)
+            questions.open.clear()
             await self._append([*said, self._stamped(asleep(STOPPED))], *waiting.values())
 
     async def settle(self, question: Question) -> None:
         """A re-armed question was answered: say so, and when it was the last, queue a prompt that tells the agent."""
         decided = [one for one in await self.outlived() if not one.open]
-        left = [name for name in self.asking.rearmed if name != question.request.request_id]
+        left = [name for name in self.questions.rearmed if name != question.request.request_id]
         async with self._writing:
             said: list[Event] = [self._stamped(resolution(question))]
             if left:
                 await self._append(said)
             elif needs_the_agent(decided):
-                message = Message(
+                message = QueuedPrompt(
                     id=self._new_id(),
                     session_id=self.view.id,
                     prompt=words_of(decided),
@@ -176,16 +174,16 @@ class Chronicle:
         self.queue.extend(await self._journal.store.messages(self.view.id))
         activity = self.view.activity
         if activity in MID_TURN:
-            self.asking.open = pending
+            self.questions.open = pending
             await (self.rearm() if pending and resumable else self.end(STOPPED))
         else:
-            self.asking.rearmed = pending
+            self.questions.rearmed = pending
             goes_on = resumable and (self.view.keep_open or bool(pending) or (activity == "asleep" and self.queue))
             if not goes_on:
                 await self.end(STOPPED)
             elif activity != "asleep":
                 await self.say(asleep(STOPPED))
-        return [one for one in self.asking.rearmed.values() if not one.open]
+        return [one for one in self.questions.rearmed.values() if not one.open]
 
     async def _last_turn(self) -> list[Event]:
         """The events of the last turn that matter for what is open. The log may be huge: the rest is not read."""
@@ -208,7 +206,7 @@ class Chronicle:
         records = [Record.of(event) for event in events]
         self.view = replace(view, last_seq=records[-1].seq, updated_at=records[-1].at)
         self._counts["events"] += len(records)
-        await self._ahead.write(Append(view.id, records))
+        await self._pipeline.write(Append(view.id, records))
 
     async def _append(self, events: list[Event], *more: Change) -> None:
         """Number and store ``events``, with the rows that follow from them."""
@@ -235,7 +233,7 @@ class Chronicle:
             self.turn_over.set()
 
     async def _put(self, view: SessionView, *changes: Change) -> None:
-        await self._ahead.stored()
+        await self._pipeline.stored()
         try:
             await self._journal.write(*changes, view)
         except StoreError as fault:
@@ -265,12 +263,12 @@ class Chronicle:
             case PermissionRequest():
                 self._counts["questions asked"] += 1
                 _log.info("a session asks", extra={"session": view.id, "question": event.request_id})
-                return view, [self.asking.asked(event, view)]
+                return view, [self.questions.asked(event, view)]
             case PermissionResolved():
                 self._counts["questions expired" if event.by == "timeout" else "questions answered"] += 1
-                return view, self.asking.resolved(event)
+                return view, self.questions.resolved(event)
             case TurnCompleted():
-                self.asking.arranged.clear()
+                self.questions.arranged.clear()
                 return view, [_spent(view, event)]
             case Done():
                 dropped = [replace(one, state="dropped") for one in self.queue]
@@ -287,17 +285,65 @@ class Chronicle:
         return stamp(event, view.agent, view.id, 0, self.now(), view.turn)
 
 
-def _starts(events: list[Event], message: Message) -> bool:
+def _starts(events: list[Event], message: QueuedPrompt) -> bool:
     return any(isinstance(event, TurnStarted) and event.prompt == message.prompt for event in events)
 
 
-def _spent(view: SessionView, event: TurnCompleted) -> Spent:
-    return Spent(
+def _spent(view: SessionView, event: TurnCompleted) -> TurnUsage:
+    return TurnUsage(
         session_id=view.id,
         turn=event.turn,
         at=event.timestamp,
         agent=view.agent,
-        project=view.project_id or (view.wanted and view.wanted.cwd) or view.cwd,  # not the worktree it runs in
+        project=view.project_id or (view.spec and view.spec.cwd) or view.cwd,  # not the worktree it runs in
         model=view.model,
         usage=event.usage,
     )
+
+
+MOST_UNDER_WAY = 4
+"""On their way at once; with so many, whoever hands over waits."""
+
+
+class WritePipeline:
+    """``failed`` is told of the first one that was not kept; from then on everybody is refused."""
+
+    def __init__(self, journal: Journal, failed: Callable[[StoreError], None]) -> None:
+        self._journal = journal
+        self._failed = failed
+        self._under_way = 0
+        self._one_ended = asyncio.Event()
+        self._fault: StoreError | None = None
+
+    async def write(self, append: Append) -> None:
+        """Hand over; returns when there is room for another."""
+        self._check()
+        self._under_way += 1
+        self._journal.hand_over((append,), self._ended)
+        await self._fewer_than(MOST_UNDER_WAY)
+        self._check()
+
+    async def stored(self) -> None:
+        """Wait until everything handed over is kept. Raises when something was not."""
+        await self.quiet()
+        self._check()
+
+    async def quiet(self) -> None:
+        """Wait until nothing is on its way, however that ended."""
+        await self._fewer_than(1)
+
+    async def _fewer_than(self, most: int) -> None:
+        while self._under_way >= most:
+            self._one_ended.clear()
+            await self._one_ended.wait()
+
+    def _ended(self, fault: BaseException | None) -> None:
+        self._under_way -= 1
+        self._one_ended.set()
+        if fault is not None and self._fault is None:
+            self._fault = fault if isinstance(fault, StoreError) else StoreBroken(f"not written: {fault!r}")
+            self._failed(self._fault)
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise self._fault

@@ -1,0 +1,1 @@
+"""How the server is configured: the values, every key of the file, and reading it."""

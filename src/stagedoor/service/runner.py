@@ -1,0 +1,559 @@
+"""One session of the service: its conversation with the CLI, its queue of prompts, its sleep and its end.
+
+A task of its own takes one prompt after the other. Whoever wants something of it (a follow-up, an interrupt, an answer)
+only leaves word; the log says what came of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec.structs import force_setattr, replace
+
+from stagedoor.errors import (
+    AgentRefused,
+    AlreadyAnswered,
+    LocalProtocolError,
+    NotSupported,
+    SessionEnded,
+    StagedoorError,
+    StoreError,
+    TooMany,
+)
+from stagedoor.session import Session
+from stagedoor.transports.relay import Reader
+from stagedoor.unified.decisions import Decision, Deny
+from stagedoor.unified.events import (
+    Done,
+    Event,
+    Init,
+    PermissionRequest,
+    PermissionResolved,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    TurnCompleted,
+    UsageReport,
+    stamp,
+)
+
+from .projection import MID_TURN, asleep, woken
+from .question_rows import answered
+from .session_log import STOPPED, UNANSWERED, SessionLog
+from .views import Question, QueuedPrompt, SessionView
+
+
+class SessionRunner:
+    def __init__(
+        self,
+        session_log: SessionLog,
+        *,
+        wake: Callable[[SessionView], Session],
+        seats: Seats,
+        sleep_after: float | None,
+        broken: Callable[[StoreError], None],
+        left: Callable[[str], None],
+    ) -> None:
+        self.session_log = session_log
+        self.task: asyncio.Task[None] | None = None
+        self._open = wake
+        self._seats = seats
+        self._sleep_after = sleep_after
+        self._broken = broken
+        self._left = left
+        self._life: Life | None = None
+        self._decided: list[Question] = []
+        self._arriving = 0
+        self._news = asyncio.Event()
+        self._ending: Literal["cancelled", "stopped"] | None = None
+        self._leaving = False
+        self._finishing = False
+        self._turning = False
+        self._sleeping = False
+        self._tired = False
+        self._rested = asyncio.Event()
+
+    # -- what others want of it
+
+    @property
+    def view(self) -> SessionView:
+        return self.session_log.view
+
+    @property
+    def awake(self) -> bool:
+        return self._life is not None
+
+    @property
+    def can_doze(self) -> bool:
+        """It is between turns and could be woken again."""
+        resting = self.view.activity not in MID_TURN and not self.session_log.queue and not self._arriving
+        return resting and self._ending is None and self.view.keep_open and self._resumable
+
+    @property
+    def ending(self) -> bool:
+        """It takes no more prompts, though it may not have said its last word."""
+        return self._finishing or self._ending is not None or self.view.ended
+
+    def start(
+        self, session: Session | None, messages: Iterable[QueuedPrompt] = (), decided: Iterable[Question] = ()
+    ) -> None:
+        if session is not None:
+            self._begin(session)
+        self.session_log.queue.extend(messages)
+        self._decided.extend(decided)
+        self.task = asyncio.get_running_loop().create_task(self._perform(), name=f"stagedoor {self.view.id}")
+
+    async def post(self, message: QueuedPrompt, *, steer: bool = False) -> QueuedPrompt:
+        """Take a follow-up: stored first, sent when the turns before it are over.
+
+        ``steer``: said into the running turn instead, if the agent can take it there. The log tells it as an event.
+        """
+        if self.ending:
+            raise SessionEnded(f"session {self.view.id} is ending; resume it to continue")
+        if steer and self._life is not None and await self._life.steered(message.prompt):
+            return replace(message, state="sent")
+        self._arriving += 1
+        try:
+            return await self.session_log.enqueue(message)
+        finally:
+            self._arriving -= 1
+            self._news.set()
+
+    async def interrupt(self) -> None:
+        if self._life is not None:
+            await self._life.session.interrupt()
+
+    async def cancel(self) -> None:
+        """End it: what runs is cut short. Returns when ``done`` is stored."""
+        self._ending = self._ending or "cancelled"
+        self._news.set()
+        if self._life is not None and self._in_turn:
+            await self._life.session.close()
+        await self.over()
+
+    async def stop(self) -> None:
+        """The server stops: it sleeps where it can go on later; what runs is cut short and said to be."""
+        if self._ending is None:
+            self._ending = "stopped"
+            self._news.set()
+            if self._life is not None and self._in_turn:
+                await self._life.kill()
+        await self.over()
+
+    async def kill(self) -> None:
+        """Nothing can be stored any more: leave nothing running."""
+        if self.task is not None and not self._leaving:
+            self.task.cancel()
+        await self.over()
+
+    async def doze(self) -> None:
+        """Make room for another one."""
+        self._rested.clear()
+        self._tired = True
+        self._news.set()
+        await self._rested.wait()
+
+    async def decide(self, question: Question) -> bool:
+        """Put the answered ``question`` and tell the agent. False: somebody was faster, or its time was up."""
+        if not await self.session_log.answer(question):
+            return False
+        request_id = question.request.request_id
+        if request_id in self.session_log.questions.rearmed:
+            self._decided.append(question)
+            self._news.set()
+            return True
+        try:
+            if self._life is not None and question.decision is not None:
+                self._life.answer(request_id, question.decision)
+                return True
+        except AlreadyAnswered:
+            pass  # its time was up, or its turn ended, at the same moment: the stream is about to say so
+        if self._ending != "stopped":
+            return False
+        await self.over()  # the server stops: the answer counts later if the question stays
+        kept = self.session_log.questions.rearmed.get(request_id)
+        return kept is not None and kept.decision == question.decision
+
+    # -- its own task
+
+    async def _perform(self) -> None:
+        session_log = self.session_log
+        try:
+            while not self.view.ended and self._ending is None:
+                rearmed = session_log.questions.rearmed
+                if self._life is not None and self._life.over:
+                    await self._lost(self._life)
+                elif self._decided:
+                    await session_log.settle(self._decided.pop(0))
+                elif session_log.queue and not rearmed:
+                    await self._turn(session_log.queue[0])
+                elif self.view.keep_open or rearmed or self._arriving:
+                    await self._wait()
+                else:
+                    break
+            await self._finish()
+        except StoreError as fault:
+            self._broken(fault)
+        except Exception as fault:  # a fault of our own ends as an event, not as a session that hangs
+            await self._fail(fault)
+        finally:
+            await self._put_away()
+
+    async def _turn(self, message: QueuedPrompt) -> None:
+        self._turning, self._tired = True, False
+        self._rested.set()
+        try:
+            life = self._life or await self._wake()
+            if life is None or self._ending is not None:
+                return
+            self.session_log.turn_over.clear()
+            if not life.session.in_turn:  # else the agent has begun one by itself, and ours comes after it
+                self.session_log.sending = message
+                with contextlib.suppress(Exception):  # the stream has said what went wrong
+                    await life.session.post(message.prompt)
+            await first_of(self.session_log.turn_over.wait(), life.pump)
+        finally:
+            self._turning = False
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        session_log = self.session_log
+        if self._decided or self._ending is not None or (session_log.queue and not session_log.questions.rearmed):
+            return
+        if self._tired or (self._seats.wanted and self.can_doze) or (self._life is not None and self._life.over):
+            await self._rest()
+            return
+        due = min((one.expires_at for one in session_log.questions.rearmed.values() if one.expires_at), default=None)
+        bound = self._sleep_after if self._life is not None else None
+        if due is not None:
+            bound = max(due - session_log.now(), 0) / 1000
+        try:
+            async with asyncio.timeout(bound):
+                await self._news.wait()
+        except TimeoutError:
+            await (self._rest() if due is None else self._expire())
+
+    async def _rest(self) -> None:
+        self._tired = False
+        if self._resumable and self._life is not None and not self._life.over:
+            await self._sleep("the agent sleeps until somebody speaks to it")
+        self._rested.set()
+
+    async def _sleep(self, why: str) -> None:
+        """Put the CLI away; the session goes on when somebody speaks to it."""
+        assert self._life is not None
+        self._sleeping = True
+        await self._life.close()
+        self._sleeping = False
+        await self._lost(self._life, why)
+
+    async def _lost(
+        self, life: Life, why: str = "the agent's program has ended; it is started again when needed"
+    ) -> None:
+        self._life = None
+        self._seats.leave(self.view.id)
+        life.pump.result()
+        if not self.view.ended and not life.killed:
+            await self.session_log.say(asleep(why))
+
+    async def _wake(self) -> Life | None:
+        await first_of(self._seats.wait(self.view.id), self._told_to_end())
+        if self._ending is not None:
+            return None
+        outlived = await self.session_log.outlived()
+        self.session_log.questions.arranged = [one for one in outlived if one.by == "client"]
+        await self.session_log.change(activity="starting")
+        return self._begin(self._open(self.view))
+
+    def _begin(self, session: Session) -> Life:
+        self._life = Life(session, self.view, store=self._heard, counts=self._counts, over=self._news.set)
+        return self._life
+
+    async def _heard(self, events: list[Event]) -> None:
+        questions = self.session_log.questions
+        await self.session_log.store(events)
+        due, questions.due = questions.due, []
+        for request_id, decision in due:
+            with contextlib.suppress(AlreadyAnswered):  # by the policy: the same batch says so
+                if self._life is not None:
+                    self._life.answer(request_id, decision)
+
+    async def _expire(self) -> None:
+        now = self.session_log.now()
+        for question in list(self.session_log.questions.rearmed.values()):
+            if question.open and question.expires_at is not None and question.expires_at <= now:
+                await self.decide(answered(question, Deny(UNANSWERED), by="timeout", who="", now=now))
+
+    async def _finish(self) -> None:
+        self._finishing = True
+        session_log, life, stopped = self.session_log, self._life, self._ending == "stopped"
+        resumable = self._resumable
+        sleeps = stopped and not self._in_turn and self.view.keep_open and resumable
+        if life is not None:
+            self._sleeping = sleeps
+            await life.close()
+            await self._lost(life, STOPPED)
+        if self.view.ended:
+            return
+        if stopped and self._in_turn:
+            await (session_log.rearm() if session_log.questions.open and resumable else session_log.end(STOPPED))
+        elif sleeps and self.view.activity != "asleep":
+            await session_log.say(asleep(STOPPED))
+        elif not stopped or self.view.activity != "asleep":
+            await session_log.end("the session was closed")
+
+    async def _fail(self, fault: Exception) -> None:
+        await self._put_away()
+        try:
+            why = str(fault) if isinstance(fault, StagedoorError) else repr(fault)
+            await self.session_log.end(why, status="error")
+        except StoreError as broken:
+            self._broken(broken)
+
+    async def _put_away(self) -> None:
+        life, self._life, self._leaving = self._life, None, True
+        self._rested.set()
+        self._left(self.view.id)
+        if life is not None:
+            await life.kill()
+        await self.session_log.quiet()
+
+    # -- how it stands
+
+    @property
+    def _in_turn(self) -> bool:
+        return self._turning or self.view.activity in MID_TURN
+
+    @property
+    def _resumable(self) -> bool:
+        return self._life is not None and bool(self.view.native_id) and self._life.session.capabilities.resume
+
+    def _counts(self, cut: Status | None) -> bool:
+        """Whether a life's ``done`` is the session's: not when the session can go on in another one."""
+        if self._sleeping:
+            return False
+        if self._ending is not None or not self.view.keep_open or not self._resumable:
+            return True
+        return cut == "error"
+
+    async def _told_to_end(self) -> None:
+        while self._ending is None:
+            self._news.clear()
+            await self._news.wait()
+
+    async def over(self) -> None:
+        """Wait until its last word is stored and nothing of it runs."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+
+class Life:
+    def __init__(
+        self,
+        session: Session,
+        view: SessionView,
+        *,
+        store: Callable[[list[Event]], Awaitable[None]],
+        counts: Counts,
+        over: Callable[[], None],
+    ) -> None:
+        self.session = session
+        self._reader: Reader[Event] = session.events
+        self._joined = Continuation(view)
+        self._store = store
+        self._counts = counts
+        self.killed = False
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+        self.pump = asyncio.get_running_loop().create_task(self._hand_on(), name=f"stagedoor events {view.id}")
+        self.pump.add_done_callback(lambda _: over())
+
+    @property
+    def over(self) -> bool:
+        return self.pump.done()
+
+    def answer(self, request_id: str, decision: Decision) -> None:
+        """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
+        self.session.answer(self._joined.own_ids.get(request_id, request_id), decision)
+
+    async def steered(self, text: str) -> bool:
+        """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""
+        try:
+            told = await self.session.steer(text)
+        except (NotSupported, LocalProtocolError, AgentRefused):
+            return False
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((told, stored))
+        await asyncio.wait([stored, self.pump], return_when=asyncio.FIRST_COMPLETED)
+        if not stored.done():
+            raise SessionEnded("the agent ended before this message was stored; resume the session to continue")
+        return True
+
+    async def close(self) -> None:
+        """End it in order; everything it says is stored."""
+        await self.session.close()
+        await asyncio.wait([self.pump])
+
+    async def kill(self) -> None:
+        """End it now; what it says of it is not stored, and its questions are not answered."""
+        self.killed = True
+        await self.session.close(at_once=True)
+        await asyncio.wait([self.pump])
+        if not self.pump.cancelled():
+            self.pump.exception()  # whoever kills it knows, or does not want to
+
+    async def _hand_on(self) -> None:
+        """As much at once as there is; a slow disk slows the agent."""
+        reader = self._reader
+        while await reader.news():
+            heard = list(reader.ready())
+            last = heard[-1].seq if heard else 0
+            events = self._joined.join(heard, self._counts)
+            if events and not self.killed:
+                try:
+                    await self._store(events)
+                except BaseException:
+                    reader.close()  # nobody reads on: the agent must not wait for us while it is ended
+                    raise
+            if self._awaited:
+                self._tell_stored(last)
+
+    def _tell_stored(self, last: int) -> None:
+        for number, stored in self._awaited:
+            if number <= last and not stored.done():
+                stored.set_result(None)
+        self._awaited = [one for one in self._awaited if not one[1].done()]
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:
+    """Return when one of them has ended; those that were begun for this are cancelled."""
+    begun = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ours = [task for task, wait in zip(begun, waits, strict=True) if task is not wait]
+        for task in ours:
+            task.cancel()
+        await asyncio.gather(*ours, return_exceptions=True)
+
+
+Counts = Callable[[Status | None], bool]
+"""Whether this life's ``done`` is the session's. It is told how the turn went that it cut off, if it did."""
+
+
+class Continuation:
+    """One life. ``view`` is how the session stood when it began."""
+
+    def __init__(self, view: SessionView) -> None:
+        self._view = view
+        self._first = view.last_seq == 0
+        self._ids: dict[str, str] = {}
+        self.own_ids: dict[str, str] = {}
+        """The request ids as the session tells them → as this life knows them."""
+        self.over = False
+        """This life has said its ``done``."""
+
+    def join(self, events: Iterable[Event], counts: Counts) -> list[Event]:
+        """``events`` of this life as the session's."""
+        out: list[Event] = []
+        session_id, turns, later = self._view.id, self._view.turn, not self._first
+        cut: Status | None = None
+        for event in events:
+            kind = type(event)
+            if kind is Done:
+                self.over = True
+                if not counts(cut):
+                    continue
+            if later and kind is not TextDelta and kind is not ThinkingDelta:
+                event = self._later(event)
+            force_setattr(event, "session_id", session_id)
+            if turns:
+                force_setattr(event, "turn", event.turn + turns)
+            out.append(event)
+            cut = event.status if isinstance(event, TurnCompleted) else None
+        return out
+
+    def _later(self, event: Event) -> Event:
+        before = self._view
+        match event:
+            case Init():
+                notice = woken(event.native_session_id or before.native_id)
+                return stamp(notice, event.agent, event.session_id, event.seq, event.timestamp, event.turn)
+            case UsageReport():
+                return replace(event, session=before.usage + event.session)
+            case Done():
+                usage = before.usage + event.usage
+                return replace(
+                    event,
+                    usage=usage,
+                    cost_usd=usage.cost_usd,
+                    tool_uses=before.tool_uses + event.tool_uses,
+                    duration_ms=float(event.timestamp - before.created_at),
+                )
+            case PermissionRequest():
+                told = f"{event.request_id}~{before.turn}"
+                self._ids[event.request_id] = told
+                self.own_ids[told] = event.request_id
+                return replace(event, request_id=told)
+            case PermissionResolved():
+                return replace(event, request_id=self._ids.get(event.request_id, event.request_id))
+            case _:
+                return event
+
+
+class Dozing(Protocol):
+    """A session that only waits for a next prompt."""
+
+    @property
+    def view(self) -> SessionView: ...
+    async def doze(self) -> None: ...
+
+
+class Seats:
+    """``idle``: those that could be put to sleep now."""
+
+    def __init__(self, limit: int, idle: Callable[[], Sequence[Dozing]]) -> None:
+        self._limit = limit
+        self._idle = idle
+        self._taken: set[str] = set()
+        self._waiting = 0
+        self._freed = asyncio.Event()
+
+    @property
+    def wanted(self) -> bool:
+        """Somebody waits for one."""
+        return self._waiting > 0
+
+    def leave(self, session_id: str) -> None:
+        self._taken.discard(session_id)
+        self._freed.set()
+
+    async def find(self, session_id: str) -> None:
+        """A seat now, or none: whoever has been idle for longest is put to sleep for it."""
+        while not self._take(session_id):
+            idle = self._idle()
+            if not idle:
+                raise TooMany(
+                    f"{self._limit} agents run already, which is this server's limit; end one, or try again later"
+                )
+            await min(idle, key=lambda one: one.view.updated_at).doze()
+
+    async def wait(self, session_id: str) -> None:
+        """A seat as soon as there is one; whoever becomes idle meanwhile gives up its own."""
+        self._waiting += 1
+        try:
+            with contextlib.suppress(TooMany):
+                await self.find(session_id)
+            while not self._take(session_id):
+                self._freed.clear()
+                await self._freed.wait()
+        finally:
+            self._waiting -= 1
+
+    def _take(self, session_id: str) -> bool:
+        if session_id not in self._taken and len(self._taken) >= self._limit:
+            return False
+        self._taken.add(session_id)
+        return True

@@ -1,0 +1,198 @@
+"""The workspaces of sessions: what git says of them, their files, and how they change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stagedoor.errors import BadRequest, NotAllowed
+from stagedoor.register import home
+from stagedoor.whole_file import replace_file
+from stagedoor.worktrees import GitFailed, Worktree, add_worktree, repository_of
+
+from ..config.settings import Settings
+from ..views import SessionSpec, SessionView
+from . import files, git
+from .files import FileText, Listing
+from .git import Diff, GitStatus
+from .watch import Touched, Watches
+
+_DIFF = "diff.json"
+
+
+class Workspaces:
+    """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began.
+
+    ``check`` raises for a place that may not be shown, or not to whoever asks about sessions of that agent.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[str], Awaitable[SessionView]],
+        kept: Path | None = None,
+        *,
+        check: Callable[[Path, str], None] = lambda place, agent: None,
+    ) -> None:
+        self._get = get
+        self._kept = kept
+        self._check = check
+        self._watches = Watches()
+
+    async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
+        """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
+        return await git.standing(folder, self._kept and self._kept / session_id)
+
+    async def forget(self, session_id: str) -> None:
+        """The session is deleted: nobody will ask what it changed."""
+        if self._kept is not None:
+            await asyncio.to_thread(shutil.rmtree, self._kept / session_id, ignore_errors=True)
+
+    async def git_status(self, session_id: str) -> GitStatus:
+        return await git.status(await self._folder(session_id))
+
+    async def diff(self, session_id: str, *, path: str = "") -> Diff:
+        """All that has changed since the session began; with ``path`` of that file or folder alone."""
+        view = await self._get(session_id)
+        if not path and (last := await asyncio.to_thread(self._last_diff, view)) is not None:
+            return last
+        folder = await self._folder(session_id)
+        if path:
+            await self._place(session_id, path)
+        kept = self._kept and self._kept / session_id
+        return await git.diff(folder, view.base, path=path, keep=kept if kept and kept.is_dir() else None)
+
+    async def keep_diff(self, session_id: str) -> None:
+        """The workspace is about to be taken away: what was changed in it can still be shown."""
+        if self._kept is None:
+            return
+        with contextlib.suppress(BadRequest):  # git cannot tell, and nobody can later
+            text = msgspec.json.encode(await self.diff(session_id)).decode()
+            await asyncio.to_thread(replace_file, self._kept / session_id / _DIFF, text)
+
+    def _last_diff(self, view: SessionView) -> Diff | None:
+        if self._kept is None or view.worktree not in ("kept", "removed"):
+            return None
+        try:
+            return msgspec.json.decode((self._kept / view.id / _DIFF).read_bytes(), type=Diff)
+        except OSError:
+            return None
+
+    async def files(self, session_id: str, path: str = "") -> Listing:
+        await self._place(session_id, path)
+        return await asyncio.to_thread(files.listing, await self._folder(session_id), path)
+
+    async def read(
+        self, session_id: str, path: str, *, first_line: int | None = None, last_line: int | None = None
+    ) -> FileText:
+        await self._place(session_id, path)
+        folder = await self._folder(session_id)
+        return await asyncio.to_thread(files.read, folder, path, first_line=first_line, last_line=last_line)
+
+    async def watch(self, session_id: str) -> AsyncGenerator[Touched]:
+        """What is touched in the workspace. An empty one comes first: from then on nothing is missed."""
+        async with aclosing(self._watches.follow(await self._folder(session_id))) as touches:
+            async for touched in touches:
+                yield touched
+
+    async def _folder(self, session_id: str) -> Path:
+        view = await self._get(session_id)
+        folder = Path(view.cwd)
+        if not await asyncio.to_thread(folder.is_dir):
+            raise BadRequest(f"the workspace {folder} is no folder any more")
+        # The agent may have put a link in its place since.
+        self._check(await asyncio.to_thread(folder.resolve), view.agent)
+        return folder
+
+    async def _place(self, session_id: str, path: str) -> None:
+        """Raises when ``path`` leads out of the workspace, or to what is shown to nobody."""
+        view = await self._get(session_id)
+        self._check(await asyncio.to_thread(files.inside, Path(view.cwd), path), view.agent)
+
+
+def roots(settings: Settings, agent: str = "") -> list[Path]:
+    """The folders; with ``agent`` those too that only this one is trusted with."""
+    own = settings.agents[agent].trusted_folders if agent in settings.agents else ()
+    return [Path(root).expanduser().resolve() for root in (*settings.roots, *own)]
+
+
+def session_folder(spec: SessionSpec, settings: Settings, agent: str = "") -> Path:
+    """The folder a new session runs in. Raises ``NotAllowed`` outside the roots, ``BadRequest`` when there is none."""
+    if spec.cwd:
+        folder = Path(spec.cwd).expanduser()
+        if not folder.is_absolute():
+            folder = roots(settings)[0] / folder
+    elif spec.project_id:
+        folder = _project(spec.project_id, settings)
+    else:
+        folder = roots(settings)[0]
+    found = folder.resolve()
+    check_allowed(found, settings, agent)
+    if not found.is_dir():
+        raise BadRequest(f"{found} is not a folder; make it first, or name another one")
+    return found
+
+
+def check_allowed(path: Path, settings: Settings, agent: str = "") -> None:
+    """Raises ``NotAllowed`` for what is outside the roots, or in Stagedoor's own folder."""
+    own = (Path(settings.home) if settings.home else home()).resolve()
+    ours = worktrees_folder(own)
+    if not any(path.is_relative_to(root) for root in (*roots(settings, agent), ours)):
+        raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
+    if path.is_relative_to(own) and not path.is_relative_to(ours):
+        raise NotAllowed(f"{path} is in the server's own folder, which holds its token; name another one")
+
+
+def worktrees_folder(home: Path) -> Path:
+    """Where sessions that work in a git worktree of their own have it."""
+    return home / "worktrees"
+
+
+def _project(project_id: str, settings: Settings) -> Path:
+    named = settings.projects.get(project_id)
+    if named is not None:
+        return Path(named).expanduser()
+    for root in roots(settings):
+        if root.name == project_id:
+            return root
+        if "/" not in project_id and project_id not in (".", "..") and (root / project_id).is_dir():
+            return root / project_id
+    known = ", ".join(sorted(settings.projects)) or "none are configured"
+    raise BadRequest(f"no project is called {project_id!r} (known: {known}), and no root has a folder of that name")
+
+
+async def start_worktree(view: SessionView, home: Path) -> SessionView:
+    """``view`` in a new worktree; its branch starts from the commit that is checked out where it was to run."""
+    branch = f"stagedoor/{view.id[:8]}"
+    try:
+        tree = await add_worktree(Path(view.cwd), worktrees_folder(home) / view.id, branch)
+    except GitFailed as fault:
+        raise BadRequest(f"a worktree cannot be made: {fault}") from fault
+    return replace(view, cwd=str(tree.cwd), branch=branch, worktree="open", base=tree.base)
+
+
+async def discard_worktree(view: SessionView, home: Path) -> None:
+    """The session never began: no worktree of it stays, if it had one."""
+    with contextlib.suppress(BadRequest):
+        await end_worktree(view, home, keep=False)
+
+
+async def end_worktree(view: SessionView, home: Path, *, keep: bool) -> str:
+    """Take the folder away. Returns the branch that is left: none unless ``keep``."""
+    folder = worktrees_folder(home) / view.id
+    if view.spec is None or not view.spec.worktree or not folder.is_dir():
+        raise BadRequest(f"session {view.id} has no worktree, or it was taken away already")
+    try:
+        tree = Worktree(await repository_of(Path(view.spec.cwd)), folder, view.branch, view.base, Path(view.cwd))
+        if keep:
+            await tree.keep(view.title or "What the agent did")
+        await tree.remove(branch=not keep)
+    except GitFailed as fault:
+        raise BadRequest(f"the worktree cannot be taken away: {fault}") from fault
+    return view.branch if keep else ""
