@@ -55,8 +55,8 @@ def protocol_of(path: Path) -> Any:
     return next(make for name, mark, make in PROTOCOLS if name == agent and re.match(rf"\d+\w*{mark}", path.name))()
 
 
-def heard(path: Path, size: int = 2**16) -> Iterator[bytes]:
-    """What the CLI said: the lines of a raw capture, or the ``out`` side of a two-way log."""
+def messages(path: Path, size: int = 2**16) -> Iterator[bytes]:
+    """What the CLI wrote: the lines of a raw capture, or the ``out`` side of a two-way log."""
     lines, content = LineBuffer(), path.read_bytes()
     cut = [line for at in range(0, len(content), size) for line in lines.feed(content[at : at + size])] + lines.finish()
     for line in cut:
@@ -67,8 +67,8 @@ def heard(path: Path, size: int = 2**16) -> Iterator[bytes]:
             both = None
         if isinstance(both, dict) and "dir" in both and "line" in both:
             if both["dir"] == "out":
-                said = both["line"]
-                yield said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+                message = both["line"]
+                yield message.encode() if isinstance(message, str) else msgspec.json.encode(message)
         else:
             yield line
 
@@ -94,7 +94,7 @@ def name(event: object) -> str:
 
 def replay(path: Path, size: int = 2**16) -> list[list[str]]:
     protocol = protocol_of(path)
-    rows = [[name(event) for event in protocol.receive(message)] for message in heard(path, size)]
+    rows = [[name(event) for event in protocol.receive(message)] for message in messages(path, size)]
     return [*rows, [name(event) for event in protocol.receive_eof()]]
 
 

@@ -94,8 +94,8 @@ def test_golden(path: Path) -> None:
     account = Account()
     stream = replay(path, lines_of(path.read_bytes()), account)
     check(stream)
-    heard = account.translated + account.absorbed + account.unrecognized
-    assert account.lines == heard + account.said_to_agent + account.remarks
+    from_agent = account.translated + account.absorbed + account.unrecognized
+    assert account.lines == from_agent + account.said_to_agent + account.remarks
     text = b"".join(encode(event) + b"\n" for event in stream)
     assert [decode(line) for line in text.splitlines()] == stream
     golden = GOLDENS / path.parent.name / path.name

@@ -62,7 +62,7 @@ CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="the opencode CLI is not installed")]
 
 BOUND = 180.0
-Seen = TypeVar("Seen")
+EventT = TypeVar("EventT")
 
 
 class Stage:
@@ -100,34 +100,36 @@ def play(folder: Path, routes: dict[str, Script], scene: Callable[[Stage], Corou
     asyncio.run(main())
 
 
-async def until(events: AsyncIterator[Any], kind: type[Seen], check: Callable[[Seen], bool] = lambda _: True) -> Seen:
+async def until(
+    events: AsyncIterator[Any], kind: type[EventT], check: Callable[[EventT], bool] = lambda _: True
+) -> EventT:
     async for event in events:
         if isinstance(event, kind) and check(event):
             return event
     raise AssertionError(f"the stream ended without a {kind.__name__}")
 
 
-async def seen_until(events: AsyncIterator[Any], kind: type[Any]) -> list[Any]:
-    seen: list[Any] = []
+async def events_until(events: AsyncIterator[Any], kind: type[Any]) -> list[Any]:
+    received: list[Any] = []
     async for event in events:
-        seen.append(event)
+        received.append(event)
         if isinstance(event, kind):
             break
-    return seen
+    return received
 
 
 def running(marker: str) -> list[str]:
-    found: list[str] = []
+    pids: list[str] = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
+                pids.append(entry.name)
         except OSError:
             continue
-    return found
+    return pids
 
 
-async def gone(marker: str) -> None:
+async def has_ended(marker: str) -> None:
     while running(marker):
         await asyncio.sleep(0.02)
 
@@ -143,7 +145,7 @@ ONE_CALL = OpenCodeTokens(input=50, output=20, reasoning=0, cache=Cache(read=50)
 def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         async with await stage.serve('FIRST "quoted" -- prompt', title="A title") as session:
-            events = await seen_until(session.events, TurnEnded)
+            events = await events_until(session.events, TurnEnded)
             assert events[-1] == TurnEnded(session.session_id, "completed", "stop", None, ONE_CALL, events[-1].cost)
             assert "".join(e.delta for e in events if isinstance(e, MessagePartDelta)) == "One."
             texts = [e.typed() for e in events if isinstance(e, MessagePartUpdated)]
@@ -153,7 +155,7 @@ def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
             (listening,) = [e for e in events if isinstance(e, ServerListening)]
             async with httpx.AsyncClient(trust_env=False) as stranger:
                 assert (await stranger.get(f"{listening.url}/session")).status_code == 401
-        last = (await seen_until(session.events, Exited))[-1]
+        last = (await events_until(session.events, Exited))[-1]
         assert isinstance(last, Exited)
         with pytest.raises(SessionEnded):
             await session.send("too late")
@@ -163,10 +165,10 @@ def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
         async with again:
             assert again.session_id == session.session_id
             assert (await again.turn_ended()).outcome == "completed"
-        said = [
+        prompts = [
             message["content"] for message in stage.model.requests[-1].body["messages"] if message["role"] == "user"
         ]
-        assert said == ['FIRST "quoted" -- prompt', "SECOND", "THIRD"]
+        assert prompts == ['FIRST "quoted" -- prompt', "SECOND", "THIRD"]
         (stored,) = stage.client.list_sessions().sessions
         assert (stored.session_id, stored.title, stored.first_prompt, stored.message_count, stored.tokens) == (
             session.session_id,
@@ -190,12 +192,12 @@ def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
 
 def test_serve_permissions_are_asked_answered_and_closed(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        asked: list[PermissionAsked | RequestPermission] = []
+        requests: list[PermissionAsked | RequestPermission] = []
         waiting = asyncio.Event()
 
         async def decide(request: PermissionAsked | RequestPermission) -> OpenCodeDecision:
             assert isinstance(request, PermissionAsked)
-            asked.append(request)
+            requests.append(request)
             if "touch never" in request.patterns:
                 return OpenCodeReject("Not that one.")
             if "touch hang" in request.patterns:
@@ -206,7 +208,7 @@ def test_serve_permissions_are_asked_answered_and_closed(tmp_path: Path) -> None
             return OpenCodeAllow()
 
         async with await stage.serve(
-            "YES", permission=SUPERVISED, can_use_tool=decide, answer_question=lambda asked: [["B"]]
+            "YES", permission=SUPERVISED, can_use_tool=decide, answer_question=lambda question: [["B"]]
         ) as session:
             assert (await session.turn_ended()).outcome == "completed"
             assert (stage.cwd / "yes").exists()
@@ -224,10 +226,14 @@ def test_serve_permissions_are_asked_answered_and_closed(tmp_path: Path) -> None
             await waiting.wait()
             await session.interrupt()
             assert (await session.turn_ended()).outcome == "aborted"
-            await until(events, PermissionReplied, lambda event: event.request_id == asked[-1].id)  # type: ignore[union-attr]
+            await until(events, PermissionReplied, lambda event: event.request_id == requests[-1].id)  # type: ignore[union-attr]
             with pytest.raises(AlreadyAnswered):
-                await session.answer_permission(asked[-1].id, OpenCodeAllow())  # type: ignore[union-attr]
-        assert [(one.permission, one.metadata.get("command")) for one in asked if isinstance(one, PermissionAsked)] == [
+                await session.answer_permission(requests[-1].id, OpenCodeAllow())  # type: ignore[union-attr]
+        assert [
+            (request.permission, request.metadata.get("command"))
+            for request in requests
+            if isinstance(request, PermissionAsked)
+        ] == [
             ("bash", "touch yes"),
             ("edit", None),
             ("bash", "touch never"),
@@ -258,8 +264,8 @@ def test_serve_questions_left_open_are_answered_through_the_session(tmp_path: Pa
             await session.answer_permission(permission.id, OpenCodeAllow(always=True))
             with pytest.raises(AlreadyAnswered):
                 await session.answer_permission(permission.id, OpenCodeReject())
-            asked = await until(events, QuestionAsked)
-            await session.answer_question(asked.id, None)
+            question = await until(events, QuestionAsked)
+            await session.answer_question(question.id, None)
             assert (await session.turn_ended()).outcome == "completed"
         assert (stage.cwd / "open").exists()
 
@@ -277,12 +283,12 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await until(events, MessagePartUpdated, is_running_command)
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
-        await gone("7411")
+        await has_ended("7411")
         await session.send("CHILD")
         await until(events, MessagePartUpdated, lambda e: is_running_command(e) and e.session_id != session.session_id)
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
-        await gone("7411")
+        await has_ended("7411")
         await session.send("AT ONCE")
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
@@ -291,14 +297,14 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await session.cancel()
         assert not running("7411")
         assert not Path(f"/proc/{session.pid}").exists()
-        assert [type(event) for event in await seen_until(events, Exited)][-2:] == [TurnEnded, Exited]
+        assert [type(event) for event in await events_until(events, Exited)][-2:] == [TurnEnded, Exited]
 
         forgotten = await stage.serve("COMMAND", permission=AUTONOMOUS)
         await until(forgotten.events, MessagePartUpdated, is_running_command)
         pid = forgotten.pid
         del forgotten
         gc.collect()
-        await gone("7411")
+        await has_ended("7411")
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.02)
 
@@ -314,7 +320,7 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
 def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         session = await stage.run('FIRST "quoted"\nprompt', auto=True, permission=SUPERVISED)
-        first = await seen_until(session.events, Exited)
+        first = await events_until(session.events, Exited)
         assert [type(event) for event in first] == [
             StepStart,
             OpenCodeToolUse,
@@ -342,7 +348,7 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
         assert again.session_id == session.session_id
         assert isinstance(again, OpenCodeRunSession)
         async with again:
-            assert [e.part.text for e in await seen_until(again.events, Exited) if isinstance(e, OpenCodeText)] == [
+            assert [e.part.text for e in await events_until(again.events, Exited) if isinstance(e, OpenCodeText)] == [
                 "Two."
             ]
 
@@ -356,11 +362,11 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
 
 def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        asked: list[RequestPermission] = []
+        requests: list[RequestPermission] = []
 
         def decide(request: PermissionAsked | RequestPermission) -> OpenCodeDecision:
             assert isinstance(request, RequestPermission)
-            asked.append(request)
+            requests.append(request)
             return OpenCodeAllow()
 
         config = stage.config(OpenCodeDriver.ACP, permission=SUPERVISED, can_use_tool=decide)
@@ -371,7 +377,7 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             assert isinstance(answer, PromptResponse)
             assert answer.stop_reason == "end_turn"
             assert (stage.cwd / "acp.txt").read_text() == "text\n"
-            assert len(asked) == 1
+            assert len(requests) == 1
             words = Path(f"/proc/{session.pid}/cmdline").read_text().split("\0")
             async with httpx.AsyncClient(trust_env=False) as stranger:
                 url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/session"
@@ -391,7 +397,7 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             cancelled = await again.turn_ended()
             assert isinstance(cancelled, PromptResponse)
             assert cancelled.stop_reason == "cancelled"
-            await gone("7413")
+            await has_ended("7413")
 
     routes: dict[str, Script] = {
         "FIRST": [write_file("acp.txt", "text\n"), say("One.")],
@@ -493,7 +499,7 @@ def test_a_turn_that_repeats_itself_without_end_is_ended(tmp_path: Path, driver:
             session = await stage.client.create_session("LOOP", config)
             async with session:
                 end = Exited if driver is OpenCodeDriver.RUN else TurnEnded
-                events = await seen_until(session.events, end)
+                events = await events_until(session.events, end)
         assert [event.steps for event in events if isinstance(event, Runaway)] == [4]
 
     play(tmp_path, {}, scene)

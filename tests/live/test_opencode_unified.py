@@ -36,8 +36,8 @@ class Stage:
         self.work.mkdir(parents=True, exist_ok=True)
         subprocess.run(["git", "init", "-q", str(self.repo)], check=True)
         self.environment = model.environment("opencode", home=root / "home", cwd=self.work)
-        self.asked: list[stagedoor.PermissionRequest] = []
-        self.decide: Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny] = lambda asked: (
+        self.requests: list[stagedoor.PermissionRequest] = []
+        self.decide: Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny] = lambda request: (
             stagedoor.Allow()
         )
 
@@ -52,11 +52,11 @@ class Stage:
         return stagedoor.open("opencode", **{**fixed, **more})
 
     async def callback(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.decide(request)
 
     async def turn(self, session: stagedoor.Session, prompt: str) -> list[stagedoor.Event]:
-        self.asked.clear()
+        self.requests.clear()
         async with asyncio.timeout(BOUND), contextlib.aclosing(session.send(prompt)) as events:
             return [event async for event in events]
 
@@ -100,57 +100,57 @@ def test_serve_supervised(tmp_path: Path) -> None:
                 await stage.turn(elsewhere, "Edit inside")
 
     async def edits(stage: Stage, session: stagedoor.Session) -> None:
-        heard = await stage.turn(session, "Edit inside")
-        assert stage.asked == []  # edits in the working directory run
-        assert [(one.path, one.change, one.before) for one in of(heard, stagedoor.FileChange)] == [
+        events = await stage.turn(session, "Edit inside")
+        assert stage.requests == []  # edits in the working directory run
+        assert [(change.path, change.change, change.before) for change in of(events, stagedoor.FileChange)] == [
             ("new.txt", "created", None),
             ("new.txt", "modified", None),
             ("old.txt", "modified", None),
         ]
-        assert all("\n+" in one.diff for one in of(heard, stagedoor.FileChange))
-        said = json.dumps(stage.model.requests[-1].body["messages"])
-        assert "You are a TESTER." in said
-        assert "Be BRIEF." in said
-        assert "pixel.png" in said  # OpenCode tells a model that cannot see that there was a picture
+        assert all("\n+" in change.diff for change in of(events, stagedoor.FileChange))
+        messages = json.dumps(stage.model.requests[-1].body["messages"])
+        assert "You are a TESTER." in messages
+        assert "Be BRIEF." in messages
+        assert "pixel.png" in messages  # OpenCode tells a model that cannot see that there was a picture
 
-        heard = await stage.turn(session, "Edit above")
-        [request] = stage.asked  # in the same repository, but not in the working directory
+        events = await stage.turn(session, "Edit above")
+        [request] = stage.requests  # in the same repository, but not in the working directory
         assert (request.tool_name, request.operation, request.target) == ("write_file", "write", str(above))
         assert "+above" in request.input["diff"]
         assert above.read_text() == "above\n"
-        heard = await stage.turn(session, "Leave the repository")
-        [request] = stage.asked  # once, though OpenCode asks for the place and for the command
+        events = await stage.turn(session, "Leave the repository")
+        [request] = stage.requests  # once, though OpenCode asks for the place and for the command
         assert (request.tool_name, request.target) == ("shell", f"touch {tmp_path}/outside.txt")
         assert (tmp_path / "outside.txt").exists()
 
     async def questions(stage: Stage, session: stagedoor.Session) -> None:
-        heard = await stage.turn(session, "Delegate")
-        [request] = stage.asked
-        [(started, _)] = [(use.tool_use_id, use) for use in of(heard, stagedoor.ToolUse) if use.name == "task"]
+        events = await stage.turn(session, "Delegate")
+        [request] = stage.requests
+        [(started, _)] = [(use.tool_use_id, use) for use in of(events, stagedoor.ToolUse) if use.name == "task"]
         assert (request.target, request.parent_tool_use_id) == ("touch below.txt", started)
-        heard = await stage.turn(session, "Add")
-        [request] = stage.asked
+        events = await stage.turn(session, "Add")
+        [request] = stage.requests
         assert (request.tool_name, request.native_name, request.input) == ("mcp", "sums_add", {"a": 20, "b": 3})
-        assert outcomes(heard) == [("mcp", "success")]
+        assert outcomes(events) == [("mcp", "success")]
 
-        stage.decide = lambda asked: stagedoor.Allow() if "cd" in asked.target else stagedoor.Deny("No.")
-        heard = await stage.turn(session, "Redirect")
-        assert [one.target for one in stage.asked] == ["> hole.txt", "[[ 1 ]] > hole.txt", "cd . > gap.txt"]
-        assert outcomes(heard) == [("shell", "denied"), ("shell", "denied"), ("shell", "success")]
+        stage.decide = lambda request: stagedoor.Allow() if "cd" in request.target else stagedoor.Deny("No.")
+        events = await stage.turn(session, "Redirect")
+        assert [request.target for request in stage.requests] == ["> hole.txt", "[[ 1 ]] > hole.txt", "cd . > gap.txt"]
+        assert outcomes(events) == [("shell", "denied"), ("shell", "denied"), ("shell", "success")]
         assert (work / "gap.txt").exists()
         assert not (work / "hole.txt").exists()
-        assert of(heard, stagedoor.Notice) == []
+        assert of(events, stagedoor.Notice) == []
 
-        stage.decide = lambda asked: stagedoor.Allow(updated_input={"answers": [["B"]]})
-        heard = await stage.turn(session, "Ask me")
-        assert [(one.tool_name, one.choices) for one in stage.asked] == [("question", ["A", "B"])]
-        [result] = of(heard, stagedoor.ToolResult)
+        stage.decide = lambda request: stagedoor.Allow(updated_input={"answers": [["B"]]})
+        events = await stage.turn(session, "Ask me")
+        assert [(request.tool_name, request.choices) for request in stage.requests] == [("question", ["A", "B"])]
+        [result] = of(events, stagedoor.ToolResult)
         assert '"Which?"="B"' in result.output
-        stage.decide = lambda asked: stagedoor.Deny("Leave me alone.")
-        heard = await stage.turn(session, "Once more")
-        [result] = of(heard, stagedoor.ToolResult)
+        stage.decide = lambda request: stagedoor.Deny("Leave me alone.")
+        events = await stage.turn(session, "Once more")
+        [result] = of(events, stagedoor.ToolResult)
         assert "Leave me alone." in result.output
-        assert of(heard, stagedoor.TurnCompleted)[0].result == "None, then."
+        assert of(events, stagedoor.TurnCompleted)[0].result == "None, then."
 
     routes: dict[str, Script] = {
         "Edit inside": [
@@ -174,12 +174,12 @@ def test_serve_supervised(tmp_path: Path) -> None:
 def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         async with stage.open(driver="run") as session:
-            heard = await stage.turn(session, "Try everything")
-        assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("write_file", "denied")]
-        assert (of(heard, stagedoor.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
+            events = await stage.turn(session, "Try everything")
+        assert outcomes(events) == [("write_file", "success"), ("shell", "denied"), ("write_file", "denied")]
+        assert (of(events, stagedoor.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
         async with stage.open(driver="run", tier="autonomous", disallowed_tools=("shell",)) as session:
-            heard = await stage.turn(session, "Run it")
-        assert outcomes(heard) == [("shell", "denied")]
+            events = await stage.turn(session, "Run it")
+        assert outcomes(events) == [("shell", "denied")]
 
     routes: dict[str, Script] = {
         "Try everything": [
@@ -196,15 +196,15 @@ def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
 def test_acp_goes_on_after_a_refusal(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         async with stage.open(driver="acp", can_use_tool=stage.callback) as session:
-            stage.decide = lambda asked: stagedoor.Deny("No.")
-            heard = await stage.turn(session, "Try")
-            assert [(one.tool_name, one.target) for one in stage.asked] == [
+            stage.decide = lambda request: stagedoor.Deny("No.")
+            events = await stage.turn(session, "Try")
+            assert [(request.tool_name, request.target) for request in stage.requests] == [
                 ("shell", "touch never.txt"),
                 ("shell", "> hole.txt"),
             ]
-            assert outcomes(heard) == [("write_file", "success"), ("shell", "denied"), ("shell", "denied")]
+            assert outcomes(events) == [("write_file", "success"), ("shell", "denied"), ("shell", "denied")]
             assert [path.name for path in (tmp_path / "repo" / "work").iterdir()] == ["in.txt"]
-            assert of(heard, stagedoor.TurnCompleted)[0].result == "I tried."
+            assert of(events, stagedoor.TurnCompleted)[0].result == "I tried."
 
     routes: dict[str, Script] = {
         "Try": [

@@ -94,7 +94,7 @@ def replayed(path: Path, lines: Iterable[bytes]) -> list[Event]:
     return list(translate("opencode", AGENT.drivers[way_of(path)], lines))
 
 
-def meant(name: str) -> list[Event]:
+def translated(name: str) -> list[Event]:
     """What the dictionary alone makes of a recording."""
     [path] = TRANSCRIPTS.glob(f"{name}*.jsonl")
     protocol: Any = {"serve": ServeProtocol, "acp": AcpProtocol, "run": RecordedRun}[way_of(path)]()
@@ -161,7 +161,7 @@ def used(usage: Usage) -> UsageReport:
 
 
 def test_run_command() -> None:
-    assert meant("02-bash") == [
+    assert translated("02-bash") == [
         Init(native_session_id="ses_e22272a47ffefukhuTbGK2VlZx"),
         Text(text="I will run a command.", message_id="msg_1ddd8dbca001PKZ7OdNuvS71m2"),
         ToolUse(
@@ -189,7 +189,7 @@ def test_run_command() -> None:
 
 
 def test_run_write_tells_the_change() -> None:
-    [change] = [event for event in meant("03-write") if isinstance(event, FileChange)]
+    [change] = [event for event in translated("03-write") if isinstance(event, FileChange)]
     assert change == FileChange(
         path="/repo/hello.txt",
         change="created",
@@ -216,9 +216,9 @@ def test_run_write_tells_the_change() -> None:
     ],
 )
 def test_run_is_judged_by_what_happened(name: str, status: str, kind: str | None) -> None:
-    made = meant(name)
-    assert [event.kind for event in made if isinstance(event, Error) and event.fatal] == ([kind] if kind else [])
-    [completed] = [event for event in made if isinstance(event, TurnCompleted)]
+    events = translated(name)
+    assert [event.kind for event in events if isinstance(event, Error) and event.fatal] == ([kind] if kind else [])
+    [completed] = [event for event in events if isinstance(event, TurnCompleted)]
     assert completed.status == status
 
 
@@ -238,30 +238,30 @@ def test_run_is_judged_by_what_happened(name: str, status: str, kind: str | None
     ],
 )
 def test_run_calls_are_judged(name: str, results: list[tuple[str, str, int | None]]) -> None:
-    made = [event for event in meant(name) if isinstance(event, ToolResult)]
-    assert [(event.name, event.status, event.exit_code) for event in made] == results
+    events = [event for event in translated(name) if isinstance(event, ToolResult)]
+    assert [(event.name, event.status, event.exit_code) for event in events] == results
 
 
 def test_run_summaries_are_no_answers() -> None:
-    made = meant("38-context-overflow")
-    assert [event.text for event in made if isinstance(event, Text)] == ["Hello from the fake model."]
-    assert [event.code for event in made if isinstance(event, Notice)] == ["context_overflow", "compacted"]
+    events = translated("38-context-overflow")
+    assert [event.text for event in events if isinstance(event, Text)] == ["Hello from the fake model."]
+    assert [event.code for event in events if isinstance(event, Notice)] == ["context_overflow", "compacted"]
 
 
 def step(reason: str) -> dict[str, Any]:
     return {"type": "step_finish", "sessionID": ROOT, "part": {"reason": reason}}
 
 
-BEGUN = {"type": "step_start", "sessionID": ROOT, "part": {}}
+STEP_START = {"type": "step_start", "sessionID": ROOT, "part": {}}
 
 
 SILENT = Notice(level="warning", code="no_answer", message="the model ended its turn without a word")
 
 
-def run(*said: dict[str, Any] | object, most_steps: int | None = None) -> list[Event]:
+def run(*messages: dict[str, Any] | object, most_steps: int | None = None) -> list[Event]:
     protocol, dictionary = RunProtocol(most_empty_steps=2, most_steps=most_steps), RunDictionary()
     out: list[Event] = []
-    for message in said:
+    for message in messages:
         natives: list[Any] = (
             list(protocol.receive(json.dumps(message).encode())) if isinstance(message, dict) else [message]
         )
@@ -271,7 +271,7 @@ def run(*said: dict[str, Any] | object, most_steps: int | None = None) -> list[E
 
 def test_run_endings() -> None:
     init = Init(native_session_id=ROOT)
-    assert run(BEGUN, Exited(1, "oops\nAPI key missing\n")) == [
+    assert run(STEP_START, Exited(1, "oops\nAPI key missing\n")) == [
         init,
         Error(
             kind="authentication_failed",
@@ -280,12 +280,12 @@ def test_run_endings() -> None:
         ),
         TurnCompleted(status="error"),
     ]
-    assert run(BEGUN, Exited(-15)) == [init, TurnCompleted(status="error")]
-    assert run(BEGUN, step("tool-calls"), BEGUN, step("tool-calls"), Exited(-15), most_steps=2) == [
+    assert run(STEP_START, Exited(-15)) == [init, TurnCompleted(status="error")]
+    assert run(STEP_START, step("tool-calls"), STEP_START, step("tool-calls"), Exited(-15), most_steps=2) == [
         init,
         TurnCompleted(status="max_turns"),
     ]
-    assert run(BEGUN, step("unknown"), BEGUN, step("unknown"), BEGUN, Exited(-15)) == [
+    assert run(STEP_START, step("unknown"), STEP_START, step("unknown"), STEP_START, Exited(-15)) == [
         init,
         Error(
             kind="connection_failed",
@@ -295,11 +295,11 @@ def test_run_endings() -> None:
         ),
         TurnCompleted(status="error"),
     ]
-    assert run(BEGUN, step("stop"), Exited(0)) == [init, SILENT, TurnCompleted(status="success")]
-    said = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
+    assert run(STEP_START, step("stop"), Exited(0)) == [init, SILENT, TurnCompleted(status="success")]
+    text_line = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
     text = Text(text="Hi.", message_id="m")
-    assert run(BEGUN, said, step("stop"), Exited(0)) == [init, text, TurnCompleted(status="success")]
-    assert run(BEGUN, said, step("tool-calls"), BEGUN, step("stop"), Exited(0)) == [
+    assert run(STEP_START, text_line, step("stop"), Exited(0)) == [init, text, TurnCompleted(status="success")]
+    assert run(STEP_START, text_line, step("tool-calls"), STEP_START, step("stop"), Exited(0)) == [
         init,
         text,
         SILENT,
@@ -315,24 +315,34 @@ def test_run_endings() -> None:
 
 def test_run_steps_that_begin_again_are_retries() -> None:
     again = "the model's answer broke off, and OpenCode asks again; it does not say why"
-    said = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
-    made = run(BEGUN, BEGUN, step("tool-calls"), BEGUN, BEGUN, said, step("stop"), Exited(0), BEGUN)
-    assert made == [
+    text_line = {"type": "text", "sessionID": ROOT, "part": {"text": "Hi.", "messageID": "m"}}
+    events = run(
+        STEP_START,
+        STEP_START,
+        step("tool-calls"),
+        STEP_START,
+        STEP_START,
+        text_line,
+        step("stop"),
+        Exited(0),
+        STEP_START,
+    )
+    assert events == [
         Init(native_session_id=ROOT),
         Retry(attempt=1, reason=again),
         Retry(attempt=1, reason=again),
         Text(text="Hi.", message_id="m"),
         TurnCompleted(status="success"),
     ]
-    assert [event.attempt for event in meant("37-streamerror") if isinstance(event, Retry)] == [1, 2, 3, 4]
+    assert [event.attempt for event in translated("37-streamerror") if isinstance(event, Retry)] == [1, 2, 3, 4]
 
 
 # -------------------------------------------------------------------------------------------------------- serve
 
 
 def test_serve_recording() -> None:
-    made = meant("40-serve-main")
-    assert made[:6] == [
+    events = translated("40-serve-main")
+    assert events[:6] == [
         Init(
             model="fake/fake-model",
             cwd="/repo",
@@ -345,7 +355,7 @@ def test_serve_recording() -> None:
         used(STEP),
         TurnCompleted(status="success", usage=STEP),
     ]
-    assert [event.status for event in made if isinstance(event, TurnCompleted)] == [
+    assert [event.status for event in events if isinstance(event, TurnCompleted)] == [
         "success",
         "success",
         "success",  # refused with a reason
@@ -353,7 +363,7 @@ def test_serve_recording() -> None:
         "success",
         "success",
     ]
-    assert [event.status for event in made if isinstance(event, ToolResult)] == [
+    assert [event.status for event in events if isinstance(event, ToolResult)] == [
         "success",
         "denied",
         "denied",
@@ -375,12 +385,14 @@ def tool(
     return updated(part, session, message)
 
 
-def serve(*said: Any, dictionary: ServeDictionary | None = None) -> list[Event]:
-    made = dictionary or ServeDictionary()
+def serve(*natives: Any, dictionary: ServeDictionary | None = None) -> list[Event]:
+    dictionary = dictionary or ServeDictionary()
     created = {"id": ROOT, "directory": "/repo", "version": "1", "model": {"id": "m", "providerID": "p"}}
-    made.translate(_event(SessionCreated, {"sessionID": ROOT, "info": created}))
-    made.translate(_event(MessageUpdated, {"sessionID": ROOT, "info": {"id": "u", "role": "user", "sessionID": ROOT}}))
-    return [event for native in said for event in made.translate(native)]
+    dictionary.translate(_event(SessionCreated, {"sessionID": ROOT, "info": created}))
+    dictionary.translate(
+        _event(MessageUpdated, {"sessionID": ROOT, "info": {"id": "u", "role": "user", "sessionID": ROOT}})
+    )
+    return [event for native in natives for event in dictionary.translate(native)]
 
 
 def _event(kind: Any, properties: dict[str, Any]) -> Any:
@@ -395,7 +407,7 @@ def test_serve_subagents_carry_their_parent_and_spend_for_the_turn() -> None:
     child = {"id": CHILD, "parentID": ROOT, "directory": "/repo"}
     tokens = {"input": 10, "output": 2, "reasoning": 1, "cache": {"read": 5, "write": 0}}
     spent = Usage(input_tokens=15, output_tokens=2, cached_tokens=5, reasoning_tokens=1, total_tokens=18, cost_usd=0.5)
-    made = serve(
+    events = serve(
         tool("task", "t", "running", input={"description": "Look"}),
         _event(SessionCreated, {"sessionID": CHILD, "info": child}),
         tool("task", "t", "running", input={"description": "Look"}, metadata={"sessionId": CHILD}),
@@ -408,7 +420,7 @@ def test_serve_subagents_carry_their_parent_and_spend_for_the_turn() -> None:
         tool("task", "t", "completed", input={"description": "Look"}, output="Done."),
         ended(),
     )
-    assert made == [
+    assert events == [
         ToolUse(
             tool_use_id="t",
             name="task",
@@ -441,7 +453,7 @@ def test_serve_subagents_carry_their_parent_and_spend_for_the_turn() -> None:
 
 def test_serve_speech() -> None:
     empty: dict[str, Any] = {"type": "text", "text": "", "time": {"start": 1}}
-    made = serve(
+    events = serve(
         updated({"type": "text", "text": "the prompt"}, message="u"),
         MessagePartDelta(session_id=ROOT, message_id="u", part_id="x", delta="the prompt"),
         updated({"type": "reasoning", "id": "r", "text": "", "time": {"start": 1}}),
@@ -458,7 +470,7 @@ def test_serve_speech() -> None:
         SessionCompacted(session_id=ROOT),
         RequestRefused(404, "POST /permission/x/reply", "gone"),
     )
-    assert made == [
+    assert events == [
         ThinkingDelta(text="Hm."),
         Thinking(text="Hm."),
         TextDelta(text="One ", message_id="m"),
@@ -475,7 +487,7 @@ NO = "The user rejected permission to use this specific tool call."
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "kind"),
+    ("natives", "status", "kind"),
     [
         ([ended()], "success", None),
         ([ended(finish=None)], "success", None),
@@ -508,10 +520,10 @@ NO = "The user rejected permission to use this specific tool call."
         ),
     ],
 )  # fmt: skip
-def test_serve_endings(said: list[Any], status: str, kind: str | None) -> None:
-    made = serve(*said)
-    assert [event.kind for event in made if isinstance(event, Error)] == ([kind] if kind else [])
-    completed = made[-1]
+def test_serve_endings(natives: list[Any], status: str, kind: str | None) -> None:
+    events = serve(*natives)
+    assert [event.kind for event in events if isinstance(event, Error)] == ([kind] if kind else [])
+    completed = events[-1]
     assert isinstance(completed, TurnCompleted)
     assert completed.status == status
 
@@ -528,34 +540,38 @@ def test_serve_tokens_of_the_turn_where_no_step_told_them() -> None:
 
 def test_serve_structured_answers() -> None:
     info = {"id": "m", "role": "assistant", "sessionID": ROOT, "structured": {"answer": 42}}
-    made = serve(_event(MessageUpdated, {"sessionID": ROOT, "info": info}), ended(finish="tool-calls"), ended())
-    assert made == [TurnCompleted(status="success", structured={"answer": 42}), SILENT, TurnCompleted(status="success")]
+    events = serve(_event(MessageUpdated, {"sessionID": ROOT, "info": info}), ended(finish="tool-calls"), ended())
+    assert events == [
+        TurnCompleted(status="success", structured={"answer": 42}),
+        SILENT,
+        TurnCompleted(status="success"),
+    ]
 
 
 def test_serve_turns_without_an_answer() -> None:
-    said = updated({"id": "p", "type": "text", "text": "Hi.", "time": {"start": 1, "end": 2}})
-    begun = updated({"type": "step-start"})
+    text_part = updated({"id": "p", "type": "text", "text": "Hi.", "time": {"start": 1, "end": 2}})
+    step_start = updated({"type": "step-start"})
     below = updated({"type": "step-start"}, CHILD, "n")
     child = _event(SessionCreated, {"sessionID": CHILD, "info": {"id": CHILD, "parentID": ROOT}})
     text, end = Text(text="Hi.", message_id="m"), TurnCompleted(status="success")
-    assert serve(child, begun, said, below, ended()) == [text, end]
-    assert serve(begun, said, begun, ended()) == [text, SILENT, end]
-    assert serve(ended(finish=None)) == [end]  # nobody heard what was said
+    assert serve(child, step_start, text_part, below, ended()) == [text, end]
+    assert serve(step_start, text_part, step_start, ended()) == [text, SILENT, end]
+    assert serve(ended(finish=None)) == [end]  # the text was missed
 
 
 def test_serve_tells_nothing_of_the_past_a_fork_was_copied_from() -> None:
     info = {"id": "old", "role": "assistant", "sessionID": ROOT, "time": {"created": 1, "completed": 2}}
-    made = serve(
+    events = serve(
         _event(MessageUpdated, {"sessionID": ROOT, "info": info}),
         updated({"type": "text", "text": "Long ago.", "time": {"start": 1, "end": 2}}, message="old"),
         tool("bash", "c", "completed", message="old", **CALL),
     )
-    assert made == []
+    assert events == []
 
 
 def test_serve_questions() -> None:
     dictionary = ServeDictionary()
-    asked: PermissionAsked = _event(
+    question: PermissionAsked = _event(
         PermissionAsked,
         {
             "id": "per_1",
@@ -576,15 +592,15 @@ def test_serve_questions() -> None:
         input={"command": "ls"},
         choices=["allow_once", "allow_always", "reject_once"],
     )
-    assert not dictionary.has_call_of(asked)
-    assert dictionary.request(asked) == request
+    assert not dictionary.has_call_of(question)
+    assert dictionary.request(question) == request
     serve(tool("bash", "c", "running", input={"command": "ls", "description": "List"}), dictionary=dictionary)
-    assert dictionary.has_call_of(asked)
+    assert dictionary.has_call_of(question)
     dictionary.guarded = True
-    assert [event.code for event in dictionary.translate(asked) if isinstance(event, Notice)] == ["guard_missing"]
+    assert [event.code for event in dictionary.translate(question) if isinstance(event, Notice)] == ["guard_missing"]
     marked = tool("bash", "c", "running", input={"command": ":\nls", "description": "List"})
     assert serve(marked, dictionary=dictionary) == []
-    full = dictionary.request(asked)
+    full = dictionary.request(question)
     assert (full.input, full.description) == ({"command": "ls", "description": "List"}, "List")
 
 
@@ -603,34 +619,36 @@ def test_serve_questions() -> None:
 def test_questions_without_a_call(
     permission: str, metadata: dict[str, Any], patterns: list[str], expected: tuple[str, str, str]
 ) -> None:
-    asked = _event(PermissionAsked, {"id": "q", "permission": permission, "metadata": metadata, "patterns": patterns})
-    request = ServeDictionary().request(asked)
+    question = _event(
+        PermissionAsked, {"id": "q", "permission": permission, "metadata": metadata, "patterns": patterns}
+    )
+    request = ServeDictionary().request(question)
     assert (request.tool_name, request.operation, request.target) == expected
 
 
 def test_questions_to_the_person() -> None:
     which = {"question": "Which?", "header": "Pick", "options": [{"label": "A"}, {"label": "B"}]}
-    asked: QuestionAsked = _event(QuestionAsked, {"id": "q", "questions": [which]})
-    request = ServeDictionary().request(asked)
+    question: QuestionAsked = _event(QuestionAsked, {"id": "q", "questions": [which]})
+    request = ServeDictionary().request(question)
     assert (request.tool_name, request.target, request.choices) == ("question", "Which?", ["A", "B"])
     [use] = serve(tool("question", "c", "running", input={"questions": [which]}))
     assert isinstance(use, ToolUse)
     assert use.target == "Which?"
-    assert answers_in(asked, {"answers": [["B"]]}) == [["B"]]
-    assert answers_in(asked, {"answers": ["B"]}) == [["B"]]
-    assert answers_in(asked, {"answers": {"Which?": "A"}}) == [["A"]]
-    assert answers_in(asked, {"answers": {"Pick": ["A", "B"]}}) == [["A", "B"]]
-    assert answers_in(asked, {}) is None
-    assert answers_in(asked, None) is None
+    assert answers_in(question, {"answers": [["B"]]}) == [["B"]]
+    assert answers_in(question, {"answers": ["B"]}) == [["B"]]
+    assert answers_in(question, {"answers": {"Which?": "A"}}) == [["A"]]
+    assert answers_in(question, {"answers": {"Pick": ["A", "B"]}}) == [["A", "B"]]
+    assert answers_in(question, {}) is None
+    assert answers_in(question, None) is None
 
 
 # ---------------------------------------------------------------------------------------------------------- acp
 
 
 def test_acp_recording() -> None:
-    made = meant("50-acp-main")
-    results = {event.tool_use_id: event for event in made if isinstance(event, ToolResult)}
-    uses = {event.tool_use_id: event for event in made if isinstance(event, ToolUse)}
+    events = translated("50-acp-main")
+    results = {event.tool_use_id: event for event in events if isinstance(event, ToolResult)}
+    uses = {event.tool_use_id: event for event in events if isinstance(event, ToolUse)}
     assert uses["call_90_0"] == ToolUse(
         tool_use_id="call_90_0",
         name="shell",
@@ -645,7 +663,7 @@ def test_acp_recording() -> None:
     )
     assert results["call_92_0"].status == "denied"
     assert uses["call_102_0"].target == ""  # the plan itself says what it is about
-    assert [event for event in made if isinstance(event, FileChange)][:2] == [
+    assert [event for event in events if isinstance(event, FileChange)][:2] == [
         FileChange(
             path="/repo/acp.txt",
             change="created",
@@ -660,13 +678,13 @@ def test_acp_recording() -> None:
             tool_use_id="call_99_0",
         ),
     ]
-    assert [event.items for event in made if isinstance(event, Plan)] == [
+    assert [event.items for event in events if isinstance(event, Plan)] == [
         [PlanItem("First thing", "in_progress"), PlanItem("Second thing")],
         [PlanItem("First thing", "completed"), PlanItem("Second thing", "in_progress")],
     ]
-    costs = [event.usage.cost_usd for event in made if isinstance(event, TurnCompleted)]
+    costs = [event.usage.cost_usd for event in events if isinstance(event, TurnCompleted)]
     assert costs[:4] == [0.00141, 0.00282, 0.00141, 0.00141]  # each turn's own, though OpenCode tells the sum
-    [error, *_] = [event for event in made if isinstance(event, Error)]
+    [error, *_] = [event for event in events if isinstance(event, Error)]
     assert error == Error(kind="authentication_failed", message="Incorrect API key provided: fake.", fatal=True)
 
 
@@ -681,7 +699,7 @@ def test_acp_refusals_that_interrupt() -> None:
 
 
 def test_acp_refusals_that_end_the_turn() -> None:
-    refused = [event.status for event in meant("50-acp-main") if isinstance(event, TurnCompleted)]
+    refused = [event.status for event in translated("50-acp-main") if isinstance(event, TurnCompleted)]
     assert refused[:5] == ["success", "success", "interrupted", "interrupted", "success"]
 
 
@@ -693,13 +711,13 @@ def acp(*updates: dict[str, Any], continues_after_refusal: bool = False, stop: s
         b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}'
     )
     params = [{"sessionId": "s", "update": update} for update in updates]
-    lines = [{"jsonrpc": "2.0", "method": "session/update", "params": one} for one in params]
+    lines = [{"jsonrpc": "2.0", "method": "session/update", "params": entry} for entry in params]
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": stop}}
     natives = [native for line in [*lines, answer] for native in protocol.receive(json.dumps(line).encode())]
     return [event for native in natives for event in dictionary.translate(native)]
 
 
-ASKED = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending"}
+ANNOUNCED = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending"}
 REFUSED = {
     "sessionUpdate": "tool_call_update",
     "toolCallId": "c",
@@ -707,47 +725,55 @@ REFUSED = {
     "rawInput": {"command": "ls"},
     "rawOutput": {"error": NO},
 }
-SAID = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "Then not."}}
+MESSAGE_CHUNK = {
+    "sessionUpdate": "agent_message_chunk",
+    "messageId": "m",
+    "content": {"type": "text", "text": "Then not."},
+}
 
 
 @pytest.mark.parametrize(
     ("updates", "continues_after_refusal", "ending"),
     [
-        ([SAID, ASKED, REFUSED], False, [TurnCompleted(status="interrupted")]),
-        ([ASKED, REFUSED, SAID], False, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
-        ([ASKED, REFUSED], True, [SILENT, TurnCompleted(status="success")]),
-        ([SAID], True, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
+        ([MESSAGE_CHUNK, ANNOUNCED, REFUSED], False, [TurnCompleted(status="interrupted")]),
+        (
+            [ANNOUNCED, REFUSED, MESSAGE_CHUNK],
+            False,
+            [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")],
+        ),
+        ([ANNOUNCED, REFUSED], True, [SILENT, TurnCompleted(status="success")]),
+        ([MESSAGE_CHUNK], True, [Text(text="Then not.", message_id="m"), TurnCompleted(status="success")]),
         ([], True, [SILENT, TurnCompleted(status="success")]),
     ],
 )
 def test_acp_turns_that_end_with_a_refusal(
     updates: list[dict[str, Any]], continues_after_refusal: bool, ending: list[Event]
 ) -> None:
-    made = acp(*updates, continues_after_refusal=continues_after_refusal)
-    last = max((index for index, event in enumerate(made) if isinstance(event, ToolResult | TextDelta)), default=-1)
-    assert made[last + 1 :] == ending
+    events = acp(*updates, continues_after_refusal=continues_after_refusal)
+    last = max((index for index, event in enumerate(events) if isinstance(event, ToolResult | TextDelta)), default=-1)
+    assert events[last + 1 :] == ending
 
 
 def test_acp_turns_in_which_the_model_refuses() -> None:
     reason = "the model refused to answer"
-    assert acp(ASKED, REFUSED, stop="refusal")[-2:] == [
+    assert acp(ANNOUNCED, REFUSED, stop="refusal")[-2:] == [
         Error(kind="unknown", message=reason, fatal=True),
         TurnCompleted(status="error"),
     ]
 
 
 def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be_at_most() -> None:
-    asked = (
+    message = (
         b'{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","options":[],'
         b'"toolCall":{"toolCallId":"c","title":":\\ntouch ~/.bashrc","kind":"other","status":"pending",'
         b'"rawInput":{"command":"touch ~/.bashrc"}}}}'
     )
     protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
-    [question] = protocol.receive(asked)
+    [question] = protocol.receive(message)
     assert isinstance(question, RequestPermission)
     assert not dictionary.has_call_of(question)
-    made = dictionary.request(question)
-    assert (made.tool_name, made.operation, made.target) == ("shell", "execute", "touch ~/.bashrc")
+    request = dictionary.request(question)
+    assert (request.tool_name, request.operation, request.target) == ("shell", "execute", "touch ~/.bashrc")
 
 
 # ------------------------------------------------------------------------------------------------ calls and changes
@@ -786,7 +812,7 @@ PLAIN = "--- a/r/a\n+++ b/r/a\n@@ -1 +1 @@\n-x\n+y\n"
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "metadata", "asked", "expected"),
+    ("tool", "arguments", "metadata", "diff", "expected"),
     [
         ("edit", {"oldString": "x"}, {"filediff": {"file": "/r/a", "patch": PATCH}}, "", [("/r/a", "modified", PLAIN)]),
         (
@@ -820,9 +846,11 @@ PLAIN = "--- a/r/a\n+++ b/r/a\n@@ -1 +1 @@\n-x\n+y\n"
         ("read", {}, {"preview": "x"}, "", []),
     ],
 )
-def test_changes(tool: str, given: Any, metadata: Any, asked: str, expected: list[tuple[str, str, str]]) -> None:
-    made = changes_of(tool, given, metadata, "c", asked)
-    assert [(one.path, one.change, one.diff) for one in made if isinstance(one, FileChange)] == expected
+def test_changes(tool: str, arguments: Any, metadata: Any, diff: str, expected: list[tuple[str, str, str]]) -> None:
+    events = changes_of(tool, arguments, metadata, "c", diff)
+    assert [
+        (change.path, change.change, change.diff) for change in events if isinstance(change, FileChange)
+    ] == expected
 
 
 def test_plan() -> None:
@@ -864,12 +892,12 @@ READ = {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"
 def effective(options: Options, *, asks: bool = True, policed: bool = False) -> dict[str, Any]:
     """The rules as OpenCode gets them, each permission written out."""
     config = OpenCodeConfig(permission=rules(options, asks=asks, policed=policed))
-    made: dict[str, Any] = json.loads(configuration(config))["permission"]
-    return made
+    permissions: dict[str, Any] = json.loads(configuration(config))["permission"]
+    return permissions
 
 
-def actions(made: dict[str, Any], *names: str) -> list[Any]:
-    return [made.get(name, made["*"]) for name in names]
+def actions(permissions: dict[str, Any], *names: str) -> list[Any]:
+    return [permissions.get(name, permissions["*"]) for name in names]
 
 
 ACTS = ("edit", "bash", "webfetch", "websearch", "external_directory", "doom_loop", "sums_add")
@@ -891,7 +919,7 @@ def test_rules() -> None:
     everything = effective(Options(tier="autonomous"))
     assert actions(everything, *ACTS, *READS, "task", "read") == ["allow"] * 13
     assert everything["question"] == "deny"
-    assert effective(Options(can_use_tool=lambda asked: None))["question"] == "allow"  # type: ignore[arg-type,return-value]
+    assert effective(Options(can_use_tool=lambda request: None))["question"] == "allow"  # type: ignore[arg-type,return-value]
     policed = effective(Options(approval="ask"), policed=True)
     assert actions(policed, "read", "glob", "grep", "list", "bash") == ["ask"] * 5
 
@@ -920,11 +948,11 @@ def test_credentials(tmp_path: Path) -> None:
     assert not has_credentials(env)
     assert has_credentials({**env, "MISTRAL_API_KEY": "x"})
     assert has_credentials({**env, "OPENCODE_CONFIG_CONTENT": '{"provider":{"a":{"options":{"apiKey":"x"}}}}'})
-    kept = tmp_path / ".local" / "share" / "opencode" / "auth.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("{}")
+    auth = tmp_path / ".local" / "share" / "opencode" / "auth.json"
+    auth.parent.mkdir(parents=True)
+    auth.write_text("{}")
     assert not has_credentials(env)
-    kept.write_text('{"anthropic": {"type": "api", "key": "x"}}')
+    auth.write_text('{"anthropic": {"type": "api", "key": "x"}}')
     assert has_credentials(env)
 
 

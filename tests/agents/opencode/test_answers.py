@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -87,6 +88,34 @@ def test_permissions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
 )
 def test_questions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
     assert answered(config, QUESTION) == reply
+
+
+def test_a_plain_function_that_is_late_neither_stalls_the_loop_nor_is_obeyed() -> None:
+    released, returned = threading.Event(), threading.Event()
+
+    def ask(_: Any) -> OpenCodeAllow:
+        released.wait(60)
+        returned.set()
+        return OpenCodeAllow()
+
+    async def main() -> None:
+        replies: list[AnswerCommand] = []
+        delivered = asyncio.Event()
+
+        async def deliver(reply: AnswerCommand) -> None:
+            replies.append(reply)
+            delivered.set()
+
+        answers = OpenCodeAnswers(OpenCodeConfig(can_use_tool=ask, permission_timeout=0.01), deliver)
+        answers.ask(PERMISSION)
+        async with asyncio.timeout(60):
+            await delivered.wait()
+        released.set()
+        assert await asyncio.to_thread(returned.wait, 60)
+        await answers.close()
+        assert replies == [ReplyPermission("per_1", "reject", "No answer came in time.")]
+
+    asyncio.run(main())
 
 
 def test_a_waiting_question_blocks_no_other_and_can_be_closed() -> None:

@@ -109,9 +109,9 @@ def test_no_database_is_no_history_and_a_broken_one_is_reported(tmp_path: Path) 
     (tmp_path / "opencode").mkdir()
     broken = tmp_path / "opencode" / "opencode.db"
     broken.write_bytes(b"this is no database" * 100)
-    found = list_sessions("/repo", env=env)
-    assert found.sessions == []
-    assert [where for where, _ in found.skipped] == [str(broken)]
+    history = list_sessions("/repo", env=env)
+    assert history.sessions == []
+    assert [where for where, _ in history.skipped] == [str(broken)]
 
 
 def test_a_broken_part_does_not_hide_its_session(store: Store, env: dict[str, str], path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_broken_part_does_not_hide_its_session(store: Store, env: dict[str, st
         connection.execute("update part set data = '{not json'")
         connection.execute("update session set model = '[]', title = cast(x'ff41' as text)")
     connection.close()
-    (found,) = list_sessions("/repo", env=env).sessions
-    assert (found.first_prompt, found.model, found.title) == ("", None, "\ufffdA")
+    (history,) = list_sessions("/repo", env=env).sessions
+    assert (history.first_prompt, history.model, history.title) == ("", None, "\ufffdA")
 
 
 def test_the_database_is_left_alone(store: Store, env: dict[str, str], path: Path) -> None:

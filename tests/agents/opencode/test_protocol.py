@@ -57,7 +57,7 @@ from stagedoor.transports.launch import Exited
 from stagedoor.wire.http import Answer, Request
 from stagedoor.wire.shapes import Unrecognized
 
-HERE = {"directory": "/repo"}
+DIRECTORY = {"directory": "/repo"}
 SESSION = "ses_1"
 
 
@@ -79,7 +79,7 @@ def in_turn(**more: Any) -> ServeProtocol:
     protocol = opened(**more)
     protocol.send(OpenCodePrompt("go"))
     protocol.outgoing()
-    assert hear(protocol, BUSY, message("msg_1")) == []
+    assert consequences(protocol, BUSY, message("msg_1")) == []
     return protocol
 
 
@@ -106,11 +106,11 @@ PERMISSION = {
 }
 
 
-def hear(protocol: ServeProtocol, *messages: bytes) -> list[ServerEvent]:
+def consequences(protocol: ServeProtocol, *messages: bytes) -> list[ServerEvent]:
     """What follows from the messages, beyond their own events."""
     ours: list[ServerEvent] = []
-    for one in messages:
-        ours += [event for event in protocol.receive(one) if isinstance(event, (TurnEnded, Runaway, Unrecognized))]
+    for line in messages:
+        ours += [event for event in protocol.receive(line) if isinstance(event, (TurnEnded, Runaway, Unrecognized))]
     return ours
 
 
@@ -173,18 +173,18 @@ def test_run_notices_a_loop_once_and_forgives_retries() -> None:
     start, unknown = line("step_start", part={}), line("step_finish", part={"reason": "unknown"})
     stop = line("step_finish", part={"reason": "tool-calls"})
     protocol = RunProtocol(most_empty_steps=2)
-    seen = [protocol.receive(one) for one in (start, unknown, start, stop, start, start)]
-    assert not [event for events in seen for event in events if isinstance(event, Runaway)]
-    seen = [protocol.receive(one) for one in (unknown, start, unknown, start)]
-    assert [event for events in seen for event in events if isinstance(event, Runaway)] == [Runaway(SESSION, 3)]
+    batches = [protocol.receive(line) for line in (start, unknown, start, stop, start, start)]
+    assert not [event for events in batches for event in events if isinstance(event, Runaway)]
+    batches = [protocol.receive(line) for line in (unknown, start, unknown, start)]
+    assert [event for events in batches for event in events if isinstance(event, Runaway)] == [Runaway(SESSION, 3)]
     assert protocol.runaway
 
 
 # --------------------------------------------------------------------------------------- what is asked of serve
 
 
-SAID: list[tuple[Command, list[Request]]] = [
-    (CreateSession(), [Request("POST", "/session", b"{}", HERE)]),
+REQUESTS: list[tuple[Command, list[Request]]] = [
+    (CreateSession(), [Request("POST", "/session", b"{}", DIRECTORY)]),
     (
         CreateSession("T", "plan", ModelName("p", "m"), "high", (PermissionRule("bash", "*", "deny"),)),
         [
@@ -193,23 +193,26 @@ SAID: list[tuple[Command, list[Request]]] = [
                 "/session",
                 b'{"title":"T","agent":"plan","model":{"providerID":"p","id":"m","variant":"high"},'
                 b'"permission":[{"permission":"bash","pattern":"*","action":"deny"}]}',
-                HERE,
+                DIRECTORY,
             )
         ],
     ),
     (
         OpenSession("ses_9", (PermissionRule("edit"),)),
         [
-            Request("GET", "/session/ses_9", b"", HERE),
+            Request("GET", "/session/ses_9", b"", DIRECTORY),
             Request(
                 "PATCH",
                 "/session/ses_9",
                 b'{"permission":[{"permission":"edit","pattern":"*","action":"ask"}]}',
-                HERE,
+                DIRECTORY,
             ),
         ],
     ),
-    (OpenCodeForkSession("ses_9", "msg_2"), [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', HERE)]),
+    (
+        OpenCodeForkSession("ses_9", "msg_2"),
+        [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', DIRECTORY)],
+    ),
     (
         OpenCodePrompt(
             "hi",
@@ -229,16 +232,16 @@ SAID: list[tuple[Command, list[Request]]] = [
                 b'"filename":"a.png"}],"model":{"providerID":"p","modelID":"m"},"agent":"build","variant":"high",'
                 b'"system":"Be brief.","tools":{"bash":false},'
                 b'"format":{"type":"json_schema","schema":{"type":"object"}}}',
-                HERE,
+                DIRECTORY,
             )
         ],
     ),
-    (Abort(), [Request("POST", "/session/ses_1/abort", b"", HERE)]),
-    (CheckStatus(), [Request("GET", "/session/status", b"", HERE)]),
+    (Abort(), [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]),
+    (CheckStatus(), [Request("GET", "/session/status", b"", DIRECTORY)]),
 ]
 
 
-@pytest.mark.parametrize(("command", "requests"), SAID)
+@pytest.mark.parametrize(("command", "requests"), REQUESTS)
 def test_commands_become_requests(command: Command, requests: list[Request]) -> None:
     protocol = opened()
     protocol.send(command)
@@ -269,11 +272,11 @@ def test_a_turn_ends_when_idle_and_finished_with_its_sums() -> None:
     tokens = {"total": 10, "input": 4, "output": 3, "reasoning": 1, "cache": {"read": 2, "write": 0}}
     first = message("msg_1", completed=True, finish="tool-calls", tokens=tokens, cost=0.25)
     second = message("msg_2", completed=True, finish="stop", tokens=tokens, cost=0.5)
-    assert hear(protocol, first, BUSY, message("msg_2"), second, IDLE_STATUS) == []
-    assert hear(protocol, IDLE) == [
+    assert consequences(protocol, first, BUSY, message("msg_2"), second, IDLE_STATUS) == []
+    assert consequences(protocol, IDLE) == [
         TurnEnded(SESSION, "completed", "stop", None, OpenCodeTokens(8, 6, 2, Cache(4, 0), 20), 0.75)
     ]
-    assert hear(protocol, IDLE_STATUS, IDLE) == []
+    assert consequences(protocol, IDLE_STATUS, IDLE) == []
     assert not protocol.in_turn
 
 
@@ -281,10 +284,10 @@ def test_after_an_abort_the_first_idle_is_not_the_end() -> None:
     protocol = in_turn()
     protocol.send(Abort())
     error = sse("session.error", sessionID=SESSION, error=ABORTED)
-    assert hear(protocol, error, IDLE_STATUS, IDLE) == []
+    assert consequences(protocol, error, IDLE_STATUS, IDLE) == []
     assert protocol.in_turn
-    over = message("msg_1", completed=True, error=ABORTED)
-    assert hear(protocol, over, IDLE_STATUS, IDLE, IDLE) == [
+    finished = message("msg_1", completed=True, error=ABORTED)
+    assert consequences(protocol, finished, IDLE_STATUS, IDLE, IDLE) == [
         TurnEnded(SESSION, "aborted", None, OpenCodeFailure("MessageAbortedError", {"message": "Aborted"}))
     ]
 
@@ -292,8 +295,8 @@ def test_after_an_abort_the_first_idle_is_not_the_end() -> None:
 def test_an_error_that_was_mended_is_not_the_turns() -> None:
     protocol = in_turn()
     overflow = sse("session.error", sessionID=SESSION, error={"name": "ContextOverflowError", "data": {}})
-    assert hear(protocol, overflow, message("msg_1", completed=True), BUSY, message("msg_2")) == []
-    (ended,) = hear(protocol, message("msg_2", completed=True, finish="stop"), IDLE)
+    assert consequences(protocol, overflow, message("msg_1", completed=True), BUSY, message("msg_2")) == []
+    (ended,) = consequences(protocol, message("msg_2", completed=True, finish="stop"), IDLE)
     assert isinstance(ended, TurnEnded)
     assert (ended.outcome, ended.error) == ("completed", None)
 
@@ -301,7 +304,7 @@ def test_an_error_that_was_mended_is_not_the_turns() -> None:
 def test_an_error_before_any_message_fails_the_turn() -> None:
     protocol = opened()
     protocol.send(OpenCodePrompt("go"))
-    (ended,) = hear(
+    (ended,) = consequences(
         protocol,
         IDLE,  # of the turn before
         sse("session.error", sessionID=SESSION, error={"name": "UnknownError", "data": {"message": "Model not found"}}),
@@ -314,8 +317,8 @@ def test_a_refused_prompt_and_a_dead_server_end_the_turn() -> None:
     protocol = opened()
     protocol.send(OpenCodePrompt("go"))
     (request,) = protocol.outgoing()
-    said = protocol.receive_answer(request, Answer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
-    assert said == [
+    events = protocol.receive_answer(request, Answer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
+    assert events == [
         RequestRefused(500, "POST /session/ses_1/prompt_async", "Oh."),
         TurnEnded(SESSION, "failed", None, OpenCodeFailure("UnknownError", {"message": "Oh.", "statusCode": 500})),
     ]
@@ -331,7 +334,8 @@ def test_a_sub_agents_end_is_not_the_turns() -> None:
     child = sse("session.created", sessionID="ses_2", info={"id": "ses_2", "parentID": SESSION})
     quiet = sse("session.idle", sessionID="ses_2")
     assert (
-        hear(protocol, child, status("busy", "ses_2"), message("msg_9", session="ses_2", completed=True), quiet) == []
+        consequences(protocol, child, status("busy", "ses_2"), message("msg_9", session="ses_2", completed=True), quiet)
+        == []
     )
     assert protocol.in_turn
 
@@ -342,18 +346,18 @@ def test_an_abort_before_the_server_is_busy_waits_for_it() -> None:
     protocol.outgoing()
     protocol.send(Abort())
     assert protocol.outgoing() == []
-    hear(protocol, BUSY)
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+    consequences(protocol, BUSY)
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 def test_a_broken_stream_is_asked_about() -> None:
     protocol = in_turn()
     connected = sse("server.connected")
-    hear(protocol, connected)
+    consequences(protocol, connected)
     assert protocol.outgoing() == []
-    hear(protocol, connected)
+    consequences(protocol, connected)
     (request,) = protocol.outgoing()
-    assert request == Request("GET", "/session/status", b"", HERE)
+    assert request == Request("GET", "/session/status", b"", DIRECTORY)
     busy = Answer(200, b'{"ses_1":{"type":"busy"}}')
     assert protocol.receive_answer(request, busy) == [ServerAnswer(200, busy.body, "GET /session/status")]
     answered, ended = protocol.receive_answer(request, Answer(200, b"{}"))
@@ -364,14 +368,14 @@ def test_a_broken_stream_is_asked_about() -> None:
 def test_a_turn_of_which_nothing_was_heard_ends_at_the_second_idle() -> None:
     protocol = opened()
     connected, beat = sse("server.connected"), sse("server.heartbeat")
-    hear(protocol, connected)
+    consequences(protocol, connected)
     protocol.send(OpenCodePrompt("go"))
-    hear(protocol, beat)
+    consequences(protocol, beat)
     assert len(protocol.outgoing()) == 1  # the prompt: nothing is in doubt
-    hear(protocol, connected)
+    consequences(protocol, connected)
     (request,) = protocol.outgoing()
     assert len(protocol.receive_answer(request, Answer(200, b"{}"))) == 1
-    hear(protocol, beat)
+    consequences(protocol, beat)
     (request,) = protocol.outgoing()
     assert protocol.receive_answer(request, Answer(200, b"{}"))[1] == TurnEnded(SESSION, "completed")
 
@@ -380,17 +384,17 @@ def test_a_loop_is_aborted() -> None:
     protocol = in_turn(most_empty_steps=1)
     step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-start"})
     finish = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "unknown"})
-    assert hear(protocol, step, finish) == []
-    assert hear(protocol, step, finish, step) == [Runaway(SESSION, 2)]
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+    assert consequences(protocol, step, finish) == []
+    assert consequences(protocol, step, finish, step) == [Runaway(SESSION, 2)]
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
     protocol = in_turn(most_steps=2)
     step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "tool-calls"})
-    heard = [event for one in (step, step, step) for event in protocol.receive(one)]
-    assert [event for event in heard if isinstance(event, StepsExhausted)] == [StepsExhausted(SESSION, 2)]
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", HERE)]
+    events = [event for line in (step, step, step) for event in protocol.receive(line)]
+    assert [event for event in events if isinstance(event, StepsExhausted)] == [StepsExhausted(SESSION, 2)]
+    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 # --------------------------------------------------------------------------------------------------------- questions
@@ -398,18 +402,18 @@ def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
 
 def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
     protocol = in_turn()
-    (asked,) = protocol.receive(sse("permission.asked", **PERMISSION))
-    assert isinstance(asked, PermissionAsked)
-    assert (asked.permission, asked.patterns, asked.always) == ("bash", ["ls"], ["ls *"])
+    (question,) = protocol.receive(sse("permission.asked", **PERMISSION))
+    assert isinstance(question, PermissionAsked)
+    assert (question.permission, question.patterns, question.always) == ("bash", ["ls"], ["ls *"])
     protocol.send(ReplyPermission("per_1", "reject", "Use git."))
     assert protocol.outgoing() == [
-        Request("POST", "/permission/per_1/reply", b'{"reply":"reject","message":"Use git."}', HERE)
+        Request("POST", "/permission/per_1/reply", b'{"reply":"reject","message":"Use git."}', DIRECTORY)
     ]
     with pytest.raises(AlreadyAnswered):
         protocol.send(ReplyPermission("per_1", "once"))
 
-    hear(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_2"}))
-    hear(protocol, sse("permission.replied", sessionID=SESSION, requestID="per_2", reply="once"))
+    consequences(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_2"}))
+    consequences(protocol, sse("permission.replied", sessionID=SESSION, requestID="per_2", reply="once"))
     with pytest.raises(AlreadyAnswered):
         protocol.send(ReplyPermission("per_2", "once"))
 
@@ -424,15 +428,15 @@ def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
     assert isinstance(question, QuestionAsked)
     assert question.questions[0].options[0].label == "A"
     protocol.send(ReplyQuestion("que_1", (("A",),)))
-    assert protocol.outgoing() == [Request("POST", "/question/que_1/reply", b'{"answers":[["A"]]}', HERE)]
+    assert protocol.outgoing() == [Request("POST", "/question/que_1/reply", b'{"answers":[["A"]]}', DIRECTORY)]
 
-    hear(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_3"}))
-    hear(protocol, sse("question.asked", id="que_2", sessionID=SESSION))
+    consequences(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_3"}))
+    consequences(protocol, sse("question.asked", id="que_2", sessionID=SESSION))
     protocol.send(Abort())
     assert protocol.outgoing() == [
-        Request("POST", "/session/ses_1/abort", b"", HERE),
-        Request("POST", "/permission/per_3/reply", b'{"reply":"reject"}', HERE),
-        Request("POST", "/question/que_2/reject", b"", HERE),
+        Request("POST", "/session/ses_1/abort", b"", DIRECTORY),
+        Request("POST", "/permission/per_3/reply", b'{"reply":"reject"}', DIRECTORY),
+        Request("POST", "/question/que_2/reject", b"", DIRECTORY),
     ]
 
 

@@ -93,10 +93,10 @@ def test_the_end_of_a_turn_that_nobody_heard_is_asked_for(client: Callable[..., 
         async with await started(client("broken-stream")) as session:
             events = session.events
             ended = await session.turn_ended()
-        seen = [event async for event in events]
+        received = [event async for event in events]
         assert ended.outcome == "completed"
-        assert len([event for event in seen if isinstance(event, ServerConnected)]) == 2
-        assert any(isinstance(event, ServerAnswer) and event.call == "GET /session/status" for event in seen)
+        assert len([event for event in received if isinstance(event, ServerConnected)]) == 2
+        assert any(isinstance(event, ServerAnswer) and event.call == "GET /session/status" for event in received)
 
     play(scene())
 
@@ -117,18 +117,18 @@ def test_nothing_is_lost_on_a_reader_that_is_slow_and_one_that_is_not(client: Ca
     async def scene() -> None:
         async with await started(client("chatty"), None) as session:
 
-            async def count(pause: int) -> int:
-                heard = 0
+            async def count_deltas(pause: int) -> int:
+                count = 0
                 async for event in session.events:
                     if isinstance(event, MessagePartDelta):
-                        heard += 1
-                        if pause and heard % pause == 0:
+                        count += 1
+                        if pause and count % pause == 0:
                             await asyncio.sleep(0)
                     if isinstance(event, TurnEnded):
                         break
-                return heard
+                return count
 
-            readers = [asyncio.create_task(count(pause)) for pause in (0, 3)]
+            readers = [asyncio.create_task(count_deltas(pause)) for pause in (0, 3)]
             await asyncio.sleep(0)
             await session.send("go")
             assert await asyncio.gather(*readers) == [20_000, 20_000]
@@ -164,12 +164,12 @@ def _sockets() -> list[str]:
 def test_a_stream_that_never_holds_ends_the_session(client: Callable[..., OpenCodeClient]) -> None:
     async def scene() -> None:
         async with await started(client("deaf"), None) as session:
-            seen = session.events
-            heard = 0
-            async for event in seen:
-                heard += isinstance(event, ServerConnected)
+            events = session.events
+            count = 0
+            async for event in events:
+                count += isinstance(event, ServerConnected)
                 assert not isinstance(event, Unrecognized)
-                if heard == 3:
+                if count == 3:
                     break
 
     play(scene())

@@ -37,7 +37,7 @@ RUNS = sorted(
 SERVES = sorted(FOLDER.glob("*-serve-*.jsonl"))
 
 
-def heard(name: str) -> list[RunEvent]:
+def run_events(name: str) -> list[RunEvent]:
     protocol = RunProtocol()
     lines = [entry.line for entry in read_transcript((FOLDER / f"{name}.jsonl").read_bytes())]
     return [event for line in lines for event in protocol.receive(line)]
@@ -45,7 +45,7 @@ def heard(name: str) -> list[RunEvent]:
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_every_line_of_run_is_typed(path: Path) -> None:
-    events = heard(path.stem)
+    events = run_events(path.stem)
     assert events
     assert not [event for event in events if isinstance(event, Unrecognized | Runaway)]
     assert all(event.session_id == events[0].session_id for event in events if not isinstance(event, Unrecognized))  # type: ignore[union-attr]
@@ -63,7 +63,9 @@ def test_every_line_of_serve_is_typed(path: Path) -> None:
     assert not [part for part in parts if isinstance(part, Unrecognized)]
     ended = Counter((event.outcome, event.finish) for event in events if isinstance(event, TurnEnded))
     assert ended == TURNS[path.stem]
-    assert len([event for event in events if isinstance(event, PermissionAsked | QuestionAsked)]) == ASKED[path.stem]
+    assert (
+        len([event for event in events if isinstance(event, PermissionAsked | QuestionAsked)]) == QUESTIONS[path.stem]
+    )
 
 
 TURNS = {
@@ -73,19 +75,19 @@ TURNS = {
         {("completed", "stop"): 2, ("completed", "tool-calls"): 1, ("completed", None): 1, ("failed", None): 1}
     ),
 }
-ASKED = {"40-serve-main": 5, "42-serve-password": 2}
+QUESTIONS = {"40-serve-main": 5, "42-serve-password": 2}
 
 
 def test_what_runs_came_to() -> None:
-    (command,) = [event for event in heard("02-bash") if isinstance(event, OpenCodeToolUse)]
+    (command,) = [event for event in run_events("02-bash") if isinstance(event, OpenCodeToolUse)]
     assert (command.part.tool, command.part.state.output) == ("bash", "hello-from-bash\n")
     assert command.part.state.metadata["exit"] == 0
-    (failed,) = [event for event in heard("30-http401") if isinstance(event, OpenCodeError)]
+    (failed,) = [event for event in run_events("30-http401") if isinstance(event, OpenCodeError)]
     assert (failed.error.name, failed.error.message) == ("APIError", "Incorrect API key provided: fake.")
-    assert [event.part.reason for event in heard("23-length") if isinstance(event, StepFinish)] == ["length"]
-    rejected = heard("12-permission-ask-bash-headless")
+    assert [event.part.reason for event in run_events("23-length") if isinstance(event, StepFinish)] == ["length"]
+    rejected = run_events("12-permission-ask-bash-headless")
     assert [event.part.state.status for event in rejected if isinstance(event, OpenCodeToolUse)] == ["error"]
-    synthetic = [event.part.synthetic for event in heard("38-context-overflow") if isinstance(event, OpenCodeText)]
+    synthetic = [event.part.synthetic for event in run_events("38-context-overflow") if isinstance(event, OpenCodeText)]
     assert True in synthetic
 
 
@@ -98,4 +100,4 @@ def test_a_recorded_run_plays_through_the_replay_transport() -> None:
                 events += protocol.receive(message)
         return events
 
-    assert asyncio.run(main()) == heard("08-parallel")
+    assert asyncio.run(main()) == run_events("08-parallel")

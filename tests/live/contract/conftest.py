@@ -1,4 +1,4 @@
-"""The stage of the contract suite: any agent, the same scripts, the same questions about what was heard."""
+"""The stage of the contract suite: any agent, the same scripts, the same questions about its events."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from stagedoor.testing.script import Call, Forever, Part, Reply, Say, Script, St
 from stagedoor.unified.events import Event, ToolName
 
 BOUND = 120.0
-Seen = TypeVar("Seen")
+EventT = TypeVar("EventT")
 React = Callable[[Event], Awaitable[None]]
 Snapshot = dict[str, bytes]
 
 
-class Heard(list[Event]):
+class EventList(list[Event]):
     """The events of a turn, or of a whole session, and what tests want to know of them."""
 
-    def of(self, kind: type[Seen]) -> list[Seen]:
+    def of(self, kind: type[EventT]) -> list[EventT]:
         return [event for event in self if isinstance(event, kind)]
 
     @property
@@ -56,52 +56,52 @@ class Heard(list[Event]):
 
     def describe(self) -> str:
         header = {"agent", "sessionId", "seq", "timestamp", "turn"}
-        shown = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self]
-        return "\n".join(["heard:", *(str(event)[:400] for event in shown[-40:])])
+        members = [{k: v for k, v in msgspec.to_builtins(event).items() if k not in header} for event in self]
+        return "\n".join(["events:", *(str(event)[:400] for event in members[-40:])])
 
 
 def well_formed(events: Sequence[Event]) -> None:
     """The promises of the grammar, for a whole session."""
-    heard = Heard(events)
-    assert heard.kinds[0] == "init"
-    assert heard.kinds[-1] == "done"
-    assert heard.kinds.count("init") == heard.kinds.count("done") == 1
+    session = EventList(events)
+    assert session.kinds[0] == "init"
+    assert session.kinds[-1] == "done"
+    assert session.kinds.count("init") == session.kinds.count("done") == 1
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    uses, results = heard.of(stagedoor.ToolUse), heard.of(stagedoor.ToolResult)
+    uses, results = session.of(stagedoor.ToolUse), session.of(stagedoor.ToolResult)
     assert sorted(use.tool_use_id for use in uses) == sorted(result.tool_use_id for result in results)
-    asked, resolved = heard.of(stagedoor.PermissionRequest), heard.of(stagedoor.PermissionResolved)
-    assert sorted(one.request_id for one in asked) == sorted(one.request_id for one in resolved)
-    edges = [kind for kind in heard.kinds if kind in ("turn_started", "turn_completed")]
+    questions, resolved = session.of(stagedoor.PermissionRequest), session.of(stagedoor.PermissionResolved)
+    assert sorted(event.request_id for event in questions) == sorted(event.request_id for event in resolved)
+    edges = [kind for kind in session.kinds if kind in ("turn_started", "turn_completed")]
     assert edges == ["turn_started", "turn_completed"] * (len(edges) // 2)
-    assert heard.of(stagedoor.Unrecognized) == []
+    assert session.of(stagedoor.Unrecognized) == []
 
 
 class Conversation:
     def __init__(self, session: stagedoor.Session) -> None:
         self.session = session
-        self.heard = Heard()
+        self.events = EventList()
 
-    async def turn(self, prompt: str, react: React | None = None) -> Heard:
-        """Send ``prompt`` and hear its turn to the end."""
-        heard = Heard()
+    async def turn(self, prompt: str, react: React | None = None) -> EventList:
+        """Send ``prompt`` and read its turn to the end."""
+        turn = EventList()
         try:
             async with asyncio.timeout(BOUND), contextlib.aclosing(self.session.send(prompt)) as events:
                 async for event in events:
-                    heard.append(event)
-                    self.heard.append(event)
+                    turn.append(event)
+                    self.events.append(event)
                     if react is not None:
                         await react(event)
         except TimeoutError:
-            raise AssertionError(f"the turn {prompt!r} did not end; heard\n{heard.describe()}") from None
-        return heard
+            raise AssertionError(f"the turn {prompt!r} did not end; its events:\n{turn.describe()}") from None
+        return turn
 
     async def close(self) -> stagedoor.Done:
         rest = self.session.events
         async with asyncio.timeout(BOUND):
             await self.session.close()
             async for event in rest:
-                self.heard.append(event)
-        [done] = self.heard.of(stagedoor.Done)
+                self.events.append(event)
+        [done] = self.events.of(stagedoor.Done)
         return done
 
 
@@ -146,10 +146,10 @@ class Stage:
         async with self.open(**more) as session:
             conversation = Conversation(session)
             yield conversation
-            if conversation.heard and not conversation.heard.of(stagedoor.Done):
+            if conversation.events and not conversation.events.of(stagedoor.Done):
                 await conversation.close()
-        if conversation.heard:
-            well_formed(conversation.heard)
+        if conversation.events:
+            well_formed(conversation.events)
 
     def path(self, name: str) -> str:
         return str(self.workspace / name)
@@ -162,13 +162,13 @@ class Stage:
 
     def snapshot(self, *places: Path) -> Snapshot:
         """Every file below these places, byte for byte; folders and links too."""
-        found: Snapshot = {}
+        files: Snapshot = {}
         for place in places:
             for path in sorted(place.rglob("*")):
-                found[str(path)] = _content(path)
-        return found
+                files[str(path)] = _content(path)
+        return files
 
-    def model_heard(self, words: str) -> bool:
+    def model_received(self, words: str) -> bool:
         """Whether any request of the agent to its model holds these words."""
         assert self.model is not None
         return any(words in json.dumps(request.body, ensure_ascii=False) for request in self.model.requests)
@@ -206,16 +206,16 @@ def _part(part: Part) -> Any:
             return {"think": text}
         case Structured(value=value):
             return {"structured": value}
-        case Call(tool="task", input=given, script=script):
-            return {"task": {**given, "script": [_reply(reply) for reply in script]}}
-        case Call(tool="mcp", input=given):
-            return {"mcp": dict(given)}
-        case Call(tool=tool, input=given):
-            return {"call": {"tool": tool, "input": dict(given)}}
+        case Call(tool="task", input=arguments, script=script):
+            return {"task": {**arguments, "script": [_reply(reply) for reply in script]}}
+        case Call(tool="mcp", input=arguments):
+            return {"mcp": dict(arguments)}
+        case Call(tool=tool, input=arguments):
+            return {"call": {"tool": tool, "input": dict(arguments)}}
         case _:
             name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(part).__name__)
-            given = {key: value for key, value in msgspec.structs.asdict(part).items() if value is not None}
-            return {name.strip("_").removesuffix("_override"): given or None}
+            arguments = {key: value for key, value in msgspec.structs.asdict(part).items() if value is not None}
+            return {name.strip("_").removesuffix("_override"): arguments or None}
 
 
 @pytest.fixture
@@ -230,9 +230,9 @@ def stage(rig: Any, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
                 return Stage(rig, folder, running.enter_context(ScriptedModel(routes=routes)))
             script = folder / "script.yaml"
             script.write_text(as_json(routes), encoding="utf-8")
-            made = Stage(rig, folder, None)
-            made.more = {"extra_args": ("--script", str(script))}
-            return made
+            scene = Stage(rig, folder, None)
+            scene.more = {"extra_args": ("--script", str(script))}
+            return scene
 
         yield set_up
 

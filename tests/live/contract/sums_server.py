@@ -21,8 +21,8 @@ def answer(method: str, params: dict) -> dict | None:
     if method == "tools/list":
         return {"tools": [TOOL]}
     if method == "tools/call":
-        given = params["arguments"]
-        return {"content": [{"type": "text", "text": f"sum={given['a'] + given['b']}"}]}
+        arguments = params["arguments"]
+        return {"content": [{"type": "text", "text": f"sum={arguments['a'] + arguments['b']}"}]}
     return {}
 
 

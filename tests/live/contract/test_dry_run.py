@@ -52,20 +52,20 @@ def test_dry_run(rig: Any, stage: Any, cases: Any, expected: Any, play: Any, tmp
     async def main() -> None:
         before = snapshot()
         async with scene.conversation(tier="dry-run") as talk:
-            heard = await talk.turn("Try everything")
+            turn = await talk.turn("Try everything")
             after = snapshot()
             differing = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
             for name in tries:
                 with cases(
                     f"dry run: {name}", note=expected.bookkeeping and f"but for its own `{expected.bookkeeping}`"
                 ):
-                    assert differing == set(), heard.describe()
-                    assert heard.text.endswith("I have tried."), heard.describe()  # all of it
-                    assert heard.completed.status == "success", heard.describe()
+                    assert differing == set(), turn.describe()
+                    assert turn.text.endswith("I have tried."), turn.describe()  # all of it
+                    assert turn.completed.status == "success", turn.describe()
             with cases("dry run: reading works"):
-                heard = await talk.turn("Read only")
-                assert heard.text.endswith("I have read it."), heard.describe()
-                assert [result.status for result in heard.of(stagedoor.ToolResult)] == ["success"], heard.describe()
+                turn = await talk.turn("Read only")
+                assert turn.text.endswith("I have read it."), turn.describe()
+                assert [result.status for result in turn.of(stagedoor.ToolResult)] == ["success"], turn.describe()
         assert snapshot() == before
 
     play(main)

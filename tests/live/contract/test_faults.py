@@ -49,22 +49,22 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> N
 
     starting = asyncio.Lock()
 
-    async def lane(left: list[str], timeout: float | None = None) -> None:
-        while left:
+    async def lane(remaining: list[str], timeout: float | None = None) -> None:
+        while remaining:
             async with scene.conversation(tier="autonomous", timeout=timeout) as talk:
                 async with starting:  # not even the programs themselves can set up one home at the same time
                     await talk.turn("First of all.")
                 with contextlib.suppress(stagedoor.SessionEnded):  # by the fault before: another one goes on
-                    while left:
-                        await meet(talk, left[0])
-                        del left[0]
+                    while remaining:
+                        await meet(talk, remaining[0])
+                        del remaining[0]
 
     async def meet(talk: Any, name: str) -> None:
-        heard = await talk.turn(f"Meet {name}.")
+        turn = await talk.turn(f"Meet {name}.")
         kind, status = expected.fault(name)
         with cases(f"fault: {name}", note=expected.fault_notes.get(name, "")):
-            assert heard.completed.status == status, heard.describe()
-            assert (heard.errors[-1:] or [None]) == [kind], heard.describe()
+            assert turn.completed.status == status, turn.describe()
+            assert (turn.errors[-1:] or [None]) == [kind], turn.describe()
 
     play(main)
     cases.settle()
@@ -78,8 +78,8 @@ def test_a_failed_first_turn_does_not_end_the_session(rig: Any, stage: Any, case
         with cases("session goes on after a failure"):
             async with scene.conversation(tier="autonomous") as talk:
                 assert (await talk.turn("Fail first")).completed.status == "error"
-                heard = await talk.turn("Then go on")
-                assert (heard.text, heard.completed.status) == ("Here we go.", "success"), heard.describe()
+                turn = await talk.turn("Then go on")
+                assert (turn.text, turn.completed.status) == ("Here we go.", "success"), turn.describe()
 
     play(main)
     cases.settle()
@@ -103,11 +103,11 @@ def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: A
         """It is refused at once, or the turn fails with this kind of error."""
         try:
             async with scene.conversation(tier="autonomous", **options) as talk:
-                heard = await talk.turn("Hello")
+                turn = await talk.turn("Hello")
         except refusal:
             return
-        assert heard.completed.status == "error", heard.describe()
-        assert heard.errors[-1:] == [kind], heard.describe()
+        assert turn.completed.status == "error", turn.describe()
+        assert turn.errors[-1:] == [kind], turn.describe()
 
     play(main)
     cases.settle()

@@ -40,24 +40,24 @@ def test_limits(rig: Any, stage: Any, cases: Any, play: Any) -> None:
         with cases("structured output", able=able.structured_output, field="structured_output"):
             if able.structured_output:
                 async with scene.conversation(output_schema=SCHEMA, tier="autonomous") as talk:
-                    heard = await talk.turn("Answer with a number")
-                    assert heard.completed.structured == {"answer": 42}, heard.describe()
-                    assert heard.completed.status == "success"
+                    turn = await talk.turn("Answer with a number")
+                    assert turn.completed.structured == {"answer": 42}, turn.describe()
+                    assert turn.completed.status == "success"
             else:
                 with pytest.raises(stagedoor.NotSupported):
                     scene.open(output_schema=SCHEMA)
         with cases("time limit of a turn"):
             async with scene.conversation(tier="autonomous", timeout=8.0) as talk:
-                heard = await talk.turn("Keep me waiting")
-                assert "timeout" in heard.errors, heard.describe()
-                assert heard.completed.status == "interrupted", heard.describe()
+                turn = await talk.turn("Keep me waiting")
+                assert "timeout" in turn.errors, turn.describe()
+                assert turn.completed.status == "interrupted", turn.describe()
         with cases("two megabytes in one answer"):
             async with scene.conversation(tier="autonomous") as talk:
-                heard = await talk.turn("Say very much")
-                assert heard.completed.status == "success", heard.completed.result
-                assert (len(heard.text), heard.text == MUCH) == (len(MUCH), True)
+                turn = await talk.turn("Say very much")
+                assert turn.completed.status == "success", turn.completed.result
+                assert (len(turn.text), turn.text == MUCH) == (len(MUCH), True)
                 if able.text_deltas:
-                    assert sum(len(event.text) for event in heard.of(stagedoor.TextDelta)) == len(MUCH)
+                    assert sum(len(event.text) for event in turn.of(stagedoor.TextDelta)) == len(MUCH)
 
     async def limited(status: str, allowed: bool, **limit: Any) -> None:
         if not allowed:
@@ -65,8 +65,8 @@ def test_limits(rig: Any, stage: Any, cases: Any, play: Any) -> None:
                 scene.open(**limit)
             return
         async with scene.conversation(tier="autonomous", **limit) as talk:
-            heard = await talk.turn("Go on and on")
-            assert heard.completed.status == status, heard.describe()
+            turn = await talk.turn("Go on and on")
+            assert turn.completed.status == status, turn.describe()
             assert (await talk.close()).status == status
 
     play(main)

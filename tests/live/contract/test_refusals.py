@@ -11,7 +11,7 @@ import stagedoor
 
 pytestmark = pytest.mark.live
 
-ASKED: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"images": ("picture.png",)},
     "system_prompt": {"system_prompt": "Be brief."},
     "append_system_prompt": {"append_system_prompt": "Be brief."},
@@ -22,7 +22,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def test_what_is_not_supported_is_refused(rig: Any, cases: Any, tmp_path: Path) -> None:
     fixed = {"cwd": str(tmp_path), "driver": rig.driver}
-    for capability, options in ASKED.items():
+    for capability, options in OPTIONS.items():
         able = getattr(rig.capabilities, capability)
         if not able:  # where it is able, the agent's own live tests prove it
             with (

@@ -39,51 +39,51 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
         async with scene.conversation(tier="autonomous") as talk:
             await talk.turn("First of all")
             with cases("interrupt mid-text", able=able.interrupt, field="interrupt"):
-                heard = await interrupted(talk, "Talk without end", stagedoor.TextDelta, being_answered)
-                assert heard.completed.status == "interrupted", heard.describe()
+                turn = await interrupted(talk, "Talk without end", stagedoor.TextDelta, being_answered)
+                assert turn.completed.status == "interrupted", turn.describe()
             with cases("interrupt mid-command", able=able.interrupt, field="interrupt"):
-                heard = await interrupted(talk, "Sleep", stagedoor.ToolUse, lambda: nap.until(True))
-                assert heard.completed.status == "interrupted", heard.describe()
-                assert "Awake." not in heard.text
-                results = [result.status for _, result in heard.calls("shell")]
-                assert results == ["error"] or expected.tells_calls_late, heard.describe()
+                turn = await interrupted(talk, "Sleep", stagedoor.ToolUse, lambda: nap.until(True))
+                assert turn.completed.status == "interrupted", turn.describe()
+                assert "Awake." not in turn.text
+                results = [result.status for _, result in turn.calls("shell")]
+                assert results == ["error"] or expected.tells_calls_late, turn.describe()
                 await asyncio.wait_for(nap.until(False), 10)
             with cases("session goes on after an interrupt", able=able.interrupt, field="interrupt"):
-                heard = await talk.turn("Still there")
-                assert (heard.text, heard.completed.status) == ("Still here.", "success"), heard.describe()
+                turn = await talk.turn("Still there")
+                assert (turn.text, turn.completed.status) == ("Still here.", "success"), turn.describe()
         with cases("cancel mid-command"):
             async with scene.conversation(tier="autonomous") as talk:
-                turn = asyncio.create_task(talk.turn("Sleep on"))
+                running = asyncio.create_task(talk.turn("Sleep on"))
                 await asyncio.wait_for(last_nap.until(True), 120)
                 await talk.session.close()
-                heard = await turn
-                assert heard.completed.status == "interrupted", heard.describe()
+                turn = await running
+                assert turn.completed.status == "interrupted", turn.describe()
                 assert not last_nap.is_running
                 assert descendants(os.getpid()) == []
-                talk.heard.extend([event async for event in talk.session.events if isinstance(event, stagedoor.Done)])
+                talk.events.extend([event async for event in talk.session.events if isinstance(event, stagedoor.Done)])
 
     async def being_answered() -> None:
         while scene.model is not None and scene.model.requests[-1].prompt != "Talk without end":
             await asyncio.sleep(0.02)
 
     async def interrupted(talk: Any, prompt: str, awaited: type[Any], ready: Any) -> Any:
-        """Interrupt once something can be heard, or seen, of what the agent does."""
+        """Interrupt once something is visible of what the agent does."""
 
         async def stop() -> None:
             await asyncio.wait_for(ready(), 120)
             if able.text_deltas if awaited is stagedoor.TextDelta else not expected.tells_calls_late:
-                await heard_of.wait()
+                await is_visible.wait()
             await talk.session.interrupt()
 
         async def react(event: Any) -> None:
             if isinstance(event, awaited):
-                heard_of.set()
+                is_visible.set()
 
-        heard_of = asyncio.Event()
-        errand = asyncio.create_task(stop())
-        heard = await talk.turn(prompt, react)
-        await errand
-        return heard
+        is_visible = asyncio.Event()
+        stopping = asyncio.create_task(stop())
+        turn = await talk.turn(prompt, react)
+        await stopping
+        return turn
 
     play(main)
     cases.settle()
@@ -91,9 +91,9 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
 
 OURSELVES = """
 import asyncio, json, sys, stagedoor
-given = json.load(sys.stdin)
+request = json.load(sys.stdin)
 async def main():
-    async for event in stagedoor.run(given["agent"], given["prompt"], **given["options"]):
+    async for event in stagedoor.run(request["agent"], request["prompt"], **request["options"]):
         pass
 asyncio.run(main())
 """
@@ -103,14 +103,14 @@ def test_kill_9_of_ourselves(rig: Any, stage: Any, cases: Any, play: Any, nappin
     nap = napping()
     scene = stage({"Sleep": [shell(f"({nap.marker}; true) & {nap.marker}"), say("Awake.")]})
     scene.git("init", "-q")
-    given = {"agent": rig.agent, "prompt": "Sleep", "options": scene.options(tier="autonomous")}
+    request = {"agent": rig.agent, "prompt": "Sleep", "options": scene.options(tier="autonomous")}
 
     async def main() -> None:
         with cases("kill -9 of us mid-command"):
             ours = subprocess.Popen([sys.executable, "-c", OURSELVES], stdin=subprocess.PIPE)
             assert ours.stdin is not None
             try:
-                ours.stdin.write(json.dumps(given).encode())
+                ours.stdin.write(json.dumps(request).encode())
                 ours.stdin.close()
                 await asyncio.wait_for(nap.until(True), 120)
                 below = descendants(ours.pid)

@@ -15,10 +15,11 @@ from stagedoor.wire.shapes import Shapes, Unrecognized
 
 from .parts import (
     PARTS,
-    MessageRecord,
     OpenCodeFailure,
+    OpenCodeMessage,
     OpenCodeQuestion,
     OpenCodeStatus,
+    OpenCodeTodo,
     OpenCodeTokens,
     Part,
     ReasoningPart,
@@ -26,7 +27,6 @@ from .parts import (
     StepFinishPart,
     StepStartPart,
     TextPart,
-    TodoItem,
     ToolPart,
     ToolRef,
 )
@@ -126,7 +126,7 @@ class SessionCompacted(_OfSession, frozen=True, kw_only=True):
 
 
 class MessageUpdated(_OfSession, frozen=True, kw_only=True):
-    info: MessageRecord
+    info: OpenCodeMessage
 
 
 class MessageRemoved(_OfSession, frozen=True, kw_only=True):
@@ -189,7 +189,7 @@ class QuestionRejected(_OfSession, frozen=True, kw_only=True):
 
 
 class TodoUpdated(_OfSession, frozen=True, kw_only=True):
-    todos: list[TodoItem] = []
+    todos: list[OpenCodeTodo] = []
 
 
 class FileEdited(msgspec.Struct, frozen=True):

@@ -204,7 +204,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     time: Times = Times()
 
 
-class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCodeMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A user's or an assistant's message, without its parts. An assistant's is over when ``time.completed`` is set."""
 
     id: str
@@ -249,7 +249,7 @@ class OpenCodeQuestion(msgspec.Struct, frozen=True):
     custom: bool | None = None
 
 
-class TodoItem(msgspec.Struct, frozen=True):
+class OpenCodeTodo(msgspec.Struct, frozen=True):
     content: str = ""
     status: str = ""
     priority: str = ""

@@ -65,8 +65,8 @@ from .events import (
     TurnEnded,
 )
 from .parts import (
-    MessageRecord,
     OpenCodeFailure,
+    OpenCodeMessage,
     OpenCodeStatus,
     OpenCodeTokens,
     SessionRecord,
@@ -151,7 +151,7 @@ class ServeTurn:
         self._watch = watch
         self._limit = limit or StepLimit(None)
         self._session_id = ""
-        self._messages: dict[str, MessageRecord] = {}
+        self._messages: dict[str, OpenCodeMessage] = {}
         self._older: set[str] = set()
         self._failure: OpenCodeFailure | None = None
         self.is_under_way = False
@@ -225,7 +225,7 @@ class ServeTurn:
     def _end(self) -> TurnEnded:
         self.running = False
         tokens, cost = OpenCodeTokens(), 0.0
-        last: MessageRecord | None = None
+        last: OpenCodeMessage | None = None
         for last in self._messages.values():
             tokens, cost = tokens.plus(last.tokens), cost + last.cost
         # A failure that OpenCode overcame (a full context, compacted) is not the turn's: its last message is judged.

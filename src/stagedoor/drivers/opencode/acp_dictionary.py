@@ -122,7 +122,7 @@ class OpenCodeAcpDictionary:
                 translated = self._protocol.translate(opened)
                 return [replace(event, model=model) if isinstance(event, Init) else event for event in translated]
             case PromptResponse():
-                return self._over(native)
+                return self._end_turn(native)
             case RequestFailed():
                 self._end()
                 return [_without_prefix(event) for event in self._protocol.translate(native)]
@@ -219,7 +219,7 @@ class OpenCodeAcpDictionary:
 
     # ----------------------------------------------------------------------------------------------------- turns
 
-    def _over(self, native: PromptResponse) -> list[Event]:
+    def _end_turn(self, native: PromptResponse) -> list[Event]:
         spent = None if self._spent is None else dollars(self._spent - self._spent_before) or None
         self._spent_before = self._spent or self._spent_before
         several = self._steps > 0

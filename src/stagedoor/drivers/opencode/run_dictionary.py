@@ -73,7 +73,7 @@ class RunDictionary:
                 self._exhausted = True
                 return []
             case Exited():
-                return self._over(native)
+                return self._end_turn(native)
             case Stalled():
                 return [stalled(native.seconds)]
             case shapes.Unrecognized():
@@ -127,7 +127,7 @@ class RunDictionary:
         self._attempts += 1
         return [Retry(attempt=self._attempts, reason=AGAIN)]
 
-    def _over(self, exited: Exited) -> list[Event]:
+    def _end_turn(self, exited: Exited) -> list[Event]:
         if not self._in_turn and exited.code >= 0 and (reason := complaint(exited.stderr)):
             message = f"opencode ended at its start: {reason}"
             return [Error(kind=kind_of(reason), message=message, fatal=True), TurnCompleted(status="error")]

@@ -10,7 +10,7 @@ import msgspec
 from ...agents.opencode import events, parts
 from ...agents.opencode.events import PermissionAsked, QuestionAsked, TurnEnded
 from ...agents.opencode.launch import GUARD_MARK
-from ...agents.opencode.parts import MessageRecord, ReasoningPart, SessionRecord, TextPart, ToolPart
+from ...agents.opencode.parts import OpenCodeMessage, ReasoningPart, SessionRecord, TextPart, ToolPart
 from ...agents.opencode.protocol import ABORTED, OVERFLOW
 from ...transports.launch import Exited, Stalled
 from ...unified.events import (
@@ -121,7 +121,7 @@ class ServeDictionary:
                 self._rejected = True
                 return []
             case TurnEnded():
-                return self._over(native)
+                return self._end_turn(native)
             case events.Runaway():
                 self._runaway = runaway_error(native)
                 return []
@@ -205,7 +205,7 @@ class ServeDictionary:
 
     # -------------------------------------------------------------------------------------------------- messages
 
-    def _message(self, info: MessageRecord) -> list[Event]:
+    def _message(self, info: OpenCodeMessage) -> list[Event]:
         if info.id not in self._messages and info.time.completed is not None:
             self._copied.add(info.id)
         self._messages.add(info.id)
@@ -284,7 +284,7 @@ class ServeDictionary:
 
     # ----------------------------------------------------------------------------------------------------- turns
 
-    def _over(self, ended: TurnEnded) -> list[Event]:
+    def _end_turn(self, ended: TurnEnded) -> list[Event]:
         out = self._speech.end()
         usage = self._spending.end()
         if usage == Usage() and (counted := usage_of(ended.tokens, ended.cost)) != Usage():

@@ -1,4 +1,4 @@
-"""What a protocol says, it reads back from a recording; an answer that nobody can have meant allows nothing."""
+"""What a protocol sends, it reads back from a recording; an answer that makes no sense allows nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RULE = msgspec.Raw(b'{"type":"addRules","destination":"session","behavior":"allo
 
 
 @pytest.mark.parametrize(
-    ("asked", "command"),
+    ("question", "command"),
     [
         (None, claude.ClaudePrompt("Hi.")),
         (None, claude.ClaudePrompt([{"type": "text", "text": "Half an emoji: \ud83d"}])),
@@ -56,19 +56,19 @@ RULE = msgspec.Raw(b'{"type":"addRules","destination":"session","behavior":"allo
         (HOOK, claude.AnswerHook("q", {"continue": False})),
     ],
 )
-def test_claude(asked: bytes | None, command: claude.Command) -> None:
-    ours, heard = ClaudeProtocol(), ClaudeProtocol()
-    for protocol in (ours, heard):
-        if asked is not None:
-            protocol.receive(asked)
+def test_claude(question: bytes | None, command: claude.Command) -> None:
+    ours, reader = ClaudeProtocol(), ClaudeProtocol()
+    for protocol in (ours, reader):
+        if question is not None:
+            protocol.receive(question)
     ours.send(command)
-    [said] = ours.outgoing()
-    [overheard] = heard.decode_command(said)
+    [message] = ours.outgoing()
+    [decoded] = reader.decode_command(message)
     if isinstance(command, claude.ClaudePrompt) and not isinstance(command.content, str):
         command = claude.ClaudePrompt([{"type": "text", "text": "Half an emoji: �"}])
-    assert msgspec.json.encode(overheard) == msgspec.json.encode(command)
-    assert not heard.open_questions
-    assert heard.outgoing() == []
+    assert msgspec.json.encode(decoded) == msgspec.json.encode(command)
+    assert not reader.open_questions
+    assert reader.outgoing() == []
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_claude_takes_no_such_answer(response: object) -> None:
 # ------------------------------------------------------------------------------------------------------------- codex
 
 
-def asked_by_codex(method: str, **params: Any) -> bytes:
+def codex_question(method: str, **params: Any) -> bytes:
     return line(id=0, method=method, params={"threadId": "T", "turnId": "t", "itemId": "i", **params})
 
 
-COMMAND = asked_by_codex("item/commandExecution/requestApproval", command="ls")
-PATCH = asked_by_codex("item/fileChange/requestApproval")
-RIGHTS = asked_by_codex("item/permissions/requestApproval", permissions={"network": True})
-FORM = asked_by_codex("mcpServer/elicitation/request", serverName="s")
-WORDS = asked_by_codex("item/tool/requestUserInput", questions=[{"id": "q1"}])
+COMMAND = codex_question("item/commandExecution/requestApproval", command="ls")
+PATCH = codex_question("item/fileChange/requestApproval")
+RIGHTS = codex_question("item/permissions/requestApproval", permissions={"network": True})
+FORM = codex_question("mcpServer/elicitation/request", serverName="s")
+WORDS = codex_question("item/tool/requestUserInput", questions=[{"id": "q1"}])
 OLDER = line(id=0, method="execCommandApproval", params={"conversationId": "T", "callId": "i", "command": ["ls"]})
 CODEX: list[tuple[bytes, codex.Decision]] = [
     (COMMAND, codex.Accept()),
@@ -129,21 +129,21 @@ CODEX: list[tuple[bytes, codex.Decision]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "decision"), CODEX)
-def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
-    ours, heard = AppServerProtocol(), AppServerProtocol()
+@pytest.mark.parametrize(("question", "decision"), CODEX)
+def test_codex_answers(question: bytes, decision: codex.Decision) -> None:
+    ours, reader = AppServerProtocol(), AppServerProtocol()
     [greeting] = ours.outgoing()
     ours.receive(line(id=msgspec.json.decode(greeting)["id"], result={"userAgent": "x/0.166.0"}))
     ours.outgoing()
-    ours.receive(asked)
-    heard.receive(asked)
+    ours.receive(question)
+    reader.receive(question)
     ours.send(codex.AnswerQuestion(0, decision))
-    [said] = ours.outgoing()
-    assert heard.decode_command(said) == [codex.AnswerQuestion(0, decision)]
-    assert not heard.open_questions
+    [message] = ours.outgoing()
+    assert reader.decode_command(message) == [codex.AnswerQuestion(0, decision)]
+    assert not reader.open_questions
 
 
-@pytest.mark.parametrize("asked", [COMMAND, PATCH, RIGHTS, FORM, WORDS, OLDER])
+@pytest.mark.parametrize("question", [COMMAND, PATCH, RIGHTS, FORM, WORDS, OLDER])
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -153,9 +153,9 @@ def test_codex_answers(asked: bytes, decision: codex.Decision) -> None:
         ({"result": []}, UNREADABLE),
     ],
 )
-def test_codex_runs_nothing_on_such_an_answer(asked: bytes, answer: dict[str, Any], why: str) -> None:
+def test_codex_runs_nothing_on_such_an_answer(question: bytes, answer: dict[str, Any], why: str) -> None:
     protocol = AppServerProtocol()
-    protocol.receive(asked)
+    protocol.receive(question)
     assert protocol.decode_command(line(id=0, **answer)) == [codex.AnswerQuestion(0, codex.Decline(why))]
 
 
@@ -201,9 +201,9 @@ QUESTION = line(
 def test_acp_answers(result: object, kind: PermissionKind | None, option: str | None) -> None:
     protocol = AcpProtocol()
     protocol.receive(QUESTION)
-    said = line(jsonrpc="2.0", id=7, result=result)
-    assert protocol.decode_command(said) == [acp.AnswerPermissionRequest(7, kind, option)]
-    assert protocol.decode_command(said) == []
+    message = line(jsonrpc="2.0", id=7, result=result)
+    assert protocol.decode_command(message) == [acp.AnswerPermissionRequest(7, kind, option)]
+    assert protocol.decode_command(message) == []
 
 
 @pytest.mark.parametrize("answer", [{"error": {"code": 1, "message": ""}}, {"result": {"outcome": "yes"}}])
@@ -226,8 +226,8 @@ def test_acp_requests() -> None:
     for command in commands:
         ours = AcpProtocol()
         ours.call(command)
-        [said] = ours.outgoing()
-        assert AcpProtocol().decode_command(said) == [command]
+        [message] = ours.outgoing()
+        assert AcpProtocol().decode_command(message) == [command]
     assert AcpProtocol().decode_command(line(jsonrpc="2.0", method="session/cancel", params={"sessionId": "s"})) == [
         acp.CancelNotification("s")
     ]
