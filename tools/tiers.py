@@ -107,12 +107,12 @@ def _codex(driver: str, options: Options) -> str:
 
 def _gemini(driver: str, options: Options) -> str:
     from stagedoor.agents.gemini import Decision
-    from stagedoor.drivers.gemini.rules import ANY, FREE, MODES, rules, stance_of
+    from stagedoor.drivers.gemini.rules import ANY, LOWEST, MODES, rules, stance_of
 
     words = {Decision.DENY: "deny", Decision.ASK_USER: "ask", Decision.ALLOW: "allow"}
     settings = [f"`--approval-mode {MODES[stance_of(options)]}`"]
     for rule in rules(options, asks=driver == "acp"):
-        if rule.args_pattern == ANY or rule.priority == FREE:
+        if rule.args_pattern == ANY or rule.priority == LOWEST:
             tools = (rule.tool_name,) if isinstance(rule.tool_name, str) else tuple(rule.tool_name or ())
             which = "MCP tools" if rule.mcp_name else ", ".join(f"`{tool}`" for tool in tools)
             settings.append(f"{words[rule.decision]} {which}")

@@ -84,12 +84,12 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 
 async def turn(events: AsyncIterator[Event], until: Callable[[Event], bool] = lambda event: False) -> list[Event]:
-    heard: list[Event] = []
+    received: list[Event] = []
     async for event in events:
-        heard.append(event)
+        received.append(event)
         if isinstance(event, PromptResponse | RequestFailed | Unanswered) or until(event):
             break
-    return heard
+    return received
 
 
 def text_in(events: list[Event]) -> str:
@@ -104,7 +104,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def gone(pid: int) -> None:
+async def ended(pid: int) -> None:
     while alive(pid):
         await asyncio.sleep(0.05)
 
@@ -124,33 +124,33 @@ def test_turns_permissions_resume_and_list(program: Program, tmp_path: Path) -> 
     ]
 
     async def main() -> None:
-        asked: list[RequestPermission] = []
+        questions: list[RequestPermission] = []
         answers: list[PermissionKind] = ["allow_once", "reject_once"]
 
         async def ask(question: RequestPermission) -> PermissionKind:
-            asked.append(question)
+            questions.append(question)
             await asyncio.sleep(0)
-            return answers[len(asked) - 1]
+            return answers[len(questions) - 1]
 
         async with ScriptedModel(script) as model:
             stage = Stage(program, tmp_path, model)
             session = await stage.client.create_session("write a file", AcpConfig(request_permission=ask))
             async with session:
                 events = session.events
-                heard = await turn(events)
-                assert "Writing." in text_in(heard)
-                assert isinstance(heard[-1], PromptResponse)
-                assert heard[-1].stop_reason == "end_turn"
+                received = await turn(events)
+                assert "Writing." in text_in(received)
+                assert isinstance(received[-1], PromptResponse)
+                assert received[-1].stop_reason == "end_turn"
                 assert (stage.repo / "a.txt").read_text() == "made\n"
                 await session.send("run a command")
                 await turn(events)
                 assert not (stage.repo / "refused.txt").exists()
-                assert [question.tool_call.kind for question in asked] == ["edit", "execute"]
+                assert [question.tool_call.kind for question in questions] == ["edit", "execute"]
                 pid, first = session.pid, session.session_id
             assert not alive(pid)
             assert isinstance([event async for event in events][-1], Exited)
             if program.stores:
-                assert first in [one.session_id for one in await stage.client.list_sessions()]
+                assert first in [stored.session_id for stored in await stage.client.list_sessions()]
                 async with await stage.client.resume_session(first, "go on") as session:
                     assert session.session_id == first
                     assert "On." in text_in(await turn(session.events))
@@ -180,9 +180,9 @@ def test_interrupt_mid_command_then_mid_text_then_cancel(program: Program, tmp_p
                 await asyncio.sleep(0.05)
             command = int(pid_file.read_text())
             await session.interrupt()
-            heard = await turn(events)
-            assert isinstance(heard[-1], PromptResponse)
-            assert heard[-1].stop_reason == "cancelled"
+            received = await turn(events)
+            assert isinstance(received[-1], PromptResponse)
+            assert received[-1].stop_reason == "cancelled"
             await session.send("talk")
             await turn(events, lambda event: bool(text_in([event])))
             await session.interrupt()
@@ -192,6 +192,6 @@ def test_interrupt_mid_command_then_mid_text_then_cancel(program: Program, tmp_p
             pid = session.pid
             await session.cancel()
             assert not alive(pid)
-            await gone(command)
+            await ended(command)
 
     run(main)

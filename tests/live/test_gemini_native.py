@@ -80,14 +80,14 @@ class Stage:
 
     def left_running(self) -> list[str]:
         mark = f"HOME={self.environment.home}".encode()
-        found: list[str] = []
+        commands: list[str] = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append((folder / "cmdline").read_text().replace("\0", " "))
+                    commands.append((folder / "cmdline").read_text().replace("\0", " "))
             except OSError:
                 continue
-        return found
+        return commands
 
     async def nothing_left(self) -> None:
         async with asyncio.timeout(BOUND):
@@ -105,20 +105,20 @@ def stage(tmp_path: Path, scripted_model: Callable[..., ScriptedModel]) -> Calla
 
 async def until(events: AsyncIterator[object], *kinds: type) -> list[object]:
     """Read up to and including the first event of these kinds."""
-    seen: list[object] = []
+    received: list[object] = []
     async with asyncio.timeout(BOUND):
         async for event in events:
-            seen.append(event)
+            received.append(event)
             if isinstance(event, kinds):
-                return seen
-    raise AssertionError(f"the stream ended without {kinds}: {seen}")
+                return received
+    raise AssertionError(f"the stream ended without {kinds}: {received}")
 
 
-def said(events: list[object]) -> str:
+def stream_text(events: list[object]) -> str:
     return "".join(event.content for event in events if isinstance(event, GeminiMessage) and event.role == "assistant")
 
 
-def heard(events: list[object]) -> str:
+def acp_text(events: list[object]) -> str:
     updates = [event.update for event in events if isinstance(event, SessionUpdate) and not event.replayed]
     return "".join(update.text for update in updates if isinstance(update, AgentMessageChunk))
 
@@ -134,7 +134,7 @@ def test_turns_details_resume_and_history(stage):
             both = session.events, session.events
             first, again = [await until(events, Exited) for events in both]
             assert first == again
-            assert said(first) == "Working.Done."
+            assert stream_text(first) == "Working.Done."
             uses = [event for event in first if isinstance(event, GeminiToolUse)]
             order = [
                 type(event)
@@ -150,11 +150,11 @@ def test_turns_details_resume_and_history(stage):
                 ToolDetails,
                 GeminiResult,
             ]
-            shown, written = [event for event in first if isinstance(event, ToolDetails)]
-            assert (shown.tool_name, shown.exit_code) == ("run_shell_command", 3)
-            assert written.diff is not None
-            assert (written.diff.file_path, written.diff.new_content) == (str(play.repo / "a.txt"), "one\n")
-            assert session.tool_details(uses[0].tool_id) == shown
+            command_details, write_details = [event for event in first if isinstance(event, ToolDetails)]
+            assert (command_details.tool_name, command_details.exit_code) == ("run_shell_command", 3)
+            assert write_details.diff is not None
+            assert (write_details.diff.file_path, write_details.diff.new_content) == (str(play.repo / "a.txt"), "one\n")
+            assert session.tool_details(uses[0].tool_id) == command_details
             await session.send("/memory show @home")
             second = await until(both[0], Exited)
             assert (
@@ -165,7 +165,7 @@ def test_turns_details_resume_and_history(stage):
 
         client = GeminiClient(play.repo, str(CLI), play.environment.env)
         async with await client.resume_session(session.session_id, "once more", play.config()) as resumed:
-            assert said(await until(resumed.events, Exited)) == "Done."
+            assert stream_text(await until(resumed.events, Exited)) == "Done."
             assert resumed.session_id == session.session_id
         history = await client.list_sessions()
         [stored] = history.sessions
@@ -200,7 +200,7 @@ def test_a_resumed_session_survives_the_users_next_start(stage):
         command, cwd=play.repo, env=play.environment.env, stdin=subprocess.DEVNULL, check=True, timeout=BOUND
     )
     history = asyncio.run(play.client.list_sessions())
-    stored = {one.session_id: one.first_prompt for one in history.sessions}
+    stored = {session.session_id: session.first_prompt for session in history.sessions}
     assert stored[session_id] == "remember me"
     assert len(stored) == 2
 
@@ -256,11 +256,11 @@ def test_permission_asked_and_answered_over_acp(stage):
             forever(say("Done.")),
         ]
     )
-    asked: list[str] = []
+    titles: list[str] = []
 
     async def ask(request: RequestPermission) -> str:
         title = request.tool_call.title or ""
-        asked.append(title)
+        titles.append(title)
         if "hung" in title:
             await asyncio.Event().wait()
         if "broken" in title:
@@ -273,7 +273,7 @@ def test_permission_asked_and_answered_over_acp(stage):
         assert isinstance(session, GeminiAcpSession)
         async with session:
             events = await until(session.events, PromptResponse)
-            assert heard(events) == "Working.Done."
+            assert acp_text(events) == "Working.Done."
             assert events[-1].stop_reason == "end_turn"
             requests = [event for event in events if isinstance(event, RequestPermission)]
             names = [session.tool_name(request.tool_call.tool_call_id) for request in requests]
@@ -284,7 +284,7 @@ def test_permission_asked_and_answered_over_acp(stage):
         await play.nothing_left()
 
     asyncio.run(main())
-    assert asked == ["touch made; exit 3", "touch refused", "Writing to a.txt", "touch hung", "touch broken"]
+    assert titles == ["touch made; exit 3", "touch refused", "Writing to a.txt", "touch hung", "touch broken"]
     assert sorted(path.name for path in play.repo.iterdir()) == ["a.txt", "made"]
 
 
@@ -327,8 +327,8 @@ def test_interrupt_cancel_and_resume_over_acp(stage):
         config = play.config(driver=GeminiDriver.ACP)
         async with await play.client.resume_session(session.session_id, "/memory show last", config) as resumed:
             events = await until(resumed.events, PromptResponse)
-            assert heard(events) == "Done."
-        assert [one.session_id for one in (await play.client.list_sessions()).sessions] == [session.session_id]
+            assert acp_text(events) == "Done."
+        assert [stored.session_id for stored in (await play.client.list_sessions()).sessions] == [session.session_id]
         await play.nothing_left()
 
     asyncio.run(main())
@@ -373,7 +373,7 @@ def test_a_long_answer_arrives_whole_and_a_failure_is_told(stage):
         async with await play.client.create_session("go", play.config()) as session:
             events = session.events
             first = await until(events, Exited)
-            assert said(first) == text
+            assert stream_text(first) == text
             assert isinstance(first[-2], GeminiResult)
             await session.send("fail")
             result, exited = (await until(events, Exited))[-2:]

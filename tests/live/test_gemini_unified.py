@@ -52,26 +52,26 @@ class Stage:
         self.environment: Environment = model.environment("gemini", cwd=self.repo, home=root / "home")
 
     def options(self, **more: Any) -> dict[str, Any]:
-        given = {
+        defaults = {
             "cwd": str(self.repo),
             "executable": str(CLI),
             "model": self.environment.model,
             "env": self.environment.env,
             "inherit_env": False,
         }
-        return {**given, **more}
+        return {**defaults, **more}
 
     def open(self, **more: Any) -> stagedoor.Session:
         return stagedoor.open("gemini", **self.options(**more))
 
     def left_running(self) -> list[str]:
         mark = f"HOME={self.environment.home}".encode()
-        found: list[str] = []
+        commands: list[str] = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append((folder / "cmdline").read_text().replace("\0", " "))
-        return found
+                    commands.append((folder / "cmdline").read_text().replace("\0", " "))
+        return commands
 
     async def nothing_left(self) -> None:
         async with asyncio.timeout(BOUND):
@@ -190,10 +190,10 @@ def test_questions(stage: Callable[..., Stage]) -> None:
             "third": [forever(say("Still here."))],
         }
     )
-    asked: list[tuple[str, str]] = []
+    questions: list[tuple[str, str]] = []
 
     async def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
-        asked.append((request.tool_name, request.target))
+        questions.append((request.tool_name, request.target))
         if "edited" in request.target:
             return stagedoor.Allow(updated_input={"command": "touch other"})
         if "interrupted" in request.target:
@@ -229,7 +229,7 @@ def test_questions(stage: Callable[..., Stage]) -> None:
         await play.nothing_left()
 
     asyncio.run(main())
-    assert [name for name, _ in asked] == ["shell"] * 4 + ["web_fetch", "mcp", "shell"]
+    assert [name for name, _ in questions] == ["shell"] * 4 + ["web_fetch", "mcp", "shell"]
     assert sorted(path.name for path in play.repo.iterdir()) == ["a.txt", "allowed"]
 
 
@@ -259,10 +259,10 @@ def test_nobody_to_ask(stage: Callable[..., Stage]) -> None:
 def test_everything_asks(stage: Callable[..., Stage]) -> None:
     play = stage([[write_file("package.json", "{}"), shell("echo x"), read_file("kept")], forever(say("Done."))])
     (play.repo / "kept").write_text("kept\n")
-    asked: list[str] = []
+    questions: list[str] = []
 
     def ask(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
-        asked.append(request.tool_name)
+        questions.append(request.tool_name)
         return stagedoor.Allow()
 
     async def main() -> None:
@@ -270,12 +270,14 @@ def test_everything_asks(stage: Callable[..., Stage]) -> None:
             assert {status for _, status, _ in outcomes(await turn(session, "go"))} == {"success"}
 
     asyncio.run(main())
-    assert asked == ["write_file", "shell"]
+    assert questions == ["write_file", "shell"]
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    found = {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*") if not path.is_symlink()}
-    return {str(path): hashlib.sha256(content).hexdigest() for path, content in found.items()}
+    contents = {
+        path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*") if not path.is_symlink()
+    }
+    return {str(path): hashlib.sha256(content).hexdigest() for path, content in contents.items()}
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -413,7 +415,7 @@ def test_discovered(stage: Callable[..., Stage]) -> None:
     play = stage([])
     assert CLI is not None
     env = {**play.environment.env, "PATH": f"{CLI.parent}:{play.environment.env['PATH']}"}
-    [found] = asyncio.run(stagedoor.discover(["gemini"], env=env))
-    assert (found.installed, found.signed_in, found.problem) == (True, True, "")
-    assert found.version >= "0.61.0"
-    assert set(found.drivers) == set(DRIVERS)
+    [presence] = asyncio.run(stagedoor.discover(["gemini"], env=env))
+    assert (presence.installed, presence.signed_in, presence.problem) == (True, True, "")
+    assert presence.version >= "0.61.0"
+    assert set(presence.drivers) == set(DRIVERS)

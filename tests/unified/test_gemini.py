@@ -15,8 +15,8 @@ from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.gemini import Decision, FileDiff, Paused, StreamProtocol, ToolDetails, policy_toml
 from stagedoor.drivers.gemini import agent as driver
 from stagedoor.drivers.gemini.acp_dictionary import GeminiAcpDictionary
-from stagedoor.drivers.gemini.corrections import Repeats, error_of, once
-from stagedoor.drivers.gemini.rules import ASKED, REFUSED, rules, stance_of
+from stagedoor.drivers.gemini.corrections import Repeats, error_of, repeated_text
+from stagedoor.drivers.gemini.rules import HIGHEST, SECOND, rules, stance_of
 from stagedoor.drivers.gemini.stream_dictionary import StreamDictionary
 from stagedoor.errors import NotSupported
 from stagedoor.replay import translate
@@ -84,8 +84,8 @@ def natives(path: Path, lines: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
     yield from protocol.receive_eof()
 
 
-def translated(dictionary: Any, said: Iterable[Any]) -> list[Event]:
-    return [event for native in said for event in dictionary.translate(native)]
+def translated(dictionary: Any, natives: Iterable[Any]) -> list[Event]:
+    return [event for native in natives for event in dictionary.translate(native)]
 
 
 def dictionary_of(path: Path) -> Any:
@@ -97,13 +97,13 @@ def replayed(name: str) -> list[Event]:
     return translated(dictionary_of(path), natives(path, logged(path)))
 
 
-def stream(*said: dict[str, Any] | object, dictionary: StreamDictionary | None = None) -> list[Event]:
+def stream(*messages: dict[str, Any] | object, dictionary: StreamDictionary | None = None) -> list[Event]:
     """What a stream-json dictionary makes of these messages; native events may stand among them."""
-    protocol, made = StreamProtocol(), dictionary or StreamDictionary()
+    protocol, translator = StreamProtocol(), dictionary or StreamDictionary()
     out: list[Event] = []
-    for message in said:
+    for message in messages:
         events = protocol.receive(json.dumps(message).encode()) if isinstance(message, dict) else [message]
-        out += translated(made, events)
+        out += translated(translator, events)
     return out
 
 
@@ -181,13 +181,13 @@ def test_a_shell_command_whole() -> None:
     ]
 
 
-def test_a_recording_tells_what_was_asked() -> None:
+def test_a_recording_has_its_prompts() -> None:
     [path] = TRANSCRIPTS.glob("92-empty*.jsonl")
-    made = list(translate("gemini", driver.AGENT.drivers["stream-json"], path.read_bytes().splitlines()))
-    asked = [event for event in made if isinstance(event, TurnStarted | Error | TurnCompleted)]
-    assert [(type(event), event.turn) for event in asked] == [(TurnStarted, 1), (Error, 1), (TurnCompleted, 1)]
-    assert isinstance(asked[0], TurnStarted)
-    assert asked[0].prompt == "[[scenario:empty]] go"
+    events = list(translate("gemini", driver.AGENT.drivers["stream-json"], path.read_bytes().splitlines()))
+    turns = [event for event in events if isinstance(event, TurnStarted | Error | TurnCompleted)]
+    assert [(type(event), event.turn) for event in turns] == [(TurnStarted, 1), (Error, 1), (TurnCompleted, 1)]
+    assert isinstance(turns[0], TurnStarted)
+    assert turns[0].prompt == "[[scenario:empty]] go"
 
 
 CALL = {"type": "tool_use", "tool_name": "run_shell_command", "tool_id": "s", "parameters": {"command": "exit 3"}}
@@ -304,7 +304,7 @@ def test_todos_are_a_plan() -> None:
     assert plans == [Plan(items=[PlanItem("first", "in_progress"), PlanItem("second")])]
 
 
-def said(text: str, at: str) -> dict[str, Any]:
+def answer_piece(text: str, at: str) -> dict[str, Any]:
     return {
         "type": "message",
         "role": "assistant",
@@ -317,11 +317,11 @@ def said(text: str, at: str) -> dict[str, Any]:
 def test_an_answer_repeated_by_a_retry_is_told_once() -> None:
     end = {"type": "error", "severity": "error", "message": "Model stream ended without a finish reason."}
     events = stream(
-        said("Hello ", "00.000"),
-        said("there. ", "00.010"),
-        said("Hello ", "01.020"),
-        said("there. ", "01.030"),
-        said("Hello there. And more.", "03.050"),
+        answer_piece("Hello ", "00.000"),
+        answer_piece("there. ", "00.010"),
+        answer_piece("Hello ", "01.020"),
+        answer_piece("there. ", "01.030"),
+        answer_piece("Hello there. And more.", "03.050"),
         end,
         {"type": "result", "status": "error"},
     )
@@ -343,7 +343,7 @@ def test_an_answer_repeated_by_a_retry_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "told"),
+    ("pieces", "expected"),
     [
         ([("Hello there. ", False), ("Hello there. ", False)], "Hello there. Hello there. "),
         ([("Hello there. ", False), ("Hello there. ", True)], "Hello there. "),
@@ -352,9 +352,9 @@ def test_an_answer_repeated_by_a_retry_is_told_once() -> None:
         ([("No. ", False), ("No. ", True)], "No. No. "),
     ],
 )
-def test_nothing_else_is_left_out(pieces: list[tuple[str, bool]], told: str) -> None:
+def test_nothing_else_is_left_out(pieces: list[tuple[str, bool]], expected: str) -> None:
     repeats = Repeats()
-    assert "".join(repeats.feed(text, paused=paused)[0] for text, paused in pieces) + repeats.finish() == told
+    assert "".join(repeats.feed(text, paused=paused)[0] for text, paused in pieces) + repeats.finish() == expected
 
 
 def test_how_a_process_can_end() -> None:
@@ -363,7 +363,7 @@ def test_how_a_process_can_end() -> None:
     assert stream(init, Exited(0))[1:] == []
     assert stream(Exited(42, "Error resuming session: nothing"))[0] == Error(
         kind="session_not_found",
-        message="Gemini CLI has no session  for this folder; list_sessions() shows those it has",
+        message="session not found: Gemini CLI has no such session for this folder; list_sessions() lists them",
         fatal=True,
     )
     assert [type(event) for event in stream(Exited(41, "no auth"))] == [Error, TurnCompleted]
@@ -411,15 +411,15 @@ def test_older_forms_are_understood() -> None:
 
 
 def acp(*updates: dict[str, Any] | object, dictionary: GeminiAcpDictionary | None = None) -> list[Event]:
-    protocol, made = AcpProtocol(), dictionary or GeminiAcpDictionary()
+    protocol, translator = AcpProtocol(), dictionary or GeminiAcpDictionary()
     out: list[Event] = []
     for update in updates:
         if isinstance(update, dict):
             params = {"sessionId": "1", "update": update}
             line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
-            out += translated(made, protocol.receive(line))
+            out += translated(translator, protocol.receive(line))
         else:
-            out += made.translate(update)
+            out += translator.translate(update)
     return out
 
 
@@ -428,8 +428,8 @@ def chunk(text: str, kind: str = "agent_message_chunk") -> dict[str, Any]:
 
 
 def finished(tool: str, status: str = "completed", **more: Any) -> dict[str, Any]:
-    given = {"sessionUpdate": "tool_call_update", "toolCallId": f"{tool}__1", "status": status, "content": []}
-    return {**given, **more}
+    members = {"sessionUpdate": "tool_call_update", "toolCallId": f"{tool}__1", "status": status, "content": []}
+    return {**members, **more}
 
 
 def test_questions_refusals_and_edits_over_acp() -> None:
@@ -523,8 +523,8 @@ def _text(text: str) -> dict[str, Any]:
 
 def test_an_exit_code_that_is_only_shown() -> None:
     dictionary = GeminiAcpDictionary()
-    shown = finished("run_shell_command", kind="execute", content=[_text("Command exited with code: 7")])
-    assert [type(event) for event in acp(shown, dictionary=dictionary)] == []
+    update = finished("run_shell_command", kind="execute", content=[_text("Command exited with code: 7")])
+    assert [type(event) for event in acp(update, dictionary=dictionary)] == []
     [_, result, notice, _] = acp(chunk("x"), dictionary=dictionary)
     assert isinstance(result, ToolResult)
     assert (result.status, result.exit_code) == ("error", 7)
@@ -557,7 +557,7 @@ def test_thoughts_and_repeated_answers_over_acp() -> None:
 
 
 def test_a_turn_that_ends_with_a_call_is_one_without_an_answer() -> None:
-    [*_, notice, completed] = stream(said("I will.", "00.000"), CALL, result("s"), {"type": "result"})
+    [*_, notice, completed] = stream(answer_piece("I will.", "00.000"), CALL, result("s"), {"type": "result"})
     assert notice == Notice(level="warning", code="no_answer", message="the model ended its turn without a word")
     assert completed == TurnCompleted(status="success")
 
@@ -581,7 +581,7 @@ def test_a_turn_without_an_answer_is_an_error_over_acp() -> None:
     ],
 )
 def test_a_recording_of_several_attempts(pieces: list[str], text: str | None) -> None:
-    assert once(pieces) == text
+    assert repeated_text(pieces) == text
 
 
 @pytest.mark.parametrize("message", ["", "[API Error: {]", "[API Error: {}]", '{"error": 3}', "[API Error: x]\nmore"])
@@ -668,7 +668,7 @@ def test_a_command_can_be_allowed_by_how_it_begins() -> None:
     options = Options(allowed_tools=("shell(git status)",))
     assert decided(options, "run_shell_command", command="git status -s") is ASK
     assert decided(options, "run_shell_command", command="git push") is DENY
-    assert REFUSED > ASKED
+    assert HIGHEST > SECOND
     for tools in (("nothing_like_it",), ("edit_file(x)",)):
         with pytest.raises(NotSupported):
             rules(Options(allowed_tools=tools), asks=True)
@@ -689,6 +689,6 @@ def test_signed_in(tmp_path: Path, env: dict[str, str], settings: Any, signed_in
     (tmp_path / ".gemini").mkdir()
     if settings is not None:
         (tmp_path / ".gemini" / "settings.json").write_bytes(msgspec.json.encode(settings))
-    found, problem, fix = driver.sign_in({**env, "GEMINI_CLI_HOME": str(tmp_path)})
-    assert found is signed_in
-    assert bool(problem) is bool(fix) is (found is False)
+    answer, problem, fix = driver.sign_in({**env, "GEMINI_CLI_HOME": str(tmp_path)})
+    assert answer is signed_in
+    assert bool(problem) is bool(fix) is (answer is False)

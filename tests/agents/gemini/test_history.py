@@ -9,9 +9,9 @@ SIX = 1794722400000  # 2026-11-15T06:00Z
 
 
 def stored(path, repo, session_id, **more) -> GeminiStoredSession:
-    known = {"title": "Fix the bug", "first_prompt": "Fix the bug", "message_count": 3, "model": "gemini-3.8-flash"}
+    texts = {"title": "Fix the bug", "first_prompt": "Fix the bug", "message_count": 3, "model": "gemini-3.8-flash"}
     times = {"started_ms": SIX, "updated_ms": SIX + 2500, "tokens": 110}
-    return GeminiStoredSession(session_id=session_id, cwd=str(repo), path=str(path), **{**known, **times, **more})
+    return GeminiStoredSession(session_id=session_id, cwd=str(repo), path=str(path), **{**texts, **times, **more})
 
 
 def test_newest_first_without_stubs_sub_agents_and_broken_files(store, conversation, stub, repo, home):
@@ -23,7 +23,7 @@ def test_newest_first_without_stubs_sub_agents_and_broken_files(store, conversat
     broken = store("session-2026-11-15T06-07-dddddddd.jsonl", b"\x00\xff not json")
     empty = store("session-2026-11-15T06-08-eeeeeeee.jsonl")
     store("notes.txt", b"not a session")
-    why = "no session header; the file is damaged or not a session"
+    why = "no session header: the file is damaged or not a session"
     assert list_sessions(repo, env={"HOME": str(home)}) == GeminiHistory(
         [
             stored(

@@ -179,7 +179,7 @@ def test_bad_options(config, error, says):
         launched(config)
 
 
-@pytest.mark.parametrize(("prompt", "says"), [(" \n", "empty"), ("x" * (LONGEST_PROMPT + 1), "cuts it off")])
+@pytest.mark.parametrize(("prompt", "says"), [(" \n", "empty"), ("x" * (LONGEST_PROMPT + 1), "too long")])
 def test_bad_prompts(prompt, says):
     with pytest.raises(LocalProtocolError, match=says):
         launched(GeminiConfig(), prompt)

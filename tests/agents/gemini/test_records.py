@@ -117,7 +117,7 @@ def test_who_said_it(message: MessageRecord, is_prompt: bool, is_resumable: bool
 RAN = "\nProcess Group PGID: 7"
 
 
-def told(output: object) -> list:
+def function_response(output: object) -> list:
     return [{"functionResponse": {"id": "t", "name": "n", "response": {"output": output}}}]
 
 
@@ -152,7 +152,7 @@ def told(output: object) -> list:
     ],
 )
 def test_exit_codes(name: str, output: object, display: object, code: int | None):
-    assert ToolRecord("t", name, result=told(output), result_display=display).exit_code == code
+    assert ToolRecord("t", name, result=function_response(output), result_display=display).exit_code == code
 
 
 DISPLAY = {
@@ -170,7 +170,7 @@ DISPLAY = {
     ("record", "expected"),
     [
         (
-            ToolRecord("t", "write_file", result=told("ok"), status="success", result_display=DISPLAY),
+            ToolRecord("t", "write_file", result=function_response("ok"), status="success", result_display=DISPLAY),
             ToolDetails(
                 "t",
                 "write_file",

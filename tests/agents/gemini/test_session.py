@@ -39,13 +39,13 @@ def client(repo: Path, home: Path, tmp_path: Path) -> Callable[[str], GeminiClie
 
 
 async def turn(events: AsyncIterator[object]) -> list[object]:
-    seen: list[object] = []
+    received: list[object] = []
     async with asyncio.timeout(BOUND):
         async for event in events:
-            seen.append(event)
+            received.append(event)
             if isinstance(event, Exited):
                 break
-    return seen
+    return received
 
 
 def test_an_exit_code_of_0_without_a_result_is_no_success(client):
@@ -102,9 +102,9 @@ def test_readers_that_do_not_read_hold_up_the_program_but_not_us(client):
             assert session.running  # its last events wait for readers
             with pytest.raises(LocalProtocolError, match="turn is running"):
                 await session.send("next")
-            seen = await turn(events)
+            received = await turn(events)
             assert not session.running
-            assert seen[-2] == Truncated("the turn was interrupted", True)
+            assert received[-2] == Truncated("the turn was interrupted", True)
             await session.send("next")
             await session.cancel()
             await session.cancel()
@@ -113,14 +113,14 @@ def test_readers_that_do_not_read_hold_up_the_program_but_not_us(client):
 
 
 def test_a_program_that_fails_before_it_begins(client):
-    made: list[GeminiSession] = []
+    sessions: list[GeminiSession] = []
 
     async def main() -> None:
-        made.append(await client("sys.stderr.write('no luck'); sys.exit(7)").create_session("go"))
+        sessions.append(await client("sys.stderr.write('no luck'); sys.exit(7)").create_session("go"))
 
     with pytest.raises(ProcessExited, match="code 7: no luck") as caught:
         asyncio.run(main())
-    assert (caught.value.code, caught.value.stderr, made) == (7, "no luck", [])
+    assert (caught.value.code, caught.value.stderr, sessions) == (7, "no luck", [])
 
 
 def test_a_cancelled_start_leaves_nothing(client, tmp_path):

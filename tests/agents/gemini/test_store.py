@@ -121,9 +121,17 @@ def lines(*records: object) -> bytes:
 
 
 def called(*tool_ids: str) -> dict:
-    told = [{"functionResponse": {"response": {"output": "Output: x\nExit Code: 2\nProcess Group PGID: 1"}}}]
+    function_response = [
+        {"functionResponse": {"response": {"output": "Output: x\nExit Code: 2\nProcess Group PGID: 1"}}}
+    ]
     calls = [
-        {"id": tool_id, "name": "run_shell_command", "result": told, "status": "success", "resultDisplay": "x"}
+        {
+            "id": tool_id,
+            "name": "run_shell_command",
+            "result": function_response,
+            "status": "success",
+            "resultDisplay": "x",
+        }
         for tool_id in tool_ids
     ]
     return {"id": "g", "type": "gemini", "content": "", "toolCalls": calls}

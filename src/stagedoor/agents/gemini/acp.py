@@ -25,7 +25,7 @@ Event: TypeAlias = AcpEvent | ToolDetails | Paused
 PAUSE = 0.9
 """Seconds; the CLI waits at least one before it asks again."""
 PATIENCE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
-"""Seconds between looks at the session file: the CLI writes a finished call there right after it has told us."""
+"""Seconds between looks at the session file: the CLI writes a finished call there right after its update."""
 
 MODE_IDS = {
     ApprovalMode.DEFAULT: "default",
@@ -36,7 +36,7 @@ MODE_IDS = {
 
 
 def acp_config(config: GeminiConfig) -> AcpConfig:
-    """Mode, model, policy and MCP servers are the process's; only the questions are left for the session."""
+    """Mode, model, policy and MCP servers are the process's; only the questions belong to the session."""
     return AcpConfig(request_permission=config.can_use_tool, permission_timeout=config.permission_timeout)
 
 
@@ -48,9 +48,9 @@ def blocks(prompt: str | Sequence[KnownBlock], config: GeminiConfig) -> tuple[Kn
 
 
 def make_loadable(files: Sequence[Path], now: float) -> None:
-    """Give the file of a session that was begun in this clock minute the name of an earlier one.
+    """Give the file of a session that was created in this clock minute the name of an earlier one.
 
-    ``session/load`` begins a new file, named by the clock minute and the short id, *before* it reads the old one. In
+    ``session/load`` starts a new file, named by the clock minute and the short id, *before* it reads the old one. In
     the minute the session was created in, both names are the same, and the conversation is replaced by an empty one.
     """
     minutes = [_minute(now), _minute(now + 60)]  # the load itself may be in the next
@@ -80,7 +80,7 @@ class GeminiAcpSession:
 
     @property
     def events(self) -> AsyncIterator[Event]:
-        """Events of the Agent Client Protocol, to the end of the session. Each use is a reader of its own.
+        """Events of the Agent Client Protocol, to the end of the session. Each use is a separate reader.
 
         Behind the update that ends a tool call comes what the session file adds to it: :class:`ToolDetails`. Before a
         piece of text that took long comes :class:`Paused`.
@@ -89,7 +89,7 @@ class GeminiAcpSession:
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, Event]]:
-        """The same with the raw message each came from (empty for what no message said)."""
+        """The same with the raw message each came from (empty for an event that no message caused)."""
         return self._detailed(self.acp.received)
 
     @property
@@ -97,7 +97,7 @@ class GeminiAcpSession:
         return self.acp.running
 
     async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
-        """Begin a turn; its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
+        """Start a turn; its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
         await self.acp.send(blocks(prompt, self._config))
 
     async def turn_ended(self) -> Reply:
@@ -126,7 +126,7 @@ class GeminiAcpSession:
         return PROFILE.tool_name(tool_call_id) or ""
 
     def tool_details(self, tool_call_id: str) -> ToolDetails | None:
-        """What the session file knows of a finished call: exit code, diff, what the model was told."""
+        """What the session file knows of a finished call: exit code, diff, what the model got."""
         return self._file.tool_details(tool_call_id)
 
     async def __aenter__(self) -> GeminiAcpSession:
@@ -139,24 +139,24 @@ class GeminiAcpSession:
 
     async def _detailed(self, received: AsyncIterator[tuple[bytes, AcpEvent]]) -> AsyncIterator[tuple[bytes, Event]]:
         clock = asyncio.get_running_loop().time
-        said = clock()
+        last = clock()
         async for raw, event in received:
             if isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk):
-                before, said = said, clock()
-                if said - before >= PAUSE:
-                    yield b"", Paused(said - before)
+                before, last = last, clock()
+                if last - before >= PAUSE:
+                    yield b"", Paused(last - before)
             yield raw, event
             match event:
                 case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):
-                    if (found := await self._details_of(call.tool_call_id)) is not None:
-                        yield b"", found
+                    if (details := await self._details_of(call.tool_call_id)) is not None:
+                        yield b"", details
                 case _:
                     pass
 
     async def _details_of(self, tool_call_id: str) -> ToolDetails | None:
         for pause in PATIENCE:
-            if (found := self.tool_details(tool_call_id)) is not None:
-                return found
+            if (details := self.tool_details(tool_call_id)) is not None:
+                return details
             await asyncio.sleep(pause)
         return self.tool_details(tool_call_id)
 

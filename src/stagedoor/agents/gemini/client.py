@@ -13,14 +13,14 @@ import msgspec
 
 from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.updates import KnownBlock
-from stagedoor.errors import LaunchError, LocalProtocolError, SessionNotFound, StagedoorError
+from stagedoor.errors import LaunchError, LocalProtocolError, StagedoorError
 from stagedoor.transports.executables import find_executable, read_version, require_version
 from stagedoor.transports.launch import Launch
 
 from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
 from .config import PROFILE, GeminiConfig, GeminiDriver, settings
 from .history import GeminiHistory, list_sessions
-from .launch import acp_failure, check, launch
+from .launch import acp_failure, check, launch, session_not_found
 from .policy import check_policy
 from .session import GeminiSession
 from .store import PrivateHome, session_files, sweep_stubs, user_folder, user_settings
@@ -41,7 +41,7 @@ class GeminiClient:
         self._env = env
 
     async def create_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession | GeminiAcpSession:
-        """Begin a session; returns once Gemini has begun its first turn."""
+        """Create a session; returns once Gemini has started its first turn."""
         config = config or GeminiConfig()
         if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, None)
@@ -50,7 +50,7 @@ class GeminiClient:
     async def resume_session(
         self, session_id: str, prompt: str, config: GeminiConfig | None = None
     ) -> GeminiSession | GeminiAcpSession:
-        """Go on with a stored session of this folder."""
+        """Continue a stored session of this folder."""
         config = config or GeminiConfig()
         if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, session_id)
@@ -84,9 +84,9 @@ class GeminiClient:
 
     async def check_version(self) -> tuple[int, int, int]:
         """Raises ``UnsupportedVersion`` for a CLI that is too old."""
-        found = await read_version(self.find(), env=self._env, extra={"GEMINI_CLI_NO_RELAUNCH": "true"})
-        require_version("Gemini CLI", found, MINIMUM_VERSION, INSTALL)
-        return found
+        version = await read_version(self.find(), env=self._env, extra={"GEMINI_CLI_NO_RELAUNCH": "true"})
+        require_version("Gemini CLI", version, MINIMUM_VERSION, INSTALL)
+        return version
 
     def find(self) -> str:
         """The program. Raises ``NotInstalled``."""
@@ -137,7 +137,7 @@ class GeminiClient:
     ) -> GeminiAcpSession:
         executable = self._ready(config, resume=resume is not None)
         if isinstance(prompt, str) and not prompt.strip():
-            raise LocalProtocolError("the prompt is empty; Gemini CLI wants some text")
+            raise LocalProtocolError("the prompt is empty: Gemini CLI needs some text")
         folder = self._folder(config)
         policies = _policies(config)
         if resume is not None:
@@ -176,15 +176,13 @@ class GeminiClient:
         sweep_stubs(folder, self.cwd, session_id)
         files = session_files(folder, self.cwd, session_id)
         if not files:
-            raise SessionNotFound(
-                f"Gemini CLI has no session {session_id} for this folder; list_sessions() shows those it has"
-            )
+            raise session_not_found(session_id)
         make_loadable(files, time.time())
 
     def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
         """Refuse what cannot work before anything is started."""
         if not Path(self.cwd).is_dir():
-            raise LaunchError(f"the working directory {self.cwd!r} does not exist; create it or pass another cwd")
+            raise LaunchError(f"the working directory {self.cwd!r} does not exist: create it or pass another cwd")
         check(config, resume="resume" if resume else None)
         return self.find()
 
@@ -198,12 +196,12 @@ class GeminiClient:
 
 def _policies(config: GeminiConfig) -> dict[str, bytes]:
     """The caller's policy files, read and checked: the CLI would silently run without one that is missing or wrong."""
-    found: dict[str, bytes] = {}
+    policies: dict[str, bytes] = {}
     for number, name in enumerate(config.policy_files):
         try:
             content = Path(name).read_bytes()
         except OSError as error:
             raise LocalProtocolError(f"cannot read the policy file {name!r}: {error.strerror}") from None
         check_policy(content, name)
-        found[f"policy-{number}.toml"] = content
-    return found
+        policies[f"policy-{number}.toml"] = content
+    return policies

@@ -1,4 +1,4 @@
-"""What a caller can want from a running ``stream-json`` process. Its prompt is part of its launch."""
+"""What a caller can send to a running ``stream-json`` process. Its prompt is part of its launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REFERENCE = re.compile(r"(?<!\\)@(?=[^\s,;!?()\[\]{}])")
 
 
 class GeminiInterrupt(msgspec.Struct, frozen=True):
-    """End the turn. The process ends with it; the session goes on with the next prompt."""
+    """End the turn. The process ends with it; the session continues with the next prompt."""
 
 
 Command: TypeAlias = GeminiInterrupt

@@ -29,7 +29,7 @@ PROFILE = AcpProfile(
 
 class GeminiDriver(StrEnum):
     STREAM_JSON = "stream-json"
-    """A process for each turn, which asks nobody: what is not allowed is not there."""
+    """A process for each turn, which asks nobody: the model cannot use what is not allowed."""
     ACP = "acp"
     """One process for the session, which asks before it acts."""
 
@@ -84,7 +84,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     approval_mode: ApprovalMode = ApprovalMode.DEFAULT
     model: str | None = None
     can_use_tool: AskPermission | None = None
-    """Asked before a tool is used: ``allow_once``, ``allow_always``, ``reject_once``, or one of the offered options.
+    """Called before a tool is used: ``allow_once``, ``allow_always``, ``reject_once``, or one of the offered options.
 
     The CLI does not ask about everything: it reads, and runs commands it thinks harmless (``ls``, ``echo``), unasked;
     a rule that asks and has an ``args_pattern`` makes it ask about those too. Even in ``yolo`` it asks before it edits
@@ -141,7 +141,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings(config: GeminiConfig, user: bytes | None, env: Mapping[str, str]) -> bytes:
-    """The settings file of this session: the user's own, and laid over it only what we must and what was asked for."""
+    """The settings file of this session: the user's own, under what we must set and what the config says."""
     mine = _parsed(user) if user else {}
     ours: dict[str, Any] = {
         "general": {
@@ -174,10 +174,10 @@ def chosen_auth(user: bytes | None) -> str:
     return chosen if isinstance(chosen, str) else ""
 
 
-def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """``over`` laid over ``under``, object by object; lists and values are replaced whole."""
+def merged(under: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    """``upper`` laid over ``under``, object by object; lists and values are replaced whole."""
     result = dict(under)
-    for key, value in over.items():
+    for key, value in upper.items():
         below = result.get(key)
         both = isinstance(value, dict) and isinstance(below, dict)
         result[key] = merged(cast("dict[str, Any]", below), cast("dict[str, Any]", value)) if both else value
@@ -185,7 +185,7 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _auth_by(env: Mapping[str, str]) -> str | None:
-    # With a base URL the CLI would guess "gateway" and then refuse it; without a choice ACP refuses to begin.
+    # With a base URL the CLI would guess "gateway" and then refuse it; without a choice ACP refuses to start.
     if env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
         return "vertex-ai"
     return "gemini-api-key" if env.get("GEMINI_API_KEY") else None
@@ -205,7 +205,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     try:
         value: object = json.loads(_COMMENT.sub(lambda match: match[1] or "", content.decode()))
     except ValueError as error:
-        raise LocalProtocolError(f"the user's Gemini settings.json is not valid JSON ({error}); correct it") from None
+        raise LocalProtocolError(f"the user's Gemini settings.json is not valid JSON: correct it ({error})") from None
     if not isinstance(value, dict):
-        raise LocalProtocolError("the user's Gemini settings.json is not a JSON object; correct it")
+        raise LocalProtocolError("the user's Gemini settings.json is not a JSON object: correct it")
     return cast("dict[str, Any]", value)

@@ -17,7 +17,7 @@ from .records import ToolDetails
 
 
 class GeminiInit(msgspec.Struct, frozen=True):
-    """The first event of a process. ``model`` is the one asked for (``auto``), not the one chosen in the end."""
+    """The first event of a process. ``model`` is the requested one (``auto``), not the one chosen in the end."""
 
     session_id: str
     model: str = ""
@@ -59,7 +59,7 @@ class GeminiToolResult(msgspec.Struct, frozen=True):
 
 
 class GeminiError(msgspec.Struct, frozen=True):
-    """Something went wrong and the run goes on; a ``result`` follows. ``error`` is the older, nested form."""
+    """Something went wrong and the run continues; a ``result`` follows. ``error`` is the older, nested form."""
 
     severity: str = ""
     message: str = ""
@@ -134,7 +134,7 @@ class GeminiDone(msgspec.Struct, frozen=True):
 
 
 class GeminiRetry(msgspec.Struct, frozen=True):
-    """A failed request is tried again. Today's CLI says so on standard error only."""
+    """A failed request is tried again. Today's CLI reports it on standard error only."""
 
     attempt: int = 0
     max_attempts: int = 0
@@ -227,7 +227,7 @@ _LINES: msgspec.json.Decoder[_OlderMessage | _OlderCall | _OlderResult | _OlderD
 
 
 def older_events(message: bytes) -> list[OlderEvent]:
-    """What the line says; nothing when it is none of these."""
+    """The events of an older line; none when it is not one."""
     try:
         line = _LINES.decode(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -235,11 +235,11 @@ def older_events(message: bytes) -> list[OlderEvent]:
     match line:
         case _OlderMessage():
             return [
-                GeminiMessage(line.role, block.text) if isinstance(block, _OlderText) else _use(block)
+                GeminiMessage(line.role, block.text) if isinstance(block, _OlderText) else _tool_use(block)
                 for block in line.content
             ]
         case _OlderCall():
-            return [_use(line)]
+            return [_tool_use(line)]
         case _OlderResult():
             text = line.content if isinstance(line.content, str) else msgspec.json.encode(line.content).decode()
             return [GeminiToolResult(line.id, line.status, text)]
@@ -251,5 +251,5 @@ def older_events(message: bytes) -> list[OlderEvent]:
             ]
 
 
-def _use(call: _OlderCall) -> GeminiToolUse:
+def _tool_use(call: _OlderCall) -> GeminiToolUse:
     return GeminiToolUse(call.name, call.id, call.arguments)

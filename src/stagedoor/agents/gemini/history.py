@@ -51,14 +51,14 @@ def list_sessions(cwd: str | Path | None, *, env: Mapping[str, str] | None = Non
     skipped: list[tuple[str, str]] = []
     for path, directory in _files(folder, place):
         try:
-            found = read_session(path, place or directory)
+            session = read_session(path, place or directory)
         except (OSError, ValueError) as error:
             skipped.append((str(path), str(error) or type(error).__name__))
             continue
-        known = sessions.get(found.session_id) if found else None
-        if found and (known is None or found.updated_ms > known.updated_ms):
-            sessions[found.session_id] = found
-    return GeminiHistory(sorted(sessions.values(), key=lambda one: -one.updated_ms), skipped)
+        before = sessions.get(session.session_id) if session else None
+        if session and (before is None or session.updated_ms > before.updated_ms):
+            sessions[session.session_id] = session
+    return GeminiHistory(sorted(sessions.values(), key=lambda session: -session.updated_ms), skipped)
 
 
 def _files(folder: Path, cwd: str | None) -> Iterator[tuple[Path, str]]:
@@ -69,14 +69,14 @@ def _files(folder: Path, cwd: str | None) -> Iterator[tuple[Path, str]]:
 
 
 def read_session(path: Path, cwd: str) -> GeminiStoredSession | None:
-    """One file; ``None`` for a sub-agent's and for an empty one. Raises ``ValueError`` for what is no session."""
+    """One file; ``None`` for a sub-agent's and for an empty one. Raises ``ValueError`` for what is not a session."""
     content = path.read_bytes()
     replay = SessionFileReplay()
     # Before 0.40 a session was one JSON object, spread over many lines.
     replay.feed(content.split(b"\n") if path.suffix == ".jsonl" else [content])
     metadata = replay.metadata
     if not metadata.session_id:
-        raise ValueError("no session header; the file is damaged or not a session")
+        raise ValueError("no session header: the file is damaged or not a session")
     messages = replay.messages
     if metadata.kind == "subagent" or not any(message.is_resumable for message in messages):
         return None

@@ -29,10 +29,10 @@ _OURS = re.compile(
     r"|list-sessions|delete-session)(=.*)?",
     re.S,
 )
-_GONE = {
+_REMOVED = {
     "--auto-edit": "approval_mode=ApprovalMode.AUTO_EDIT",
     "--sandbox-image": "sandbox_image",
-    "--non-interactive": "nothing: it is never interactive here",
+    "--non-interactive": "nothing: a session is never interactive here",
 }
 """Flags of older descriptions that today's CLI refuses, and what to use."""
 
@@ -70,7 +70,7 @@ def launch(
     argv += [f"--allowed-mcp-server-names={name}" for name in config.allowed_mcp_server_names]
     argv += [f"--policy={SCRATCH}/{name}" for name in sorted(files)]
     if files:
-        # --policy takes the place of the user's own rules: name them too. A folder that is not there does not matter.
+        # --policy takes the place of the user's own rules: name them too. A missing folder does not matter.
         argv.append(f"--policy={f'{home}/.gemini' if home else user_folder}/policies")
     if not acp:
         argv += [f"--resume={resume}"] if resume else []
@@ -107,39 +107,41 @@ def launch(
 def stdin(prompt: str, config: GeminiConfig) -> bytes:
     """The prompt for standard input: nothing limits it there, shows it to other users, or takes ``-x`` for a flag."""
     if not prompt.strip():
-        raise LocalProtocolError("the prompt is empty; Gemini CLI wants some text")
+        raise LocalProtocolError("the prompt is empty: Gemini CLI needs some text")
     content = (prompt if config.expand_prompt else literal(prompt)).encode("utf-8", "replace")
     if len(content) > LONGEST_PROMPT:
-        raise LocalProtocolError(f"the prompt has {len(content)} bytes; Gemini CLI cuts it off after {LONGEST_PROMPT}")
+        raise LocalProtocolError(
+            f"the prompt is too long: {len(content)} bytes, and Gemini CLI reads only {LONGEST_PROMPT}"
+        )
     return content
 
 
 def check(config: GeminiConfig, *, resume: str | None = None) -> None:
-    """Refuse what the CLI would refuse, ignore, or do otherwise than asked."""
+    """Refuse what the CLI would refuse, ignore, or do differently."""
     acp = config.chosen_driver is GeminiDriver.ACP
     for argument in config.extra_args:
         if _OURS.fullmatch(argument):
             raise LocalProtocolError(
-                f"{argument!r} cannot be an extra argument: Stagedoor sets it; use the config's own field"
+                f"{argument!r} cannot be an extra argument: Stagedoor sets it, use the field of the config"
             )
-        if instead := _GONE.get(argument.partition("=")[0]):
-            raise LocalProtocolError(f"Gemini CLI has no {argument}; use {instead}")
+        if instead := _REMOVED.get(argument.partition("=")[0]):
+            raise LocalProtocolError(f"Gemini CLI has no option {argument}: use {instead}")
     if config.can_use_tool and not acp:
-        raise NotSupported("stream-json asks nobody for permission; use driver=GeminiDriver.ACP, or policy rules")
+        raise NotSupported("stream-json cannot ask for permission: use driver=GeminiDriver.ACP, or policy rules")
     if config.session_id and (acp or resume):
-        raise NotSupported("only a new stream-json session takes a session_id; leave it out")
+        raise NotSupported("only a new stream-json session takes a session_id: leave it out")
     if config.sandbox and acp:
         raise NotSupported(
-            "Gemini CLI reads its input to the end before it makes its container, so it cannot speak ACP from there; "
+            "Gemini CLI reads its input to the end before it makes its container, so ACP does not work there: "
             "use driver stream-json"
         )
     if config.sandbox_image and not config.sandbox:
-        raise LocalProtocolError("sandbox_image without sandbox=True would do nothing")
+        raise LocalProtocolError("sandbox_image does nothing without sandbox=True")
     if config.max_attempts < 1:
         raise LocalProtocolError("max_attempts must be at least 1")
     if any("," in part for part in (*config.include_directories, *config.allowed_mcp_server_names)):
         raise LocalProtocolError(
-            "Gemini CLI splits directories and server names at commas; rename the one that has a comma"
+            "Gemini CLI splits directories and server names at commas: rename the one that has a comma"
         )
 
 
@@ -148,49 +150,54 @@ def _generated_policy(config: GeminiConfig) -> dict[str, bytes]:
     return {"stagedoor.toml": policy_toml(rules)} if rules else {}
 
 
-# Standard error is mostly chatter; these lines never say why a run failed.
+# Standard error is mostly chatter; these lines are never the reason of a failure.
 _CHATTER = re.compile(
     r"YOLO mode is enabled|Approval mode overridden|Ripgrep is not available|Warning: |\[STARTUP\]|Loaded cached|\s*at "
 )
 
 
-def words(stderr: str) -> str:
+def error_line(stderr: str) -> str:
     """The first line on standard error that is not chatter."""
     lines = (line.strip() for line in stderr.splitlines())
     return next((line for line in lines if line and not _CHATTER.match(line)), "")
 
 
+def session_not_found(session_id: str) -> SessionNotFound:
+    name = f"session {session_id!r}" if session_id else "session"
+    return SessionNotFound(
+        f"{name} not found: Gemini CLI has no such session for this folder; list_sessions() lists them"
+    )
+
+
 def startup_failure(exited: Exited, *, session_id: str = "") -> StagedoorError:
-    """Why a process ended before it began."""
-    said = words(exited.stderr) or "nothing"
+    """Why a process ended before its first turn."""
+    reason = error_line(exited.stderr) or "no error message"
     match exited.code:
         case 41:
             return NotSignedIn(
-                "Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and choose how to sign in. "
-                f"It said: {said}"
+                "Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and choose how to sign in "
+                f"({reason})"
             )
         case 42 if "resuming session" in exited.stderr:
-            return SessionNotFound(
-                f"Gemini CLI has no session {session_id} for this folder; list_sessions() shows those it has"
-            )
+            return session_not_found(session_id)
         case 42:
-            return LocalProtocolError(f"Gemini CLI refused the input: {said}")
+            return LocalProtocolError(f"Gemini CLI refused the input: {reason}")
         case 1 if "FatalSandboxError: " in exited.stderr:
             why = exited.stderr.partition("FatalSandboxError: ")[2].partition("\n")[0]
-            return LaunchError(f"Gemini CLI cannot make its sandbox here; mend that, or leave sandbox out: {why}")
+            return LaunchError(f"Gemini CLI cannot start its sandbox: fix that, or turn sandbox off ({why})")
         case 44:
             return LaunchError(
-                f"Gemini CLI cannot sandbox here; install docker or podman, or leave sandbox out: {said}"
+                f"Gemini CLI cannot start its sandbox: install docker or podman, or turn sandbox off ({reason})"
             )
         case 52:
-            return LaunchError(f"Gemini CLI refuses the settings; correct them: {said}")
+            return LaunchError(f"Gemini CLI refused the settings: {reason}")
         case 55:
-            return LaunchError("Gemini CLI does not trust this folder; use trust_workspace=True, or trust it in gemini")
+            return LaunchError("Gemini CLI does not trust this folder: use trust_workspace=True, or trust it in gemini")
         case 1 if "Usage: gemini" in exited.stderr:
-            return LocalProtocolError(f"Gemini CLI refused an option; correct it, or update the CLI: {said}")
+            return LocalProtocolError(f"Gemini CLI refused an option: correct it, or update the CLI ({reason})")
         case _:
             return ProcessExited(
-                f"Gemini CLI ended before it began, with code {exited.code}: {said}",
+                f"Gemini CLI ended before its first turn, with exit code {exited.code}: {reason}",
                 code=exited.code,
                 stderr=exited.stderr,
             )
@@ -202,6 +209,6 @@ def acp_failure(error: StagedoorError) -> StagedoorError:
         return startup_failure(Exited(error.code, error.stderr))
     if isinstance(error, NotSignedIn):
         return NotSignedIn(
-            f"Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and choose how to sign in. ({error})"
+            f"Gemini CLI is not signed in: set GEMINI_API_KEY, or run gemini once and choose how to sign in ({error})"
         )
     return error

@@ -1,7 +1,7 @@
 """Policy files, written and checked by us. Pure.
 
-Gemini CLI fails open here: of a policy file it cannot read it prints a warning and runs *without* it, a missing file it
-does not even mention, and a rule whose pattern it dislikes is dropped alone. So nothing reaches it unchecked.
+Gemini CLI fails open: it prints a warning about a policy file it cannot read and runs *without* it, it does not even
+mention a missing file, and it drops a single rule whose pattern it does not like. So nothing reaches it unchecked.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _short(tool: str, decision: Decision, priority: int) -> PolicyRule:
     if not bracket:
         return PolicyRule(tool_name=tool, decision=decision, priority=priority)
     if not rest.endswith(")"):
-        raise LocalProtocolError(f"{tool!r} is not a tool: write name or {SHELL}(command prefix)")
+        raise LocalProtocolError(f"{tool!r} is not a tool: write a name, or {SHELL}(command prefix)")
     return PolicyRule(tool_name=name, decision=decision, priority=priority, command_prefix=rest[:-1])
 
 
@@ -114,14 +114,10 @@ def policy_toml(rules: tuple[PolicyRule, ...]) -> bytes:
         try:
             members: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rule))
         except UnicodeEncodeError:
-            raise LocalProtocolError(
-                f"policy rule {number} has half of a character in it and cannot be written"
-            ) from None
+            raise LocalProtocolError(f"policy rule {number} contains half of a character: remove it") from None
         block = "\n".join(["[[rule]]", *(f"{key} = {_value(value)}" for key, value in members.items())])
         if tomllib.loads(block) != {"rule": [members]}:
-            raise LocalProtocolError(
-                f"policy rule {number} cannot be written as TOML; keep control characters out of it"
-            )
+            raise LocalProtocolError(f"policy rule {number} cannot be written as TOML: remove its control characters")
         blocks.append(block + "\n")
     return "\n".join(blocks).encode()
 
@@ -132,9 +128,11 @@ def check_policy(content: bytes, name: str) -> tuple[PolicyRule, ...]:
         document = tomllib.loads(content.decode())
         rules = msgspec.convert(document.get("rule", []), tuple[PolicyRule, ...])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise LocalProtocolError(f"{name} is not a Gemini policy file: {error}. The CLI would run without it") from None
+        raise LocalProtocolError(f"{name} is not a Gemini policy file, the CLI would run without it: {error}") from None
     if unknown := set(document) - {"rule", "safety_checker"}:
-        raise LocalProtocolError(f"{name} has {', '.join(sorted(unknown))} besides rules; a rule begins with [[rule]]")
+        raise LocalProtocolError(
+            f"{name} contains {', '.join(sorted(unknown))}: only rules are allowed, each begins with [[rule]]"
+        )
     for number, rule in enumerate(rules, 1):
         check(rule, number)
     return rules
@@ -155,7 +153,7 @@ def check(rule: PolicyRule, number: int = 1) -> None:
         if rule.mcp_name is None and not name.startswith("mcp_") and "*" not in name and name not in TOOLS:
             near = difflib.get_close_matches(name, TOOLS, n=1, cutoff=0.8)
             if near:
-                raise refuse(f"there is no tool {name!r}; did you mean {near[0]!r}?")
+                raise refuse(f"unknown tool {name!r}: did you mean {near[0]!r}?")
     if not 0 <= rule.priority <= 999:
         raise refuse(f"priority {rule.priority} is not between 0 and 999")
     if unknown := set(rule.modes or ()) - {"default", "autoEdit", "yolo", "plan"}:

@@ -28,19 +28,19 @@ class StreamProtocol:
 
     @property
     def finished(self) -> bool:
-        """The run has said its last; the process is about to exit."""
+        """The run has sent its last event; the process is about to exit."""
         return self._finished
 
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
-        if isinstance(event, Unrecognized | GeminiToolCall | GeminiDone) and (told := older_events(message)):
-            for each in told:
-                self._note(each)
-            return [*told]
-        self._note(event)
+        if isinstance(event, Unrecognized | GeminiToolCall | GeminiDone) and (events := older_events(message)):
+            for older in events:
+                self._track(older)
+            return [*events]
+        self._track(event)
         return [event]
 
-    def _note(self, event: Event) -> None:
+    def _track(self, event: Event) -> None:
         match event:
             case GeminiToolUse(tool_id=tool_id):
                 self._open[tool_id] = None
@@ -59,7 +59,7 @@ class StreamProtocol:
         return [Truncated(why, self._interrupted, tuple(self._open))]
 
     def send(self, command: Command) -> None:
-        """Note what was asked for: the process itself is stopped by a signal, it reads nothing any more."""
+        """Remember the interrupt: the process itself is stopped by a signal, it reads nothing any more."""
         self._interrupted = True
 
     def outgoing(self) -> list[bytes]:

@@ -67,7 +67,7 @@ class ToolRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def response(self) -> dict[str, Any]:
-        """What the model was told: ``{"output": …}`` or ``{"error": …}``."""
+        """What the model got: ``{"output": …}`` or ``{"error": …}``."""
         first: Any = _list(self.result)[:1]
         return _dict(_dict(_dict(first[0]).get("functionResponse")).get("response")) if first else {}
 
@@ -272,12 +272,12 @@ _RAN = re.compile(r"\nProcess Group PGID: \d+\s*(?:</untrusted_context>\s*)?\Z")
 _CODE = re.compile(r"\nExit Code: (\d+)(?:\nSignal: [^\n]*)?(?:\nBackground PIDs: [^\n]*)?\Z")
 
 
-def _exit_code(told: str, display: object) -> int | None:
+def _exit_code(response: str, display: object) -> int | None:
     """From ``Output: …\\nExit Code: 3\\nProcess Group PGID: 7``, where the code is left out when it is 0."""
-    ran = _RAN.search(told)
+    ran = _RAN.search(response)
     if ran is None:
         return None
-    body = told[: ran.start()].removeprefix("<untrusted_context>\n")
+    body = response[: ran.start()].removeprefix("<untrusted_context>\n")
     if isinstance(display, str) and display and body.startswith(f"Output: {display}"):
         body = body[len("Output: ") + len(display) :]  # a command can print "Exit Code: 3" itself
     code = _CODE.search(body)

@@ -24,7 +24,7 @@ from .store import DetailedProtocol, PrivateHome, SessionFile, forget_unanswered
 
 Received = tuple[bytes, Event]
 LAST_READERS = 1.0
-LAST_WORDS = 5.0
+LAST_FILE = 5.0
 """Seconds; after its result the CLI writes its session file and exits."""
 
 
@@ -57,16 +57,16 @@ class GeminiSession:
         self._protocol = StreamProtocol()
         self._conversation: Conversation[Event] | None = None
         self._alive: list[Conversation[Event]] = []  # the same, for a finalizer that must not hold the session itself
-        self._begun: asyncio.Future[None] | None = None
+        self._started: asyncio.Future[None] | None = None
         self._resuming = False
-        self._unanswered = False  # begun here, and nothing was said in it yet
+        self._unanswered = False  # created here, and nothing was answered in it yet
         self._running = False
         self._closed = False
         weakref.finalize(self, _abandon, self._alive).atexit = False
 
     @property
     def events(self) -> AsyncIterator[Event]:
-        """Native events of all turns, until the session is closed. Each use is a reader of its own."""
+        """Native events of all turns, until the session is closed. Each use is a separate reader."""
         return EventReader(self._relay.reader())
 
     @property
@@ -80,21 +80,21 @@ class GeminiSession:
         return self._running
 
     async def send(self, prompt: str) -> None:
-        """Begin the next turn."""
-        await self._begin(prompt, resume=True)
+        """Start the next turn."""
+        await self._start(prompt, resume=True)
 
     async def open(self, prompt: str, *, resume: bool) -> None:
-        """Begin the first turn here; raises if the CLI does not begin it."""
+        """Start the first turn here; raises if the CLI does not start it."""
         self._unanswered = not resume
-        begun = await self._begin(prompt, resume=resume)
+        started = await self._start(prompt, resume=resume)
         try:
-            await asyncio.shield(begun)
+            await asyncio.shield(started)
         except BaseException:
             await self.cancel()
             raise
 
     async def interrupt(self) -> None:
-        """End the running turn, with every command it started. The session goes on with the next ``send``."""
+        """End the running turn, with every command it started. The session continues with the next ``send``."""
         if self._conversation is not None and self.running:
             self._protocol.send(GeminiInterrupt())
             await self._conversation.process.stop()
@@ -115,7 +115,7 @@ class GeminiSession:
         await self.cancel()
 
     def tool_details(self, tool_id: str) -> ToolDetails | None:
-        """What the session file knows of a finished call: exit code, diff, what the model was told."""
+        """What the session file knows of a finished call: exit code, diff, what the model got."""
         return self._file.tool_details(tool_id)
 
     async def __aenter__(self) -> GeminiSession:
@@ -126,21 +126,21 @@ class GeminiSession:
     ) -> None:
         await self.cancel()
 
-    async def _begin(self, prompt: str, *, resume: bool) -> asyncio.Future[None]:
+    async def _start(self, prompt: str, *, resume: bool) -> asyncio.Future[None]:
         if self._closed:
-            raise SessionEnded("this session is closed; resume_session() opens it again")
+            raise SessionEnded("this session is closed: resume_session() opens it again")
         if self.running and not self._protocol.finished:
             raise LocalProtocolError("a turn is running: wait for its Exited event, or interrupt it")
         if self._conversation is not None:
             if self.running:
-                await self._last_events(self._conversation, LAST_WORDS)
+                await self._last_events(self._conversation, LAST_FILE)
             await self._conversation.process.stop()  # it has ended; this frees what is left of it
             if resume and self._unanswered and forget_unanswered(self._folder, self._cwd, self.session_id):
-                resume = False  # its first turn failed: there is nothing to go on from
+                resume = False  # its first turn failed: there is nothing to continue from
                 self._file = SessionFile(locator(self._folder, self._cwd, self.session_id))
         launch = self._plan(prompt, resume)
         self._resuming = resume
-        self._begun = asyncio.get_running_loop().create_future()
+        self._started = asyncio.get_running_loop().create_future()
         self._protocol = StreamProtocol()
         process = await ChildProcess.start(launch, base_env=self._env)
         self._running = True
@@ -152,7 +152,7 @@ class GeminiSession:
             quiet=self._quiet,
         )
         self._alive[:] = [self._conversation]
-        return self._begun
+        return self._started
 
     async def _last_events(self, conversation: Conversation[Event], within: float = LAST_READERS) -> None:
         """Let the end of a turn be published; readers that are far behind, or gone, must not hold us up."""
@@ -164,30 +164,30 @@ class GeminiSession:
         """Sees each event before the readers do."""
         match event:
             case GeminiInit():
-                self._resolve(None)
+                self._report_start(None)
             case GeminiMessage(role="assistant") | GeminiToolUse():
                 self._unanswered = False
                 return
             case Exited():
                 self._running = False
-                self._resolve(startup_failure(event, session_id=self.session_id))
+                self._report_start(startup_failure(event, session_id=self.session_id))
             case _:
                 return
         if self._resuming:
             sweep_stubs(self._folder, self._cwd, self.session_id)
 
-    def _resolve(self, failure: BaseException | None) -> None:
-        if self._begun is None or self._begun.done():
+    def _report_start(self, failure: BaseException | None) -> None:
+        if self._started is None or self._started.done():
             return
         if failure is None:
-            self._begun.set_result(None)
+            self._started.set_result(None)
         else:
-            self._begun.set_exception(failure)
-            self._begun.exception()  # nobody waits for it in a later turn: its events tell
+            self._started.set_exception(failure)
+            self._started.exception()  # nobody waits for it in a later turn: its events show it
 
 
 class EventReader:
-    """A relay's reader without the raw messages. A reader from the start, not only once it is first asked."""
+    """A relay's reader without the raw messages. A reader from the start, not only from its first use."""
 
     def __init__(self, reader: Reader[Received]) -> None:
         self._reader = reader
@@ -205,7 +205,7 @@ def _abandon(alive: list[Conversation[Event]]) -> None:
 
 
 def _weakly(session: GeminiSession) -> Callable[[Event], None]:
-    """The running process must not keep its session alive: a session nobody holds is to end."""
+    """The running process must not keep its session alive: a session nobody holds must end."""
     reference = weakref.ref(session)
 
     def notice(event: Event) -> None:

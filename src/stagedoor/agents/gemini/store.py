@@ -113,17 +113,17 @@ def _remove(path: str, lock: int) -> None:
 
 
 def remove_orphans() -> None:
-    """Homes whose process is gone: they hold a copy of the user's settings, which is not to lie about."""
+    """Homes whose process is gone: they hold a copy of the user's settings, which must not stay there."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with contextlib.suppress(OSError):
             if lock.parent.is_symlink() or lock.parent.stat().st_uid != os.getuid():
                 continue
-            held = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.parent, ignore_errors=True)
             finally:
-                os.close(held)
+                os.close(descriptor)
 
 
 HEAD = 64 * 2**10
@@ -134,20 +134,20 @@ def projects(folder: Path) -> dict[str, str]:
 
     A slug is registered in ``projects.json`` and marked by a ``.project_root`` file; either may be missing.
     """
-    found: dict[str, str] = {}
+    directories: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         registered: dict[str, Any] = json.loads((folder / "projects.json").read_bytes()).get("projects", {})
-        found |= {str(slug): path for path, slug in registered.items() if Path(str(slug)).name == slug}
+        directories |= {str(slug): path for path, slug in registered.items() if Path(str(slug)).name == slug}
     for place in sorted((folder / "tmp").glob("*/.project_root")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            found[place.parent.name] = place.read_text().strip()
-    return found
+            directories[place.parent.name] = place.read_text().strip()
+    return directories
 
 
 def chats_folders(folder: Path, cwd: str | None) -> dict[Path, str]:
     """The folders with the sessions of ``cwd``, or of all working directories, each with its directory."""
-    wanted = None if cwd is None else {str(Path(cwd).absolute()), str(Path(cwd).resolve())}
-    chosen = {slug: path for slug, path in projects(folder).items() if wanted is None or path in wanted}
+    paths = None if cwd is None else {str(Path(cwd).absolute()), str(Path(cwd).resolve())}
+    chosen = {slug: path for slug, path in projects(folder).items() if paths is None or path in paths}
     return {chats: path for slug, path in chosen.items() if (chats := folder / "tmp" / slug / "chats").is_dir()}
 
 
@@ -166,20 +166,20 @@ def session_files(folder: Path, cwd: str, session_id: str) -> list[Path]:
     if not session_id:
         return []
     short = glob.escape(session_id[:8])
-    found = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.json*")]
-    return sorted((path for path in found if session_id_of(path) == session_id), key=lambda path: path.name)
+    files = [path for chats in chats_folders(folder, cwd) for path in chats.glob(f"session-*-{short}.json*")]
+    return sorted((path for path in files if session_id_of(path) == session_id), key=lambda path: path.name)
 
 
 def locator(folder: Path, cwd: str, session_id: str) -> Callable[[], Path | None]:
-    """Looks for the conversation's file, which is there a little after the session has begun."""
+    """Looks for the conversation's file, which exists a little after the session has started."""
     return lambda: next(iter(session_files(folder, cwd, session_id)), None)
 
 
 def sweep_stubs(folder: Path, cwd: str, session_id: str) -> list[Path]:
     """Remove the empty files that resuming this session has left; returns them.
 
-    Each resume begins an empty file under the same short id, then goes on in the old one. The next start of Gemini in
-    that project with ``sessionRetention`` on (its default, so the user's own next start) takes the empty file for an
+    Each resume creates an empty file under the same short id, then continues in the old one. The next start of Gemini
+    in that project with ``sessionRetention`` on (its default, so the user's own next start) takes the empty file for an
     expired session and deletes every file with that short id: the real conversation is lost.
     """
     files = session_files(folder, cwd, session_id)
@@ -198,7 +198,7 @@ def forget_unanswered(folder: Path, cwd: str, session_id: str) -> bool:
     """Whether this session's files, of which there are some, have no content; they are removed then.
 
     A first turn that failed leaves a file without content: the CLI neither resumes it nor lets its id be used again.
-    Only for a session the caller has begun itself, and heard no answer in: what has content is for the CLI to say.
+    Only for a session the caller has created itself and got no answer in: what has content is left to the CLI.
     """
     files = session_files(folder, cwd, session_id)
     if not files or any(_has_content(path) for path in files):
@@ -274,6 +274,6 @@ class DetailedProtocol:
         if not self._awaited:
             return []
         replay = self._file.read()
-        found = {tool_id: record for tool_id in self._awaited if (record := replay.tool(tool_id))}
-        self._awaited = [tool_id for tool_id in self._awaited if tool_id not in found]
-        return [details(record) for record in found.values()]
+        records = {tool_id: record for tool_id in self._awaited if (record := replay.tool(tool_id))}
+        self._awaited = [tool_id for tool_id in self._awaited if tool_id not in records]
+        return [details(record) for record in records.values()]

@@ -77,8 +77,8 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     parent: Callable[[Any], str | None] = lambda meta: None
 
 
-class _Call(msgspec.Struct):
-    """What is known of a tool call so far; updates only say what changed."""
+class _CallState(msgspec.Struct):
+    """A tool call so far; updates only bring what changed."""
 
     id: str
     title: str = ""
@@ -87,7 +87,7 @@ class _Call(msgspec.Struct):
     path: str = ""
     text: str = ""
     diffs: dict[str, Diff] = {}
-    told: bool = False
+    announced: bool = False
     parent: str | None = None
 
 
@@ -95,12 +95,12 @@ class AcpDictionary:
     def __init__(self, manner: Manner | None = None) -> None:
         self._manner = manner or Manner()
         self._pieces = Pieces()
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _CallState] = {}
         self._agent: responses.InitializeResponse | None = None
         self._cost_before = 0.0
         self._cost: float | None = None
         self._running = False
-        self._answered = False  # whether anything was said since the last call
+        self._answered = False  # whether there was any text since the last call
 
     def translate(self, native: events.Event) -> list[Event]:
         match native:
@@ -109,8 +109,8 @@ class AcpDictionary:
             case requests.RequestPermission():
                 return [
                     *self._pieces.whole(),
-                    *self._changed(native.tool_call, asked=True),
-                    *self._tell(native.tool_call.tool_call_id),
+                    *self._update_call(native.tool_call, in_question=True),
+                    *self._announce(native.tool_call.tool_call_id),
                 ]
             case responses.InitializeResponse():
                 self._agent = native
@@ -120,7 +120,7 @@ class AcpDictionary:
             case responses.LoadSessionResponse() | responses.ResumeSessionResponse():
                 return [self._init(native.session_id, native.models, resumed=True)]
             case responses.PromptResponse():
-                return self._over(native)
+                return self._turn_ended(native)
             case events.RequestFailed():
                 return self._failed(native)
             case events.Unanswered():
@@ -172,7 +172,7 @@ class AcpDictionary:
                 parent = self._manner.parent(update.meta)
                 return self._pieces.thinking(update.text, parent=parent) if update.text else []
             case updates.AcpToolCall() | updates.ToolCallUpdate():
-                return [*self._pieces.whole(), *self._changed(update), *self._progress(update)]
+                return [*self._pieces.whole(), *self._update_call(update), *self._progress(update)]
             case updates.AcpPlan():
                 return [*self._pieces.whole(), _plan(update.entries)]
             case updates.PlanUpdate():
@@ -196,9 +196,11 @@ class AcpDictionary:
 
     # ------------------------------------------------------------------------------------------------- tool calls
 
-    def _changed(self, update: updates.AcpToolCall | updates.ToolCallUpdate, *, asked: bool = False) -> list[Event]:
-        """Remember what an update says; tell of new output. What a question shows (``asked``) is not output."""
-        call = self._calls.setdefault(update.tool_call_id, _Call(update.tool_call_id, diffs={}))
+    def _update_call(
+        self, update: updates.AcpToolCall | updates.ToolCallUpdate, *, in_question: bool = False
+    ) -> list[Event]:
+        """Remember what an update brings; report new output. What a question shows (``in_question``) is not output."""
+        call = self._calls.setdefault(update.tool_call_id, _CallState(update.tool_call_id, diffs={}))
         call.title = update.title or call.title
         call.kind = update.kind or call.kind
         call.parent = self._manner.parent(update.meta) or call.parent
@@ -211,27 +213,27 @@ class AcpDictionary:
         for content in update.contents():
             match content:
                 case Content():
-                    pieces += [] if asked else [content.text]
+                    pieces += [] if in_question else [content.text]
                 case Diff():
                     call.diffs[content.path] = content
                 case TerminalContent() | shapes.Unrecognized():
                     pass
         before, call.text = call.text, "".join(pieces) or call.text
-        if update.status == "in_progress" and call.told and call.text != before:
+        if update.status == "in_progress" and call.announced and call.text != before:
             grown = call.text.removeprefix(before) if call.text.startswith(before) else call.text
             return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
         return []
 
     def _progress(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
-        out = self._tell(update.tool_call_id)
+        out = self._announce(update.tool_call_id)
         if update.status not in ("completed", "failed"):
             return out
         call = self._calls.pop(update.tool_call_id)
         failed = update.status == "failed"
         code = self._manner.exit_code(update.raw_output)
-        text = call.text or ("" if code is not None else said(update.raw_output))
+        text = call.text or ("" if code is not None else output_text(update.raw_output))
         if not failed:
-            changes = [change_of(d.path, d.old_text, _left(d), tool_use_id=call.id) for d in call.diffs.values()]
+            changes = [change_of(d.path, d.old_text, _text_after(d), tool_use_id=call.id) for d in call.diffs.values()]
             out += [msgspec.structs.replace(change, parent_tool_use_id=call.parent) for change in changes]
         return [
             *out,
@@ -245,12 +247,12 @@ class AcpDictionary:
             ),
         ]
 
-    def _tell(self, tool_call_id: str) -> list[Event]:
+    def _announce(self, tool_call_id: str) -> list[Event]:
         """``tool_use``, once. Some agents never announce a call they ask permission for."""
         call = self._calls[tool_call_id]
-        if call.told:
+        if call.announced:
             return []
-        call.told = True
+        call.announced = True
         self._answered = self._answered and call.parent is not None
         name, arguments = self._name(call), self._arguments(call)
         return [
@@ -266,14 +268,14 @@ class AcpDictionary:
             )
         ]
 
-    def request(self, asked: RequestPermission) -> PermissionRequest:
+    def request(self, question: RequestPermission) -> PermissionRequest:
         """A question of the agent, in our words."""
-        # The stream may not have come this far yet; said twice it changes nothing.
-        self._changed(asked.tool_call, asked=True)
-        call = self._calls[asked.tool_call.tool_call_id]
+        # The stream may not have come this far yet; a second time it changes nothing.
+        self._update_call(question.tool_call, in_question=True)
+        call = self._calls[question.tool_call.tool_call_id]
         name, arguments = self._name(call), self._arguments(call)
         return PermissionRequest(
-            request_id=f"{asked.session_id}:{asked.request_id}",
+            request_id=f"{question.session_id}:{question.request_id}",
             tool_use_id=call.id,
             tool_name=name,
             native_name=self._native_name(call),
@@ -281,23 +283,23 @@ class AcpDictionary:
             target=target_of(name, arguments) or call.path or call.title,
             input=arguments,
             description=described(arguments) or call.title,
-            choices=[option.kind for option in asked.options],
+            choices=[option.kind for option in question.options],
             parent_tool_use_id=call.parent,
         )
 
-    def _native_name(self, call: _Call) -> str:
+    def _native_name(self, call: _CallState) -> str:
         return self._manner.profile.tool_name(call.id) or call.title.split(" ", 1)[0] or call.kind
 
-    def _name(self, call: _Call) -> ToolName:
-        known = self._manner.tools.get(self._native_name(call)) or self._manner.tools.get(call.title)
-        if known is not None:
-            return known
+    def _name(self, call: _CallState) -> ToolName:
+        name = self._manner.tools.get(self._native_name(call)) or self._manner.tools.get(call.title)
+        if name is not None:
+            return name
         return "write_file" if call.kind == "edit" and _is_new(call) else KINDS.get(call.kind, "other")
 
-    def _arguments(self, call: _Call) -> dict[str, Any]:
-        given: object = call.raw_input
-        if isinstance(given, dict):
-            return cast("dict[str, Any]", given)
+    def _arguments(self, call: _CallState) -> dict[str, Any]:
+        raw_input: object = call.raw_input
+        if isinstance(raw_input, dict):
+            return cast("dict[str, Any]", raw_input)
         match KINDS.get(call.kind, "other"):
             case "shell":
                 return {"command": call.title}
@@ -319,7 +321,7 @@ class AcpDictionary:
             resumed=resumed,
         )
 
-    def _over(self, native: responses.PromptResponse) -> list[Event]:
+    def _turn_ended(self, native: responses.PromptResponse) -> list[Event]:
         status = STATUSES.get(native.stop_reason, "error")
         silent = status == "success" and not self._answered
         out = self._end()
@@ -374,16 +376,16 @@ def _plan_status(status: str) -> Any:
     return status if status in ("in_progress", "completed") else "pending"
 
 
-def _is_new(call: _Call) -> bool:
+def _is_new(call: _CallState) -> bool:
     return bool(call.diffs) and all(diff.old_text is None for diff in call.diffs.values())
 
 
-def _left(diff: Diff) -> str | None:
+def _text_after(diff: Diff) -> str | None:
     """The protocol has no word for a deleted file but what agents put beside its empty text."""
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
 
 
-def said(raw_output: Any) -> str:
+def output_text(raw_output: Any) -> str:
     match raw_output:
         case None:
             return ""
@@ -407,25 +409,25 @@ def usage_of(native: responses.PromptResponse) -> Usage:
             total_tokens=usage.total_tokens or usage.input_tokens + cached + usage.output_tokens + thought,
         )
     match native.meta:
-        case {"quota": {"token_count": {"input_tokens": int(sent), "output_tokens": int(said)}}}:
-            return Usage(input_tokens=sent, output_tokens=said, total_tokens=sent + said)
+        case {"quota": {"token_count": {"input_tokens": int(sent), "output_tokens": int(received)}}}:
+            return Usage(input_tokens=sent, output_tokens=received, total_tokens=sent + received)
         case _:
             return Usage()
 
 
 def reason_of(failed: events.RequestFailed) -> str:
-    """The words of an error, and what it says more exactly beside them."""
+    """The message of an error, and the details beside it."""
     match failed.details:
-        case {"details": str(details)}:
-            more = [details]
+        case {"details": str(detail)}:
+            more = [detail]
         case {"_errors": [*errors]}:
             more = [str(error) for error in cast("list[object]", errors)]
         case [*issues]:
             more = [_issue(issue) for issue in cast("list[object]", issues)]
         case _:
             more = []
-    exactly = "; ".join(one for one in more if one and one not in failed.message)
-    return ": ".join(part for part in (failed.message, exactly) if part)
+    details = "; ".join(detail for detail in more if detail and detail not in failed.message)
+    return ": ".join(part for part in (failed.message, details) if part)
 
 
 def _issue(issue: Any) -> str:

@@ -34,10 +34,10 @@ CAPABILITIES = Capabilities(
 
 
 def config(options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None) -> AcpConfig:
-    """Our options in the protocol's words. ``mode`` is the agent's own name for what the tier asks."""
+    """Our options in the protocol's words. ``mode`` is the agent's own name for the tier."""
 
-    async def decide(asked: RequestPermission) -> PermissionAnswer:
-        decision = await ask(dictionary.request(asked))
+    async def decide(question: RequestPermission) -> PermissionAnswer:
+        decision = await ask(dictionary.request(question))
         if isinstance(decision, Allow):
             return "allow_once" if decision.remember == "once" else "allow_always"
         return None if decision.interrupt else "reject_once"

@@ -33,19 +33,19 @@ from ...wire.jsonrpc import Id
 
 
 class AcpRecordingReader:
-    """``refuse`` tells the dictionary of a refused call; ``lasting`` are the options that outlive the session."""
+    """``refuse`` reports a refused call to the dictionary; ``lasting`` are the options that outlive the session."""
 
     def __init__(
         self, refuse: Callable[[str, str], None] = lambda call, message: None, *, lasting: tuple[str, ...] = ()
     ) -> None:
         self._refuse = refuse
         self._lasting = lasting
-        self._asked: dict[Id, RequestPermission] = {}
+        self._questions: dict[Id, RequestPermission] = {}
 
     def from_agent(self, native: Any) -> Iterable[RecordedAction]:
         match native:
             case RequestPermission():
-                self._asked[native.request_id] = native
+                self._questions[native.request_id] = native
             case RequestWithdrawn(request=RequestPermission() as question):
                 return [QuestionWithdrawn(_id(question))]
             case _:
@@ -73,7 +73,7 @@ class AcpRecordingReader:
                 return ()
 
     def _answered(self, request_id: Id, decision: Decision) -> Iterable[RecordedAction]:
-        question = self._asked.pop(request_id, None)
+        question = self._questions.pop(request_id, None)
         if question is None:
             return ()
         if isinstance(decision, Deny):

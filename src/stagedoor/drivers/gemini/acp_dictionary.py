@@ -1,6 +1,6 @@
-"""``gemini --acp``: the protocol's dictionary, with what this CLI leaves out put in and what it says wrongly corrected.
+"""``gemini --acp``: the protocol's dictionary, with what this CLI leaves out added and what it gets wrong corrected.
 
-It tells neither a tool's name nor its arguments, calls a failing command a success, never mentions a call again that
+It sends neither a tool's name nor its arguments, calls a failing command a success, never mentions a call again that
 was refused, and ends a turn without any answer as if it were a good one.
 """
 
@@ -29,7 +29,7 @@ from ...agents.acp.updates import (
 )
 from ...agents.gemini.config import PROFILE
 from ...agents.gemini.events import Paused
-from ...agents.gemini.launch import words
+from ...agents.gemini.launch import error_line
 from ...agents.gemini.records import ToolDetails
 from ...transports.launch import Exited
 from ...unified.events import (
@@ -45,7 +45,7 @@ from ...unified.events import (
     Usage,
 )
 from ..acp.dictionary import AcpDictionary, Manner
-from .corrections import MESSAGE, Repeats, ended, error_of, is_denied, once
+from .corrections import MESSAGE, Repeats, call_ended, error_of, is_denied, repeated_text
 from .tools import MCP, TOOLS, target_of
 
 NativeEvent: TypeAlias = acp_events.Event | ToolDetails | Paused
@@ -64,10 +64,10 @@ class GeminiAcpDictionary:
     def __init__(self) -> None:
         self._protocol = AcpDictionary(MANNER)
         self._ending: list[ToolUse | FileChange | ToolResult] = []
-        self._asked: str | None = None
+        self._open_question: str | None = None
         self._refused: dict[str, str] = {}
         self._thinking = False
-        self._pieces: list[str] = []  # of the message that is being said
+        self._pieces: list[str] = []  # of the present message
         self._repeats = Repeats()
         self._paused = False
         self._repeated = False
@@ -76,71 +76,71 @@ class GeminiAcpDictionary:
     def translate(self, native: NativeEvent) -> list[Event]:
         match native:
             case ToolDetails():
-                return self._closed(native)
+                return self._close_call(native)
             case Paused():
                 self._paused = True
                 return []
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False) if chunk.text.startswith(MODE):
-                return self._protocol.translate(native)  # a mode that changes is no sign that the agent goes on
+                return self._protocol.translate(native)  # a mode that changes is no sign that the agent continues
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False):
                 self._thinking = False
-                return [*self._closed(None), *self._refusals(native), *self._said(chunk)]
+                return [*self._close_call(None), *self._refusals(native), *self._text(chunk)]
             case SessionUpdate(replayed=True) | SessionUpdate(update=AvailableCommandsUpdate()):
                 return self._protocol.translate(native)
             case SessionUpdate(update=AgentThoughtChunk() as chunk):
-                return [*self._closed(None), *self._refusals(native), *self._thought(native, chunk)]
+                return [*self._close_call(None), *self._refusals(native), *self._thought(native, chunk)]
             case _:
                 self._thinking = False
-                return [*self._closed(None), *self._refusals(native), *self._held(), *self._translated(native)]
+                return [*self._close_call(None), *self._refusals(native), *self._held_text(), *self._translated(native)]
 
     def _translated(self, native: acp_events.Event) -> list[Event]:
         match native:
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
                 return self._called(replace(native, update=_plain(call)))
             case RequestPermission():
-                self._asked = native.tool_call.tool_call_id
+                self._open_question = native.tool_call.tool_call_id
                 self._acted = True
                 self._pieces.clear()
                 return self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))
             case PromptResponse():
-                return self._over(native)
+                return self._turn_ended(native)
             case Exited():
-                said = words(native.stderr) if native.code > 0 else ""  # a signal was ours; the rest is mostly chatter
-                message = f"Gemini CLI ended with code {native.code}: {said}"
-                return [Notice(level="warning", code="exited", message=message)] if said else []
+                reason = error_line(native.stderr) if native.code > 0 else ""  # a signal was ours; or just chatter
+                message = f"Gemini CLI ended with code {native.code}: {reason}"
+                return [Notice(level="warning", code="exited", message=message)] if reason else []
             case RequestFailed():
-                self._ended()
-                return [self._plainly(native, event) for event in self._protocol.translate(native)]
+                self._reset_turn()
+                return [self._corrected(native, event) for event in self._protocol.translate(native)]
             case _:
                 return self._protocol.translate(native)
 
-    def request(self, asked: RequestPermission) -> PermissionRequest:
-        return self._protocol.request(replace(asked, tool_call=_plain(asked.tool_call)))
+    def request(self, question: RequestPermission) -> PermissionRequest:
+        return self._protocol.request(replace(question, tool_call=_plain(question.tool_call)))
 
     def refuse(self, tool_call_id: str, message: str) -> None:
-        """What the caller said to refuse this call. The CLI does not pass it on, and never mentions the call again."""
+        """The caller's message with a refusal. The CLI does not pass it on, and never mentions the call again."""
         if message:
             self._refused[tool_call_id] = message
 
-    def _said(self, chunk: AgentMessageChunk) -> list[Event]:
+    def _text(self, chunk: AgentMessageChunk) -> list[Event]:
         paused, self._paused = self._paused, False
         new, repeated = self._repeats.feed(chunk.text, paused=paused)
         out: list[Event] = []
         if repeated:
             self._repeated = True
             out.append(Notice(level="warning", code="text_repeated", message=MESSAGE))
-        return [*out, *self._spoken(new)] if new else out
+        return [*out, *self._translated_text(new)] if new else out
 
     def _thought(self, native: SessionUpdate, chunk: AgentThoughtChunk) -> list[Event]:
-        """Each is a whole thought. What was said before it is not forgotten: a new attempt thinks before it repeats."""
+        """Each is a whole thought. The text before it is not forgotten: a new attempt thinks before it repeats."""
         again, self._thinking = self._thinking, True
         content = msgspec.Raw(msgspec.json.encode(TextContent(f"\n\n{chunk.text}" if again else chunk.text)))
         return self._protocol.translate(replace(native, update=replace(chunk, content=content)))
 
-    def _held(self) -> list[Event]:
-        return self._spoken(held) if (held := self._repeats.finish()) else []
+    def _held_text(self) -> list[Event]:
+        return self._translated_text(text) if (text := self._repeats.finish()) else []
 
-    def _spoken(self, text: str) -> list[Event]:
+    def _translated_text(self, text: str) -> list[Event]:
         self._pieces.append(text)
         content = msgspec.Raw(msgspec.json.encode(TextContent(text)))
         return self._protocol.translate(SessionUpdate("", AgentMessageChunk(content)))
@@ -148,14 +148,14 @@ class GeminiAcpDictionary:
     def _called(self, native: SessionUpdate) -> list[Event]:
         self._acted = True
         self._pieces.clear()
-        made = self._protocol.translate(native)
-        if not any(isinstance(event, ToolResult) for event in made):
-            return made
-        # Its details come next, where there is a session file. A call that was refused at once is only now heard of.
-        self._ending = [event for event in made if isinstance(event, ToolUse | FileChange | ToolResult)]
-        return [event for event in made if not isinstance(event, ToolUse | FileChange | ToolResult)]
+        events = self._protocol.translate(native)
+        if not any(isinstance(event, ToolResult) for event in events):
+            return events
+        # Its details come next, where there is a session file. A call that was refused at once appears only now.
+        self._ending = [event for event in events if isinstance(event, ToolUse | FileChange | ToolResult)]
+        return [event for event in events if not isinstance(event, ToolUse | FileChange | ToolResult)]
 
-    def _closed(self, details: ToolDetails | None) -> list[Event]:
+    def _close_call(self, details: ToolDetails | None) -> list[Event]:
         """The call that has just ended."""
         ending, self._ending = self._ending, []
         changes = [event for event in ending if isinstance(event, FileChange)]
@@ -163,57 +163,57 @@ class GeminiAcpDictionary:
         for event in ending:
             match event:
                 case ToolUse():
-                    out.append(_told(event, details))
+                    out.append(_detailed_use(event, details))
                 case ToolResult():
                     about = details if details is not None and details.tool_id == event.tool_use_id else None
                     denied = event.status == "error" and is_denied(event.output)
-                    out += ended(replace(event, status="denied") if denied else event, changes, about)
+                    out += call_ended(replace(event, status="denied") if denied else event, changes, about)
                 case FileChange():
                     pass
         return out
 
     def _refusals(self, native: acp_events.Event) -> list[Event]:
         """A call that was asked about ends with an update, unless it was refused: then something else comes next."""
-        asked = self._asked
-        if asked is None:
+        call_id = self._open_question
+        if call_id is None:
             return []
         match native:
-            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call) if call.tool_call_id == asked:
-                self._asked = None
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call) if call.tool_call_id == call_id:
+                self._open_question = None
                 return []
-            case RequestPermission() if native.tool_call.tool_call_id == asked:
+            case RequestPermission() if native.tool_call.tool_call_id == call_id:
                 return []
             case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | AcpToolCall() | ToolCallUpdate()):
-                self._asked = None
+                self._open_question = None
             case RequestPermission() | PromptResponse(stop_reason="end_turn"):
-                self._asked = None
+                self._open_question = None
             case _:
                 return []
         return [
             ToolResult(
-                tool_use_id=asked,
-                name=TOOLS.get(PROFILE.tool_name(asked) or "", "other"),
+                tool_use_id=call_id,
+                name=TOOLS.get(PROFILE.tool_name(call_id) or "", "other"),
                 status="denied",
-                output=self._refused.pop(asked, "the user refused it"),
+                output=self._refused.pop(call_id, "the user refused it"),
             )
         ]
 
-    def _ended(self) -> None:
-        self._pieces, self._acted, self._repeated, self._asked = [], False, False, None
+    def _reset_turn(self) -> None:
+        self._pieces, self._acted, self._repeated, self._open_question = [], False, False, None
 
-    def _over(self, native: PromptResponse) -> list[Event]:
+    def _turn_ended(self, native: PromptResponse) -> list[Event]:
         pieces, silent, repeated = self._pieces, not self._pieces and not self._acted, self._repeated
-        self._ended()
-        made = self._protocol.translate(native)
-        completed = next((event for event in made if isinstance(event, TurnCompleted)), None)
+        self._reset_turn()
+        events = self._protocol.translate(native)
+        completed = next((event for event in events if isinstance(event, TurnCompleted)), None)
         if native.stop_reason != "end_turn" or completed is None:
-            return made
-        attempt = once(pieces) if completed.usage == Usage() else None  # of a recording, which tells no pauses
+            return events
+        attempt = repeated_text(pieces) if completed.usage == Usage() else None  # of a recording, which has no pauses
         broken = completed.usage == Usage() and (repeated or attempt is not None)
         if not silent and not broken:
-            return made
+            return events
         out: list[Event] = []
-        for event in made:
+        for event in events:
             match event:
                 case Text() if attempt is not None:
                     out += [
@@ -221,7 +221,7 @@ class GeminiAcpDictionary:
                         replace(event, text=attempt),
                     ]
                 case Notice(code="no_answer"):
-                    pass  # said with what is wrong about it
+                    pass  # the error below says more
                 case TurnCompleted():
                     out += [
                         Notice(level="warning", code="no_answer", message="the CLI calls this turn a finished one"),
@@ -232,13 +232,13 @@ class GeminiAcpDictionary:
                     out.append(event)
         return out
 
-    def _plainly(self, native: RequestFailed, event: Event) -> Event:
+    def _corrected(self, native: RequestFailed, event: Event) -> Event:
         if not isinstance(event, Error):
             return event
         return error_of(event.message, fatal=event.fatal, status=native.code if 400 <= native.code < 600 else None)
 
 
-def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:
+def _detailed_use(use: ToolUse, details: ToolDetails | None) -> ToolUse:
     if details is None or details.tool_id != use.tool_use_id:
         return use
     target = target_of(use.name, use.native_name, details.args) or use.target
@@ -246,36 +246,36 @@ def _told(use: ToolUse, details: ToolDetails | None) -> ToolUse:
 
 
 def _plain(call: Call) -> Call:
-    """``call`` as other agents say it: the explanation it shows before it runs is no output, a new file had no text."""
+    """``call`` as other agents send it: its explanation before it runs is no output, a new file had no text."""
     explained: list[str] = []
-    kept: list[msgspec.Raw] = []
+    contents: list[msgspec.Raw] = []
     finished = call.status in ("completed", "failed")
     for raw, content in zip(call.content or [], call.contents(), strict=True):
         match content:
             case Content() if not finished:
                 explained.append(content.text)
             case Diff(old_text="", meta={"kind": "add"}):
-                kept.append(msgspec.Raw(msgspec.json.encode(replace(content, old_text=None))))
+                contents.append(msgspec.Raw(msgspec.json.encode(replace(content, old_text=None))))
             case _:
-                kept.append(raw)
+                contents.append(raw)
     raw_input = call.raw_input if finished else _arguments(call, "\n".join(explained))
-    return replace(call, content=None if call.content is None else kept, raw_input=raw_input)
+    return replace(call, content=None if call.content is None else contents, raw_input=raw_input)
 
 
 def _arguments(call: AcpToolCall | ToolCallUpdate, explanation: str) -> Any:
-    """What can be known of a call's arguments: most have a telling title, an MCP call explains itself as JSON."""
+    """What the update reveals of a call's arguments: most have a telling title, an MCP call explains itself as JSON."""
     tool = PROFILE.tool_name(call.tool_call_id) or ""
     if tool == "run_shell_command":
         described = _EXPLANATION.fullmatch(explanation)
         return {"command": call.title or "", **({"description": described[1]} if described else {})}
-    if tool in _TITLES and (told := _TITLES[tool].match(call.title or "")):
-        known = {key: value for key, value in told.groupdict().items() if value is not None}
-        address = target_of("web_fetch", tool, known) if tool == "web_fetch" else ""
-        return {**known, "url": address} if address else known
+    if tool in _TITLES and (title := _TITLES[tool].match(call.title or "")):
+        arguments = {key: value for key, value in title.groupdict().items() if value is not None}
+        address = target_of("web_fetch", tool, arguments) if tool == "web_fetch" else ""
+        return {**arguments, "url": address} if address else arguments
     if tool.startswith(MCP):
         try:
-            given: object = msgspec.json.decode(explanation)
+            explained: object = msgspec.json.decode(explanation)
         except (msgspec.DecodeError, ValueError):
             return None
-        return cast("dict[str, Any]", given) if isinstance(given, dict) else None
+        return cast("dict[str, Any]", explained) if isinstance(explained, dict) else None
     return None

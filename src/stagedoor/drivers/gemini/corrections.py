@@ -36,14 +36,14 @@ def is_denied(message: str, kind: str = "") -> bool:
     return kind in _DENIALS or bool(_DENIED.search(message)) or taken
 
 
-def ended(result: ToolResult, changes: list[FileChange], details: ToolDetails | None) -> list[Event]:
-    """The events that end a call. ``changes`` are what the CLI itself said of an edit, perhaps nothing."""
+def call_ended(result: ToolResult, changes: list[FileChange], details: ToolDetails | None) -> list[Event]:
+    """The events that end a call. ``changes`` are what the CLI itself reported of an edit, perhaps nothing."""
     if details is not None:
         result, changes = _detailed(result, changes, details)
-    elif result.name == "shell" and (told := _EXITED.fullmatch(result.output)):
-        result = replace(result, exit_code=int(told[1]))
-    made = [change for change in changes if change.before is None or change.before != change.after]
-    out: list[Event] = [*made] if result.status == "success" else []
+    elif result.name == "shell" and (exited := _EXITED.fullmatch(result.output)):
+        result = replace(result, exit_code=int(exited[1]))
+    real = [change for change in changes if change.before is None or change.before != change.after]
+    out: list[Event] = [*real] if result.status == "success" else []
     if result.name == "plan" and result.status == "success" and details is not None:
         out += plan_of(details.args)
     if result.name != "shell" or result.status != "success":
@@ -61,10 +61,10 @@ def _detailed(
 ) -> tuple[ToolResult, list[FileChange]]:
     if details.diff is not None:
         changes = [_change(details.diff, result.tool_use_id)]
-    told: object = details.response.get("output")
+    output: object = details.response.get("output")
     # What is shown of most tools is a summary ("Found 2 files"); the model got the whole. A command is shown whole.
-    if isinstance(told, str) and result.status == "success" and result.name != "shell":
-        result = replace(result, output=_UNTRUSTED.sub(r"\1", told))
+    if isinstance(output, str) and result.status == "success" and result.name != "shell":
+        result = replace(result, output=_UNTRUSTED.sub(r"\1", output))
     return replace(result, exit_code=details.exit_code), changes
 
 
@@ -77,7 +77,7 @@ def _change(diff: FileDiff, tool_use_id: str) -> FileChange:
     return change_of(path, before, after, tool_use_id=tool_use_id)
 
 
-def change_asked(tool: str, arguments: Mapping[str, Any], tool_use_id: str) -> list[FileChange]:
+def requested_change(tool: str, arguments: Mapping[str, Any], tool_use_id: str) -> list[FileChange]:
     """What an edit must have done, judged by its arguments alone: for recordings without a session file."""
     path: object = arguments.get("file_path")
     if not isinstance(path, str):
@@ -99,10 +99,10 @@ def _whole_lines(piece: str) -> str:
 
 def plan_of(arguments: Mapping[str, Any]) -> list[Event]:
     """``write_todos`` gives the whole list each time."""
-    given: object = arguments.get("todos")
-    if not isinstance(given, list):
+    raw: object = arguments.get("todos")
+    if not isinstance(raw, list):
         return []
-    todos = [cast("dict[str, object]", todo) for todo in cast("list[object]", given) if isinstance(todo, dict)]
+    todos = [cast("dict[str, object]", todo) for todo in cast("list[object]", raw) if isinstance(todo, dict)]
     return [
         Plan(
             items=[
@@ -114,14 +114,14 @@ def plan_of(arguments: Mapping[str, Any]) -> list[Event]:
     ]
 
 
-class _Fault(msgspec.Struct):
+class _ApiError(msgspec.Struct):
     code: int = 0
     message: str = ""
     status: str = ""
 
 
-class _Answer(msgspec.Struct):
-    error: _Fault
+class _ApiAnswer(msgspec.Struct):
+    error: _ApiError
 
 
 _API_ERROR = re.compile(r"\[API Error: (.*)\]\Z", re.DOTALL)
@@ -135,51 +135,51 @@ def error_of(message: str, *, fatal: bool, status: int | None = None) -> Error:
     wrapped = _API_ERROR.match(first)
     answer = wrapped[1] if wrapped else first
     try:
-        fault = msgspec.json.decode(answer, type=_Answer).error
+        fault = msgspec.json.decode(answer, type=_ApiAnswer).error
     except (msgspec.MsgspecError, UnicodeError):
         return Error(kind=kind_of(first, status), message=message, fatal=fatal)
-    told = " ".join(str(part) for part in (fault.code or "", fault.status) if part)
+    code = " ".join(str(part) for part in (fault.code or "", fault.status) if part)
     kind = kind_of(answer, fault.code or status)
-    return Error(kind=kind, message=f"{fault.message} ({told})" if told else fault.message, fatal=fatal)
+    return Error(kind=kind, message=f"{fault.message} ({code})" if code else fault.message, fatal=fatal)
 
 
 SHORTEST = 8
-"""Characters; a model may well say a shorter piece twice."""
+"""Characters; a model may well write a shorter piece twice."""
 MESSAGE = "the answer broke off and was asked for again; what it says a second time is left out"
 
 
 class Repeats:
-    """Keeps back what repeats all that was said before, begun after a pause (the CLI waits before it asks again)."""
+    """Holds back text that repeats all the text before it, after a pause (the CLI waits before it asks again)."""
 
     def __init__(self) -> None:
-        self._said = ""
-        self._held = ""
+        self._text = ""
+        self._held_back = ""
 
     def feed(self, text: str, *, paused: bool) -> tuple[str, bool]:
-        """What may be told of ``text``, and whether it completed a repetition."""
-        again = self._held + text
-        if not self._held and not (paused and len(self._said) >= SHORTEST):
-            return self._tell(text), False
-        if again.startswith(self._said):
-            return self._tell(again.removeprefix(self._said)), True
-        if self._said.startswith(again):
-            self._held = again
+        """What is new in ``text``, and whether it completed a repetition."""
+        again = self._held_back + text
+        if not self._held_back and not (paused and len(self._text) >= SHORTEST):
+            return self._pass_on(text), False
+        if again.startswith(self._text):
+            return self._pass_on(again.removeprefix(self._text)), True
+        if self._text.startswith(again):
+            self._held_back = again
             return "", False
-        return self._tell(again), False
+        return self._pass_on(again), False
 
     def finish(self) -> str:
         """Something else happens now: what was kept back was no repetition."""
-        held, self._said, self._held = self._held, "", ""
-        return held
+        text, self._text, self._held_back = self._held_back, "", ""
+        return text
 
-    def _tell(self, text: str) -> str:
-        self._said += text
-        self._held = ""
+    def _pass_on(self, text: str) -> str:
+        self._text += text
+        self._held_back = ""
         return text
 
 
-def once(pieces: list[str]) -> str | None:
-    """The text that ``pieces`` say several times over, one attempt after the other; ``None`` when they do not."""
+def repeated_text(pieces: list[str]) -> str | None:
+    """The text that ``pieces`` repeat, one attempt after the other; ``None`` when they do not."""
     for length in range(1, len(pieces) // 2 + 1):
         attempt = pieces[:length]
         if len(pieces) % length == 0 and attempt * (len(pieces) // length) == pieces:

@@ -27,6 +27,7 @@ from ...agents.gemini import (
 )
 from ...agents.gemini.commands import literal_over_acp
 from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
@@ -40,7 +41,7 @@ def client_of(options: Options) -> GeminiClient:
 
 
 def is_contained(options: Options) -> bool:
-    """Whether the CLI is to run in a container, which it makes itself."""
+    """Whether the CLI shall run in a container, which it makes itself."""
     return bool(options.env.get("GEMINI_SANDBOX"))
 
 
@@ -84,9 +85,9 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 
 
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
-    asking = _Asking(stance_of(options), ask, dictionary)
+    questions = GeminiQuestions(stance_of(options), ask, dictionary)
     client = client_of(options)
-    config = msgspec.structs.replace(config_of(options, GeminiDriver.ACP), can_use_tool=asking.decide)
+    config = msgspec.structs.replace(config_of(options, GeminiDriver.ACP), can_use_tool=questions.decide)
     first = _with_images(prompt, options)
     try:
         if options.resume is None:
@@ -95,33 +96,31 @@ async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAc
             session = await client.resume_acp_session(options.resume, first, config)
     except SessionNotFound as error:
         raise _elsewhere(options, error) from None
-    asking.session.set_result(weakref.ref(session))
+    questions.session.set_result(weakref.ref(session))
     return session
 
 
-class _Asking:
+class GeminiQuestions:
     """Answers the CLI's questions with our caller's decisions."""
 
     def __init__(self, stance: Stance, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
         self._stance = stance
         self._ask = ask
         self._dictionary = dictionary
-        self._interrupting: set[asyncio.Task[None]] = set()
-        # Weak, because the running connection holds this: a session nobody else holds is to end.
+        self._tasks = TaskOwner()
+        # Weak, because the running connection holds this: a session nobody else holds must end.
         self.session: asyncio.Future[weakref.ref[GeminiAcpSession]] = asyncio.get_running_loop().create_future()
 
-    async def decide(self, asked: RequestPermission) -> PermissionAnswer:
+    async def decide(self, question: RequestPermission) -> PermissionAnswer:
         if self._stance == "act":
             return "allow_once"  # even then it asks before it edits a build file
-        request = self._dictionary.request(asked)
+        request = self._dictionary.request(question)
         decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
         if isinstance(decision, Allow):
             return "allow_once"  # "always" would let more through than this one: all edits, or a whole program
-        self._dictionary.refuse(asked.tool_call.tool_call_id, decision.message)
+        self._dictionary.refuse(question.tool_call.tool_call_id, decision.message)
         if decision.interrupt:
-            task = asyncio.get_running_loop().create_task(self._interrupt())
-            self._interrupting.add(task)
-            task.add_done_callback(self._interrupting.discard)
+            self._tasks.start(self._interrupt())
         return "reject_once"
 
     async def _interrupt(self) -> None:
@@ -139,7 +138,7 @@ def _with_images(prompt: str, options: Options) -> str | list[KnownBlock]:
 def _image(cwd: str, name: str) -> ImageContent:
     kind = mimetypes.guess_type(name)[0] or ""
     if not kind.startswith("image/"):
-        raise NotSupported(f"{name!r} does not look like an image; name a file that ends in .png, .jpg, .webp or .gif")
+        raise NotSupported(f"{name!r} is not an image: name a file that ends in .png, .jpg, .webp or .gif")
     try:
         content = (Path(cwd) / name).read_bytes()
     except OSError as error:
@@ -150,7 +149,8 @@ def _image(cwd: str, name: str) -> ImageContent:
 def _elsewhere(options: Options, error: SessionNotFound) -> SessionNotFound:
     """Where the session is, if it is another directory's: the CLI resumes it only there."""
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env}
-    places = [one.cwd for one in list_sessions(None, env=env).sessions if one.session_id == options.resume]
+    sessions = list_sessions(None, env=env).sessions
+    places = [session.cwd for session in sessions if session.session_id == options.resume]
     if not places:
         return error
-    return SessionNotFound(f"session {options.resume} belongs to {places[0]!r}; pass cwd={places[0]!r} to resume it")
+    return SessionNotFound(f"session {options.resume!r} belongs to {places[0]!r}: pass cwd={places[0]!r} to resume it")

@@ -42,7 +42,7 @@ HARMLESS = ("write_todos", "update_topic")
 
 ANY = "."
 """The pattern every call's arguments fit."""
-REFUSED, ASKED, FREE = 999, 998, 1
+HIGHEST, SECOND, LOWEST = 999, 998, 1
 """Priorities. Of equals the first rule decides, and ours come before the user's own, who may refuse what is free."""
 DRY_RUN = "This is a dry run: nothing may be changed. Say what you would do instead."
 UNATTENDED = "Nobody can be asked for permission in this session."
@@ -77,31 +77,31 @@ def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:
     """Refuse, and stay in sight."""
     deny, behind = Decision.DENY, Decision.ASK_USER
     return [
-        PolicyRule(tool_name=tools, decision=deny, priority=REFUSED, args_pattern=ANY, deny_message=why),
-        PolicyRule(tool_name="*", mcp_name="*", decision=deny, priority=REFUSED, args_pattern=ANY, deny_message=why),
-        PolicyRule(tool_name=tools, decision=behind, priority=ASKED),
-        PolicyRule(tool_name="*", mcp_name="*", decision=behind, priority=ASKED),
+        PolicyRule(tool_name=tools, decision=deny, priority=HIGHEST, args_pattern=ANY, deny_message=why),
+        PolicyRule(tool_name="*", mcp_name="*", decision=deny, priority=HIGHEST, args_pattern=ANY, deny_message=why),
+        PolicyRule(tool_name=tools, decision=behind, priority=SECOND),
+        PolicyRule(tool_name="*", mcp_name="*", decision=behind, priority=SECOND),
     ]
 
 
 def _ask(tools: tuple[str, ...]) -> list[PolicyRule]:
-    asked = Decision.ASK_USER
+    ask = Decision.ASK_USER
     return [
-        PolicyRule(tool_name=tools, decision=asked, priority=ASKED, args_pattern=ANY),
-        PolicyRule(tool_name="*", mcp_name="*", decision=asked, priority=ASKED, args_pattern=ANY),
+        PolicyRule(tool_name=tools, decision=ask, priority=SECOND, args_pattern=ANY),
+        PolicyRule(tool_name="*", mcp_name="*", decision=ask, priority=SECOND, args_pattern=ANY),
     ]
 
 
 def _free(tools: tuple[str, ...]) -> PolicyRule:
-    return PolicyRule(tool_name=tools, decision=Decision.ALLOW, priority=FREE)
+    return PolicyRule(tool_name=tools, decision=Decision.ALLOW, priority=LOWEST)
 
 
 def _disallowed(tool: str) -> list[PolicyRule]:
     name, prefix = _parsed(tool)
     if name == "mcp":
-        return [PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=REFUSED)]
+        return [PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=HIGHEST)]
     natives = _natives(name)
-    return [_rule(natives, prefix, Decision.DENY, REFUSED)]
+    return [_rule(natives, prefix, Decision.DENY, HIGHEST)]
 
 
 def _only(allowed: tuple[str, ...], stance: Stance) -> list[PolicyRule]:
@@ -110,14 +110,14 @@ def _only(allowed: tuple[str, ...], stance: Stance) -> list[PolicyRule]:
     whole = {native for name, prefix in named if prefix is None and name != "mcp" for native in _natives(name)}
     parts = [(name, prefix) for name, prefix in named if prefix is not None]
     decision = Decision.ALLOW if stance == "act" else Decision.ASK_USER
-    listed = [_rule(_natives(name), prefix, decision, REFUSED) for name, prefix in parts]
+    listed = [_rule(_natives(name), prefix, decision, HIGHEST) for name, prefix in parts]
     served = tuple(sorted(native for native in whole if native.startswith(MCP)))
     if served:
-        listed.append(PolicyRule(tool_name=served, decision=decision, priority=REFUSED))
-    gone = tuple(native for native in TOOLS if native not in whole and native not in HARMLESS)
-    out = [*listed, PolicyRule(tool_name=gone, decision=Decision.DENY, priority=REFUSED)]
+        listed.append(PolicyRule(tool_name=served, decision=decision, priority=HIGHEST))
+    unlisted = tuple(native for native in TOOLS if native not in whole and native not in HARMLESS)
+    out = [*listed, PolicyRule(tool_name=unlisted, decision=Decision.DENY, priority=HIGHEST)]
     if ("mcp", None) not in named:
-        out.append(PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=REFUSED))
+        out.append(PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=HIGHEST))
     return out
 
 
@@ -125,7 +125,7 @@ def _rule(tools: tuple[str, ...], prefix: str | None, decision: Decision, priori
     if prefix is None:
         return PolicyRule(tool_name=tools, decision=decision, priority=priority)
     if tools != SHELL:
-        raise NotSupported(f"only shell takes a command in brackets, not {tools[0]}; leave the brackets out")
+        raise NotSupported(f"only shell takes a command in brackets, not {tools[0]}: leave the brackets out")
     return PolicyRule(tool_name=tools[0], decision=decision, priority=priority, command_prefix=prefix)
 
 
@@ -138,5 +138,5 @@ def _parsed(tool: str) -> tuple[str, str | None]:
 def _natives(name: str) -> tuple[str, ...]:
     natives = natives_of(name)
     if not natives:
-        raise NotSupported(f"Gemini CLI has no tool {name!r}; use our names (shell, edit_file) or its own ({TOOLS[6]})")
+        raise NotSupported(f"Gemini CLI has no tool {name!r}: use our names (shell, edit_file) or its own ({TOOLS[6]})")
     return natives

@@ -17,18 +17,18 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
     return [
         StoredSession(
             agent="gemini",
-            session_id=one.session_id,
-            cwd=one.cwd,
-            title=one.title,
-            first_prompt=one.first_prompt,
-            messages=one.message_count,
-            model=one.model or "",
-            started_ms=one.started_ms,
-            updated_ms=one.updated_ms,
-            tokens=one.tokens,
-            path=one.path,
+            session_id=session.session_id,
+            cwd=session.cwd,
+            title=session.title,
+            first_prompt=session.first_prompt,
+            messages=session.message_count,
+            model=session.model or "",
+            started_ms=session.started_ms,
+            updated_ms=session.updated_ms,
+            tokens=session.tokens,
+            path=session.path,
         )
-        for one in list_sessions(cwd, env=env).sessions
+        for session in list_sessions(cwd, env=env).sessions
     ]
 
 
@@ -39,32 +39,32 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
         if message.is_prompt:
             yield TurnStarted(prompt=message.text, timestamp=milliseconds(message.timestamp))
         elif message.type == "gemini":
-            yield from _said(message)
+            yield from _answer_events(message)
 
 
-def _said(message: MessageRecord) -> Iterator[Event]:
+def _answer_events(message: MessageRecord) -> Iterator[Event]:
     at = milliseconds(message.timestamp)
     for thought in message.thoughts or ():
-        told = ": ".join(part for part in (thought.subject, thought.description) if part)
-        yield Thinking(text=told, timestamp=at)
+        content = ": ".join(part for part in (thought.subject, thought.description) if part)
+        yield Thinking(text=content, timestamp=at)
     if message.text:
         yield Text(text=message.text, timestamp=at)
     for call in message.tool_calls or ():
-        yield from _called(call, at)
+        yield from _call_events(call, at)
 
 
-def _called(call: ToolRecord, at: int) -> Iterator[Event]:
+def _call_events(call: ToolRecord, at: int) -> Iterator[Event]:
     name = NAMES.get(call.name, "mcp" if call.name.startswith("mcp_") else "other")
-    known = details(call)
+    result = details(call)
     yield used(call.id, name, call.name, call.args, at)
-    if known.diff is not None:
+    if result.diff is not None:
         yield FileChange(
-            path=known.diff.file_path or known.diff.file_name,
-            change="created" if known.diff.is_new_file else "modified",
-            diff=known.diff.file_diff,
+            path=result.diff.file_path or result.diff.file_name,
+            change="created" if result.diff.is_new_file else "modified",
+            diff=result.diff.file_diff,
             tool_use_id=call.id,
             timestamp=at,
         )
-    failed = call.status != "success" or bool(known.exit_code)
-    output = text(known.response.get("output")) or text(known.response.get("error"))
-    yield ended(call.id, name, "error" if failed else "success", output, at, known.exit_code)
+    failed = call.status != "success" or bool(result.exit_code)
+    output = text(result.response.get("output")) or text(result.response.get("error"))
+    yield ended(call.id, name, "error" if failed else "success", output, at, result.exit_code)

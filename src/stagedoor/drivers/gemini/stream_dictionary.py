@@ -1,4 +1,4 @@
-"""``gemini --output-format stream-json``: a process for each turn."""
+"""``gemini --output-format stream-json`` in our words: a process for each turn. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from ...agents.gemini import events as native_events
-from ...agents.gemini.launch import startup_failure, words
+from ...agents.gemini.launch import error_line, startup_failure
 from ...agents.gemini.records import ToolDetails
 from ...errors import NotSignedIn, SessionNotFound
 from ...transports.launch import Exited, Stalled
@@ -32,7 +32,7 @@ from ...unified.faults import kind_of, no_answer
 from ...unified.pieces import Pieces
 from ...unified.tools import operation_of
 from ...wire import shapes
-from .corrections import MESSAGE, Repeats, change_asked, ended, error_of, is_denied, plan_of
+from .corrections import MESSAGE, Repeats, call_ended, error_of, is_denied, plan_of, requested_change
 from .tools import TOOLS, target_of
 
 PAUSE = 900
@@ -43,8 +43,8 @@ _LOOP = "Loop detected"
 class StreamDictionary:
     """One for the whole session, over all its processes.
 
-    The session file tells of a call (:class:`ToolDetails`) after its result and before whatever follows, so that
-    results wait for the next event.
+    The details of a call (:class:`ToolDetails`, from the session file) come after its result and before whatever
+    follows, so that results wait for the next event.
     """
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class StreamDictionary:
         self._calls: dict[str, native_events.GeminiToolUse] = {}
         self._finished: dict[str, native_events.GeminiToolResult] = {}
         self._complaint: native_events.GeminiError | None = None
-        self._begun = False
+        self._started = False
         self._nameless = 0
-        self._said_at = ""
-        self._answered = False  # whether anything was said since the last call
+        self._text_at = ""
+        self._answered = False  # whether there was any text since the last call
 
     def translate(self, native: native_events.Event) -> list[Event]:
         match native:
@@ -72,17 +72,17 @@ class StreamDictionary:
     def _translated(self, native: native_events.Event) -> list[Event]:
         match native:
             case native_events.GeminiInit():
-                self._begun = True
+                self._started = True
                 self._complaint, self._answered = None, False
                 return [Init(model=native.model, native_session_id=native.session_id)]
             case native_events.GeminiMessage():
-                return self._said(native.content, native.timestamp) if native.role == "assistant" else []
+                return self._text(native.content, native.timestamp) if native.role == "assistant" else []
             case native_events.GeminiContent():
-                return self._said(native.value, native.timestamp)
+                return self._text(native.value, native.timestamp)
             case native_events.GeminiToolUse():
                 return self._called(native)
             case native_events.GeminiToolCall():
-                self._nameless += 1  # the older form has no ids, and never tells of results
+                self._nameless += 1  # the older form has no ids, and never reports results
                 use = native_events.GeminiToolUse(native.name, f"call-{self._nameless}", native.args, native.timestamp)
                 done = native_events.GeminiToolResult(use.tool_id, "success")
                 return [*self._called(use), *self._ended(done, None)]
@@ -91,9 +91,9 @@ class StreamDictionary:
             case native_events.GeminiRetry():
                 return [Retry(attempt=native.attempt, max_attempts=native.max_attempts, delay_ms=native.delay_ms)]
             case native_events.GeminiResult():
-                return self._over(native.status, native.stats, native.error)
+                return self._turn_ended(native.status, native.stats, native.error)
             case native_events.GeminiDone():
-                return self._over(native.status or "success", native.stats, None)
+                return self._turn_ended(native.status or "success", native.stats, None)
             case native_events.Truncated():
                 return self._truncated(native)
             case Exited():
@@ -109,16 +109,16 @@ class StreamDictionary:
 
     # ------------------------------------------------------------------------------------------------- text and tools
 
-    def _said(self, text: str, timestamp: str) -> list[Event]:
-        before, self._said_at = self._said_at, timestamp
+    def _text(self, text: str, timestamp: str) -> list[Event]:
+        before, self._text_at = self._text_at, timestamp
         self._answered = True
         new, repeated = self._repeats.feed(text, paused=(_between(before, timestamp) or 0) >= PAUSE)
         out: list[Event] = [Notice(level="warning", code="text_repeated", message=MESSAGE)] if repeated else []
         return [*out, *self._pieces.text(new)] if new else out
 
     def _whole(self) -> list[Event]:
-        held = self._repeats.finish()
-        return [*(self._pieces.text(held) if held else []), *self._pieces.whole()]
+        text = self._repeats.finish()
+        return [*(self._pieces.text(text) if text else []), *self._pieces.whole()]
 
     def _called(self, native: native_events.GeminiToolUse) -> list[Event]:
         name = TOOLS.get(native.tool_name, "other")
@@ -160,20 +160,20 @@ class StreamDictionary:
         arguments = call.parameters if call is not None else {}
         if name == "plan" and details is None and not failed:
             return [*plan_of(arguments), result]
-        return ended(result, change_asked(tool, arguments, native.tool_id), details)
+        return call_ended(result, requested_change(tool, arguments, native.tool_id), details)
 
     # ------------------------------------------------------------------------------------------------- ends of a turn
 
     def _complained(self, native: native_events.GeminiError) -> list[Event]:
-        """The run goes on, or ends with a result that does not repeat why: the next event shows which."""
+        """The run continues, or ends with a result that does not repeat why: the next event shows which."""
         before, self._complaint = self._complaint, native
         if native.severity == "warning":
             code = "loop_detected" if native.text.startswith(_LOOP) else "agent_warning"
             return [*self._whole(), Notice(level="warning", code=code, message=native.text)]
-        told = [] if before is None or before.severity == "warning" else [error_of(before.text, fatal=False)]
-        return [*self._whole(), *told]
+        earlier = [] if before is None or before.severity == "warning" else [error_of(before.text, fatal=False)]
+        return [*self._whole(), *earlier]
 
-    def _over(
+    def _turn_ended(
         self, status: str, stats: native_events.Stats | None, error: native_events.ErrorDetail | None
     ) -> list[Event]:
         complaint, self._complaint = self._complaint, None
@@ -186,8 +186,8 @@ class StreamDictionary:
             return [*out, _completed("max_turns", usage, duration, error.message)]
         looped = complaint is not None and complaint.text.startswith(_LOOP)
         if status == "error" or error is not None or looped:
-            said = (error.message if error is not None else "") or (complaint.text if complaint is not None else "")
-            out.append(error_of(said or "Gemini CLI ended the turn with an error it does not explain", fatal=True))
+            reason = (error.message if error is not None else "") or (complaint.text if complaint is not None else "")
+            out.append(error_of(reason or "Gemini CLI ended the turn with an error it does not explain", fatal=True))
             return [*out, _completed("error", usage, duration)]
         if complaint is not None and complaint.severity != "warning":
             out.append(error_of(complaint.text, fatal=False))
@@ -198,24 +198,24 @@ class StreamDictionary:
     def _truncated(self, native: native_events.Truncated) -> list[Event]:
         if native.interrupted:
             return [*self._whole(), TurnCompleted(status="interrupted")]
-        if not self._begun and self._complaint is None:
-            return []  # it never began: ``Exited`` comes next and knows why
-        self._begun = True
-        said = self._complaint.text if self._complaint is not None else native.why
-        error = Error(kind="connection_failed", message=said, fatal=True)
+        if not self._started and self._complaint is None:
+            return []  # it never started: ``Exited`` comes next and has the reason
+        self._started = True
+        reason = self._complaint.text if self._complaint is not None else native.why
+        error = Error(kind="connection_failed", message=reason, fatal=True)
         return [*self._whole(), error, TurnCompleted(status="error")]
 
     def _exited(self, native: Exited) -> list[Event]:
-        begun, self._begun, self._complaint = self._begun, False, None
+        started, self._started, self._complaint = self._started, False, None
         self._calls.clear()
-        if not begun:
+        if not started:
             failure = startup_failure(native)
             kind: ErrorKind = (
                 "authentication_failed"
                 if isinstance(failure, NotSignedIn)
                 else "session_not_found"
                 if isinstance(failure, SessionNotFound)
-                else kind_of(words(native.stderr))
+                else kind_of(error_line(native.stderr))
             )
             return [Error(kind=kind, message=str(failure), fatal=True), TurnCompleted(status="error")]
         return []

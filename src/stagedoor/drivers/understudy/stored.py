@@ -20,34 +20,34 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
     return [
         StoredSession(
             agent=NAME,
-            session_id=one.header.session_id,
-            cwd=one.header.cwd,
-            title=one.title,
-            started_ms=one.header.created_ms,
-            updated_ms=int(one.updated.timestamp() * 1000),
+            session_id=session.header.session_id,
+            cwd=session.header.cwd,
+            title=session.title,
+            started_ms=session.header.created_ms,
+            updated_ms=int(session.updated.timestamp() * 1000),
         )
-        for one in listed
-        if one.header.cwd == cwd
+        for session in listed
+        if session.header.cwd == cwd
     ]
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
-    found = Store(default_home(env)).load(stored.session_id)
-    if found is None:
-        raise FileNotFoundError(f"the session {stored.session_id} is gone")
-    for update in found.updates:
-        yield from _told(update, found.header.created_ms)
+    session = Store(default_home(env)).load(stored.session_id)
+    if session is None:
+        raise FileNotFoundError(f"session {stored.session_id!r} not found")
+    for update in session.updates:
+        yield from _events(update, session.header.created_ms)
 
 
-def _told(update: Json, at: int) -> Iterator[Event]:
-    said = text(table(update.get("content")).get("text"))
+def _events(update: Json, at: int) -> Iterator[Event]:
+    content = text(table(update.get("content")).get("text"))
     match update.get("sessionUpdate"):
         case "user_message_chunk":
-            yield TurnStarted(prompt=said, timestamp=at)
+            yield TurnStarted(prompt=content, timestamp=at)
         case "agent_message_chunk":
-            yield Text(text=said, timestamp=at)
+            yield Text(text=content, timestamp=at)
         case "agent_thought_chunk":
-            yield Thinking(text=said, timestamp=at)
+            yield Thinking(text=content, timestamp=at)
         case "tool_call":
             call, native = text(update.get("toolCallId")), text(table(update.get("_meta")).get("toolName"))
             name = NAMES.get(native, "other")

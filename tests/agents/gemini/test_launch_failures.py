@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.gemini.launch import acp_failure, startup_failure, words
+from stagedoor.agents.gemini.launch import acp_failure, error_line, startup_failure
 from stagedoor.errors import (
     AgentRefused,
     LaunchError,
@@ -23,13 +23,13 @@ TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
     [
         (41, "61-noauth", NotSignedIn, "set GEMINI_API_KEY"),
         (41, "63-selectedtype-nokey", NotSignedIn, "set GEMINI_API_KEY"),
-        (42, "53c-resume-none-uuid", SessionNotFound, "no session x-1"),
+        (42, "53c-resume-none-uuid", SessionNotFound, "session 'x-1' not found"),
         (42, "56f-resume-short", SessionNotFound, "list_sessions"),
         (42, "46b-session-id-dup", LocalProtocolError, "already exists"),
         (52, "64-bad-settings", LaunchError, "Expected property name"),
         (55, "66e-yolo-untrusted", LaunchError, "trust_workspace=True"),
         (1, "66-unknown-flags", LocalProtocolError, "Unknown arguments: auto-edit"),
-        (-9, "01-plain-text", ProcessExited, "code -9: nothing"),
+        (-9, "01-plain-text", ProcessExited, "code -9: no error message"),
     ],
 )
 def test_startup_failures(code: int, name: str, error: type[Exception], says: str):
@@ -44,14 +44,14 @@ def test_a_sandbox_that_is_not_there():
         "Fatal error: Failed to relaunch the CLI process.\nFatalSandboxError: Sandbox image 'x' is missing\n    at y\n"
     )
     assert str(startup_failure(Exited(1, missing))) == (
-        "Gemini CLI cannot make its sandbox here; mend that, or leave sandbox out: Sandbox image 'x' is missing"
+        "Gemini CLI cannot start its sandbox: fix that, or turn sandbox off (Sandbox image 'x' is missing)"
     )
 
 
 def test_chatter_says_nothing():
     chatter = (TRANSCRIPTS / "03-thought-yolo.stderr").read_text()
-    assert words(chatter) == ""
-    assert words(chatter + "\n  The reason.\nMore.") == "The reason."
+    assert error_line(chatter) == ""
+    assert error_line(chatter + "\n  The reason.\nMore.") == "The reason."
 
 
 def test_over_acp():
