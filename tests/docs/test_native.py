@@ -92,14 +92,14 @@ LAUNCHES: dict[str, Callable[[], Launch]] = {
     "Gemini `acp`": lambda: gemini_launch(
         gemini.GeminiConfig(driver=gemini.GeminiDriver.ACP), cwd="/w", executable="gemini"
     ),
-    "OpenCode `run`": lambda: _opencode(opencode.Driver.RUN),
-    "OpenCode `serve`": lambda: _opencode(opencode.Driver.SERVE),
-    "OpenCode `acp`": lambda: _opencode(opencode.Driver.ACP),
+    "OpenCode `run`": lambda: _opencode(opencode.OpenCodeDriver.RUN),
+    "OpenCode `serve`": lambda: _opencode(opencode.OpenCodeDriver.SERVE),
+    "OpenCode `acp`": lambda: _opencode(opencode.OpenCodeDriver.ACP),
     "any ACP agent": lambda: acp.launch(["agent"], cwd="/w"),
 }
 
 
-def _opencode(driver: opencode.Driver) -> Launch:
+def _opencode(driver: opencode.OpenCodeDriver) -> Launch:
     config = opencode.OpenCodeConfig(driver=driver)
     return opencode_launch(config, cwd="/w", executable="opencode", prompt="p", password="secret")
 
