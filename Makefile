@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 2
 
-.PHONY: help demo test check fix bench bless pictures record compatibility clis browser clean
+.PHONY: help demo test check fix bench bless pictures record compatibility clis browser page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -17,7 +17,7 @@ demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no ke
 test: $(VENV)/.dev clis browser check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-check: $(VENV)/.dev  ## lint, types, layers
+check: $(VENV)/.dev page  ## lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -32,8 +32,8 @@ bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench
 
 bless: $(VENV)/.dev  ## rewrite the goldens from the transcripts, and the pages made from code (review the diff)
-	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py -k "golden or reference_page or tables_are"
-	git diff --stat tests/goldens docs
+	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/contract tests/server/test_jsonrpc_reference.py tests/server/test_rest_docs.py tests/web/test_unit.py -k "golden or reference_page or tables_are or types_of_events"
+	git diff --stat tests/goldens docs src/stagedoor/web
 
 pictures: $(VENV)/.dev clis browser  ## draw the pictures of the docs again, of the page and of the terminal (look at them)
 	STAGEDOOR_BLESS=1 $(BIN)/pytest -q tests/web/test_pictures.py
@@ -55,8 +55,11 @@ clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
 	@$(BIN)/python -m tools.browser
 
+page: $(VENV)/.runtime  ## lint and type-check the page's modules, and run their unit tests in Node
+	@$(BIN)/python -m tools.page $(CLIS)
+
 clean:  ## remove what make made
-	rm -rf $(VENV) $(CLIS)
+	rm -rf $(VENV) $(CLIS) tools/web/node_modules
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Stagedoor needs Python 3.11 or newer; try make PYTHON=python3.12")'

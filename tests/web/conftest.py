@@ -33,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
     "desk": {"viewport": {"width": 1360, "height": 860}},
 }
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 Value = TypeVar("Value")
 Json = dict[str, Any]
 

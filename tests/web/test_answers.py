@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
 
 
@@ -32,10 +32,10 @@ def test_deny_with_a_message(visit: Any, stage: Any, size: str) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Back"
     expect(page.get_by_role("button", name="Edit, then allow")).to_have_count(0)  # this agent cannot take it
     page.get_by_role("button", name="Deny with a message").click()
-    page.get_by_label("What the agent is told").fill("use the other file")
+    page.get_by_label("Reason for the agent").fill("use the other file")
     visit.answer(page, "Deny")
     expect(page.locator(".verdict.deny")).to_contain_text("use the other file")
-    expect(page.locator(".said", has_text="Then I leave it.")).to_be_visible()
+    expect(page.locator(".reply", has_text="Then I leave it.")).to_be_visible()
     expect(page.locator(".tool.denied")).to_be_visible()
     assert resolved(stage, session) == [("deny", "client", "use the other file")]
     assert not (stage.root / f"never-{size}").exists()
@@ -48,7 +48,7 @@ def test_a_rule_is_shown_before_it_is_made(visit: Any, stage: Any) -> None:
     page.get_by_role("button", name="Always allow").click()
     expect(page.locator(f"{OPEN} .answers pre")).to_contain_text("ls -la")
     visit.answer(page, "Add the rule and allow")
-    expect(page.locator(".said", has_text="Listed twice.")).to_be_visible()
+    expect(page.locator(".reply", has_text="Listed twice.")).to_be_visible()
     assert resolved(stage, session) == [("allow", "client", "")]  # the second time nobody was asked
     page.goto(f"{stage.url}/#/overview")
     expect(page.get_by_label("Policy")).to_contain_text("ls -la")
@@ -123,7 +123,7 @@ def test_two_questions_at_once_and_a_double_tap(visit: Any, stage: Any, size: st
     stage.idle(tapped)
     assert [resolved(stage, session) for session in (tapped, other)] == [[("allow", "client", "")], []]
     visit.answer(page, "Deny", card=f"inbox-view {OPEN}")
-    expect(page.get_by_text("Nothing waits")).to_be_visible()
+    expect(page.get_by_text("Nothing to answer")).to_be_visible()
     stage.idle(other)
     assert resolved(stage, other) == [("deny", "client", "")]
 
@@ -133,7 +133,7 @@ def test_a_card_stands_still_while_somebody_types_in_it(visit: Any, stage: Any) 
     page = visit(f"#/s/{session}")
     page.locator(OPEN).get_by_role("button", name="More").click()
     page.get_by_role("button", name="Deny with a message").click()
-    page.get_by_label("What the agent is told").fill("half a sen")
+    page.get_by_label("Reason for the agent").fill("half a sen")
     page.locator(OPEN).evaluate("card => (window.card = card)")
     stage.http.patch(f"/api/sessions/{session}", json={"title": "Renamed meanwhile"})
     stage.http.post(f"/api/sessions/{session}/messages", json={"prompt": "and then?"})
@@ -141,7 +141,7 @@ def test_a_card_stands_still_while_somebody_types_in_it(visit: Any, stage: Any) 
     expect(page.get_by_role("heading", name="Renamed meanwhile")).to_be_visible()
     expect(page.locator(".status")).to_contain_text("1 queued")
     expect(page.get_by_role("link", name="Inbox, 2 waiting")).to_be_visible()
-    field = page.get_by_label("What the agent is told")
+    field = page.get_by_label("Reason for the agent")
     expect(field).to_be_focused()
     expect(field).to_have_value("half a sen")
     assert page.evaluate("window.card.isConnected")
@@ -213,7 +213,7 @@ def test_the_tab_key_goes_through_everything_in_order(visit: Any, stage: Any) ->
         "Skip to the content",
         "Search sessions",
         "More",
-        "What the agent does",
+        "Agent activity",
         "Allow once",
         "Deny",
         "Message to the agent",

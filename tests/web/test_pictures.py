@@ -23,7 +23,7 @@ from stagedoor.unified.events import Usage
 
 WEB = Path(__file__).parents[2] / "src" / "stagedoor" / "web"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 DAY = 86_400_000
 MOST = 150_000
 SHOTS = {
@@ -173,10 +173,8 @@ def scene(stage: Any) -> dict[str, tuple[str, str]]:
 def icon(svg: str, scale: float | None) -> str:
     if scale is None:
         return svg
-    ground = svg.replace(' rx="14"', "")
-    return re.sub(
-        "(<path.*)</svg>", rf'<g transform="translate(32 32) scale({scale}) translate(-32 -32)">\1</g></svg>', ground
-    )
+    mark = rf'<g transform="translate(32 32) scale({scale}) translate(-32 -32)">\1</g></svg>'
+    return re.sub("(<path.*)</svg>", mark, svg.replace(' rx="14"', ""), flags=re.DOTALL)
 
 
 def indexed(pixels: list[int], size: int) -> bytes:
@@ -189,11 +187,12 @@ def indexed(pixels: list[int], size: int) -> bytes:
 
     place = {int.from_bytes(one, "little"): nearest(one) for one in counted}
     rows = (bytes(place[one] for one in pixels[at : at + size]) for at in range(0, size * size, size))
+    halves = (bytes(left << 4 | right for left, right in zip(row[::2], row[1::2], strict=True)) for row in rows)
     return png(
-        (b"IHDR", size.to_bytes(4) * 2 + bytes((8, 3, 0, 0, 0))),
+        (b"IHDR", size.to_bytes(4) * 2 + bytes((4, 3, 0, 0, 0))),
         (b"PLTE", b"".join(one[:3] for one in parts)),
         (b"tRNS", bytes(one[3] for one in parts)),
-        (b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows), 9)),
+        (b"IDAT", zlib.compress(b"".join(b"\0" + row for row in halves), 9)),
     )
 
 

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(find_cli("claude") is None, reason="Claude Code is not installed"),
 ]
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 SCRIPT = [
     [say("I will **round** it."), shell("touch asked-for")],
     question("Which rounding?", ["Half even", "Half up"]),
@@ -71,33 +71,33 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     page.get_by_label("Prompt").fill("Totals lose cents; repair that.")
     page.get_by_label("Project folder").fill(str(folder))
     page.get_by_text("Claude Code").click()
-    page.get_by_text("Ask for everything").click()
+    page.get_by_text("Ask before everything").click()
     page.get_by_role("button", name="Start").click()
 
     expect(page.locator(OPEN)).to_contain_text("touch asked-for")
     expect(page.locator(".prose strong")).to_have_text("round")
     page.locator(OPEN).get_by_role("button", name="More").click()
     page.get_by_role("button", name="Edit, then allow").click()
-    page.get_by_label("The input to use instead").fill("touch edited")
+    page.get_by_label("Edited input").fill("touch edited")
     visit.answer(page, "Allow as edited")
 
-    expect(page.locator(OPEN)).to_contain_text("wants to know")
+    expect(page.locator(OPEN)).to_contain_text("has a question")
     page.get_by_text("Half up").click()
     visit.answer(page, "Answer")
 
     expect(page.locator(OPEN)).to_contain_text("touch refused")
     page.locator(OPEN).get_by_role("button", name="More").click()
     page.get_by_role("button", name="Deny with a message").click()
-    page.get_by_label("What the agent is told").fill("not that file")
+    page.get_by_label("Reason for the agent").fill("not that file")
     visit.answer(page, "Deny")
 
     expect(page.locator(OPEN)).to_contain_text("round(sum(items), 2)")
     visit.answer(page, "Allow once")
     expect(page.locator(".diff .added").last).to_contain_text("round(sum(items), 2)")
-    expect(page.locator(".said", has_text="Rounded.")).to_be_visible()
+    expect(page.locator(".reply", has_text="Rounded.")).to_be_visible()
     page.get_by_label("Message to the agent").fill("And again")
     page.get_by_role("button", name="Send").click()
-    expect(page.locator(".said", has_text="And again.")).to_be_visible()
+    expect(page.locator(".reply", has_text="And again.")).to_be_visible()
 
     assert sorted(path.name for path in folder.iterdir()) == [".git", "edited", "shop.py"]
     assert "round(sum(items), 2)" in (folder / "shop.py").read_text()
@@ -116,14 +116,14 @@ def test_a_message_is_said_into_the_running_turn_where_the_agent_can_take_it(
     page.get_by_label("Prompt").fill(WAIT)
     page.get_by_label("Project folder").fill(str(folder))
     page.get_by_text("Codex CLI").click()
-    page.get_by_text("On its own").click()
+    page.get_by_text("Never ask").click()
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".tool")).to_contain_text("until")
     page.get_by_label("Message to the agent").fill("Mind the tests")
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".prompt:not(.queued) .bubble")).to_have_text([WAIT, "Mind the tests"])
     (folder / "go").touch()
-    expect(page.locator(".said", has_text="Done.")).to_be_visible()
+    expect(page.locator(".reply", has_text="Done.")).to_be_visible()
     assert any("Mind the tests" in str(request.body) for request in model.requests)
 
 
@@ -136,10 +136,10 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
     page = visit("#/new", "phone")
     page.get_by_label("Prompt").fill(RACE)
     page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Several at once").click()
+    page.get_by_text("Compare several agents").click()
     for title in ("Claude Code", "Understudy"):
         page.get_by_label(title).check()
-    page.get_by_text("On its own").click()
+    page.get_by_text("Never ask").click()
     page.get_by_role("button", name="Start").click()
 
     expect(page).to_have_url(re.compile("#/compare/"))
@@ -175,5 +175,5 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
     expect(page.get_by_role("button", name="Keep this one")).to_have_count(0)
     both["claude"].get_by_role("link", name="Open").click()
     expect(page.locator(".composer")).to_have_text(
-        f"This session is over. Its work is on branch {facts['claude']['Branch']}."
+        f"This session has ended. Its work is on branch {facts['claude']['Branch']}."
     )

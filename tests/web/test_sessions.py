@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 
 
 @BOTH
@@ -22,11 +22,11 @@ def test_interrupt_and_messages_that_wait_their_turn(visit: Any, stage: Any, siz
     field.fill(stage.script([{"say": "The second turn."}]))
     page.get_by_role("button", name="Send").click()
     expect(field).to_have_value("")
-    expect(page.locator(".queued")).to_contain_text("waits for its turn")
+    expect(page.locator(".queued")).to_contain_text("waiting for its turn")
     expect(page.locator(".status")).to_contain_text("1 queued")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".rule.interrupted")).to_be_visible()
-    expect(page.locator(".said", has_text="The second turn.")).to_be_visible()
+    expect(page.locator(".reply", has_text="The second turn.")).to_be_visible()
     expect(page.locator(".queued")).to_have_count(0)
     stage.idle(session)
     turns = [one["status"] for one in stage.events(session) if one["type"] == "turn_completed"]
@@ -40,10 +40,10 @@ def test_resume_and_fork(visit: Any, stage: Any, size: str) -> None:
     page = visit(f"#/s/{session}", size)
     for verb in ("Resume", "Fork"):
         page.goto(f"{stage.url}/#/s/{session}")
-        expect(page.locator(".rule.final")).to_contain_text("Session over")
+        expect(page.locator(".rule.final")).to_contain_text("Session ended")
         page.get_by_label("Message to the agent").fill(stage.script([{"say": f"{verb}d."}]))
         page.get_by_role("button", name=verb).click()
-        expect(page.locator(".said", has_text=f"{verb}d.")).to_be_visible()
+        expect(page.locator(".reply", has_text=f"{verb}d.")).to_be_visible()
         made = page.url.rpartition("/")[2]
         assert made != session
         view = stage.session(made)
@@ -71,7 +71,7 @@ def test_rename_archive_search_export(visit: Any, stage: Any) -> None:
     assert [json.loads(line) for line in exported["JSON"].splitlines()] == stage.events(session)
     search = page.get_by_label("Search sessions")
     search.fill("no such session")
-    expect(page.get_by_text("Nothing found")).to_be_visible()
+    expect(page.get_by_text("No session matches")).to_be_visible()
     search.fill("a NEW name")
     expect(page.locator(".session")).to_have_count(1)
     more.click()
@@ -134,7 +134,7 @@ def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
     page.get_by_role("link", name="New").last.click()
     page.get_by_label("Prompt").fill("Show me what you can do.")
     page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Ask for everything").click()
+    page.get_by_text("Ask before everything").click()
     page.get_by_role("button", name="Start").click()
     expect(page.locator(OPEN)).to_contain_text("wants to change a file")
     expect(page.locator(".plan")).to_be_visible()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 EDIT = {"call": {"tool": "edit_file", "input": {"path": "shop.py", "old": "sum(items)", "new": "round(sum(items), 2)"}}}
 
 
@@ -56,7 +56,7 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
         )
     )
     page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Ask for everything").click()
+    page.get_by_text("Ask before everything").click()
     page.get_by_role("button", name="Start").click()
     card = page.locator(OPEN)
     expect(card).to_contain_text("wants to change a file")
@@ -75,7 +75,7 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
     expect(page.locator("pre.output")).to_have_text("0.3\n")
     assert "round(sum(items), 2)" in (folder / "shop.py").read_text()
     page.get_by_role("button", name="More").click()
-    page.get_by_role("button", name="Changes since it began").click()
+    page.get_by_role("button", name="Changes since the start").click()
     expect(page.get_by_role("dialog")).to_contain_text("round(sum(items), 2)")
     page.get_by_role("button", name="Close").click()
 
@@ -84,7 +84,7 @@ def test_a_sub_agents_work_stands_inside_its_call(visit: Any, stage: Any) -> Non
     inner = {"prompt": "look", "script": [[{"say": "From inside."}, {"shell": "echo inner"}], [{"say": "Looked."}]]}
     session = stage.start([{"task": inner}], [{"say": "All looked at."}], autoApprove=["shell"])
     page = visit(f"#/s/{session}", "phone")
-    expect(page.locator(".said", has_text="All looked at.")).to_be_visible()
-    expect(page.locator(".tool > .inner .said").first).to_have_text("From inside.")
+    expect(page.locator(".reply", has_text="All looked at.")).to_be_visible()
+    expect(page.locator(".tool > .inner .reply").first).to_have_text("From inside.")
     expect(page.locator(".tool > .inner .tool")).to_contain_text("echo inner")
-    expect(page.locator("virtual-list .said")).to_have_count(3)
+    expect(page.locator("virtual-list .reply")).to_have_count(3)

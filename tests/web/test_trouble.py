@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 
-OPEN = ".question:not(.over)"
+OPEN = ".question:not(.closed)"
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
 TOP_ITEM = """(() => {
   const list = document.querySelector('virtual-list'), edge = list.getBoundingClientRect().top;
@@ -119,7 +119,7 @@ def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -
     visit.forgiven = ("ERR_INTERNET_DISCONNECTED",)
     session = stage.start([{"say": "Ready."}])
     page = visit(f"#/s/{session}", size)
-    expect(page.locator(".said")).to_contain_text("Ready.")
+    expect(page.locator(".reply")).to_contain_text("Ready.")
     stage.idle(session)
     page.context.set_offline(True)
     expect(page.locator("#banner")).to_contain_text("Offline")
@@ -128,9 +128,9 @@ def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -
         field.fill(stage.script([{"say": f"{words} heard."}]))
         page.get_by_role("button", name="Send").click()
     expect(page.locator(".queued")).to_have_count(2)
-    expect(page.locator("#banner")).to_contain_text("2 messages will be sent then")
+    expect(page.locator("#banner")).to_contain_text("2 messages will be sent when you are online")
     page.context.set_offline(False)
-    expect(page.locator(".said")).to_have_text(["Ready.", "First heard.", "Second heard."])
+    expect(page.locator(".reply")).to_have_text(["Ready.", "First heard.", "Second heard."])
     expect(page.locator("#banner")).to_be_hidden()
     expect(page.locator(".queued")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('stagedoor-outbox')") == "[]"
@@ -147,7 +147,7 @@ def test_what_could_not_be_loaded_comes_with_the_connection(visit: Any, stage: A
     for where, there in {
         "#/new": page.get_by_label("Prompt"),
         "#/overview": page.get_by_role("button", name="Pair a device"),
-        f"#/s/{session}": page.locator(".said", has_text="Ready."),
+        f"#/s/{session}": page.locator(".reply", has_text="Ready."),
     }.items():
         page.context.set_offline(True)
         expect(page.locator("#banner")).to_contain_text("Offline")
@@ -207,7 +207,7 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
         events.append({"type": "tool_result", **call, "status": "success", "output": f"{number}\n", "durationMs": 3})
     session = stored(stage, events)
     page = visit(f"#/s/{session}", "phone")
-    expect(page.locator(".said", has_text="Number 3332")).to_be_visible()  # the end, at once
+    expect(page.locator(".reply", has_text="Number 3332")).to_be_visible()  # the end, at once
     asked = page.evaluate("performance.getEntriesByType('resource').filter(one => one.name.includes('/events')).length")
     assert asked == 0
     assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
@@ -224,10 +224,10 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
     seqs = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
     assert seqs == list(range(1, len(events) + 1))
     page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
-    expect(page.locator(".said", has_text=re.compile(r"^Number 0\b"))).to_be_visible()
+    expect(page.locator(".reply", has_text=re.compile(r"^Number 0\b"))).to_be_visible()
     assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
     page.get_by_role("button", name="Latest").click()
-    expect(page.locator(".said", has_text="Number 3332")).to_be_visible()
+    expect(page.locator(".reply", has_text="Number 3332")).to_be_visible()
 
 
 def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> None:
@@ -254,7 +254,7 @@ def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> 
     expect(page.get_by_role("button", name="Latest")).to_be_visible()
     over = {"type": "permission_resolved", "requestId": "1", "decision": "allow", "by": "client"}
     appended(stage, session, len(events) + len(more), [over], state="running", activity="working")
-    expect(page.locator(".said", has_text="After 39")).to_be_in_viewport()
+    expect(page.locator(".reply", has_text="After 39")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Latest")).to_be_hidden()
     stage.run(stage.service._journal.forget(session))
 
@@ -339,9 +339,9 @@ def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any
     page.get_by_label("Search sessions").fill("number 259")
     expect(page.locator(".session .title")).to_have_text(["Number 259"])
     page.get_by_label("Search sessions").fill("")
-    page.get_by_role("button", name="Show older ones").click()
+    page.get_by_role("button", name="Show older sessions").click()
     expect(page.locator(".session", has_text="Number 258")).to_have_count(1)
-    expect(page.get_by_role("button", name="Show older ones")).to_be_hidden()
+    expect(page.get_by_role("button", name="Show older sessions")).to_be_hidden()
     page.context.close()
     for one in many:
         stage.run(stage.service._journal.forget(one.id))

@@ -80,8 +80,13 @@ def install_clis(folder: Path, agents: Sequence[str]) -> None:
     if not (folder / "package.json").exists():
         (folder / "package.json").write_text('{"private": true}\n')
     exact = [f"{packages[agent].name}@{packages[agent].version}" for agent in missing]
-    npm, env = _npm(folder)
-    _run([npm, "install", "--no-audit", "--no-fund", "--save-exact", "--loglevel=error", *exact], folder, env)
+    npm_install(folder, "--save-exact", *exact, clis=folder)
+
+
+def npm_install(folder: Path, *arguments: str, clis: Path) -> None:
+    """``npm install`` in ``folder``. Where there is no Node.js, it comes into the folder ``clis`` first."""
+    npm, env = _npm(clis.absolute())
+    _run([npm, "install", "--no-audit", "--no-fund", "--loglevel=error", *arguments], folder, env)
 
 
 def installed_cli(folder: Path, agent: str) -> str | None:

@@ -1,6 +1,7 @@
-// Keeps the page's own files for the time without a connection. Answers of the API are never kept.
+// Stores the page's own files for the time without a connection. Answers of the API are never stored.
 
-const SHELF = "stagedoor-1";
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const CACHE = "stagedoor-1";
 const FILES = [
   "/",
   "/static/app.js",
@@ -13,10 +14,6 @@ const FILES = [
   "/static/core/text.js",
   "/static/core/virtual.js",
   "/static/icon.svg",
-  "/static/icons/any-192.png",
-  "/static/icons/any-512.png",
-  "/static/icons/maskable-512.png",
-  "/static/icons/touch-180.png",
   "/static/manifest.webmanifest",
   "/static/parts/compare-view.js",
   "/static/parts/diff-view.js",
@@ -28,59 +25,67 @@ const FILES = [
   "/static/parts/question-card.js",
   "/static/parts/session-list.js",
   "/static/parts/session-view.js",
-  "/static/parts/wish-form.js",
   "/static/style/frame.css",
   "/static/style/stream.css",
-  "/static/style/tokens.css",
   "/static/style/views.css",
 ];
 
-addEventListener("install", (event) => {
-  event.waitUntil(
-    caches
-      .open(SHELF)
-      .then((shelf) => shelf.addAll(FILES))
-      .then(() => self.skipWaiting()),
-  );
-});
+worker.addEventListener("install", (event) => event.waitUntil(install()));
 
-addEventListener("activate", (event) => {
-  event.waitUntil(
-    caches
-      .keys()
-      .then((names) => Promise.all(names.filter((name) => name !== SHELF).map((name) => caches.delete(name))))
-      .then(() => self.clients.claim()),
-  );
-});
+async function install() {
+  const cache = await caches.open(CACHE);
+  await cache.addAll(FILES);
+  await worker.skipWaiting();
+}
 
-addEventListener("fetch", (event) => {
+worker.addEventListener("activate", (event) => event.waitUntil(activate()));
+
+async function activate() {
+  const names = await caches.keys();
+  await Promise.all(names.filter((name) => name !== CACHE).map((name) => caches.delete(name)));
+  await worker.clients.claim();
+}
+
+worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const url = new URL(request.url);
   const isFile = url.pathname === "/" || url.pathname.startsWith("/static/");
-  if (request.method !== "GET" || url.origin !== location.origin || !isFile) return;
-  // The server's file when it can be had, ours when not.
-  event.respondWith(
-    fetch(request)
-      .then((answer) => {
-        if (answer.ok) {
-          const copy = answer.clone();
-          caches.open(SHELF).then((shelf) => shelf.put(request, copy));
-        }
-        return answer;
-      })
-      .catch(() => caches.match(request).then((kept) => kept ?? Response.error())),
-  );
+  if (request.method === "GET" && url.origin === location.origin && isFile) event.respondWith(load(request));
 });
 
-// A tap on what an agent asks leads to its session.
-addEventListener("notificationclick", (event) => {
-  const { notification } = event;
-  notification.close();
-  event.waitUntil(
-    clients.matchAll({ type: "window" }).then(([page]) => {
-      if (!page) return clients.openWindow(`/${notification.data}`);
-      page.postMessage(notification.data);
-      return page.focus();
-    }),
-  );
+/**
+ * The server's file if it can be reached, else the stored one.
+ * @param {Request} request
+ */
+async function load(request) {
+  try {
+    const response = await fetch(request);
+    if (response.ok) store(request, response.clone());
+    return response;
+  } catch {
+    return (await caches.match(request)) ?? Response.error();
+  }
+}
+
+/**
+ * @param {Request} request
+ * @param {Response} response
+ */
+async function store(request, response) {
+  const cache = await caches.open(CACHE);
+  await cache.put(request, response);
+}
+
+// A tap on a notification opens its session.
+worker.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(openSession(event.notification.data));
 });
+
+/** @param {string} hash */
+async function openSession(hash) {
+  const [page] = await worker.clients.matchAll({ type: "window" });
+  if (!page) return worker.clients.openWindow(`/${hash}`);
+  page.postMessage(hash);
+  return page.focus();
+}

@@ -1,21 +1,50 @@
 // Elements are made, never parsed: whatever an agent prints stays text.
 
 const SVG = "http://www.w3.org/2000/svg";
+const PROPERTIES = ["value", "checked", "disabled", "hidden", "open"];
 
+/**
+ * An element with its attributes, listeners (``onclick``) and children; those that are false or null are left out.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Page.Attributes} [attributes]
+ * @param {Page.Child[]} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
-    else if (name === "value" || name === "checked" || name === "disabled" || name === "hidden" || name === "open")
-      element[name] = value;
+    else if (PROPERTIES.includes(name)) Object.assign(element, { [name]: value });
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...nodes(children));
   return element;
 }
 
+/**
+ * @param {Page.Child[]} children
+ * @returns {(Node | string)[]}
+ */
+function nodes(children) {
+  const isShown = (/** @type {unknown} */ child) =>
+    ![null, undefined, false, true, ""].includes(/** @type {any} */ (child));
+  return /** @type {any[]} */ (children).flat(9).filter(isShown);
+}
+
+/**
+ * @template {Element} Parent
+ * @param {Parent} element
+ * @param {Page.Child[]} children
+ */
+export function replace(element, ...children) {
+  element.replaceChildren(...nodes(children));
+  return element;
+}
+
+/** @type {Record<string, string>} */
 const SHAPES = {
   read: "M4 5h11l5 5v9H4zM14 5v6h6",
   write: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
@@ -45,77 +74,130 @@ const SHAPES = {
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
 };
 
+/** @param {string} name */
 export function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("class", "icon");
-  svg.setAttribute("aria-hidden", "true");
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", SHAPES[name] ?? SHAPES.other);
-  svg.append(path);
-  return svg;
+  const path = svg("path", { d: SHAPES[name] ?? SHAPES.other });
+  const drawing = svg("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" });
+  drawing.append(path);
+  return drawing;
 }
 
-export function replace(element, ...children) {
-  element.replaceChildren(...children.flat(9).filter(Boolean));
+/**
+ * @param {string} tag
+ * @param {Record<string, string | number>} [attributes]
+ */
+export function svg(tag, attributes = {}) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   return element;
 }
 
+/**
+ * @param {string} label
+ * @param {(event: Event) => unknown} onclick
+ * @param {Page.ButtonOptions} [options]
+ */
 export function button(label, onclick, { kind = "", glyph = "", title = "", ...rest } = {}) {
+  /** @type {Page.Attributes} */
   const attributes = { class: `button ${kind}`, type: "button", onclick, ...rest };
   if (!label) attributes["aria-label"] = title;
   if (title) attributes.title = title;
-  return h("button", attributes, glyph && icon(glyph), label && h("span", {}, label));
+  return h("button", attributes, glyph ? icon(glyph) : null, label ? h("span", {}, label) : null);
 }
 
+/**
+ * @param {string} href
+ * @param {Page.Child[]} children
+ */
+export const linkButton = (href, ...children) => h("a", { class: "button", href }, children);
+
+/**
+ * The bar at the top of a view.
+ * @param {string} title
+ * @param {Page.Child[]} rest
+ */
 export function bar(title, ...rest) {
-  return h(
-    "header",
-    { class: "bar" },
-    h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back")),
-    title && h("h1", {}, title),
-    rest,
-  );
+  const back = h("a", { class: "button plain back", href: "#/", "aria-label": "All sessions" }, icon("back"));
+  return h("header", { class: "bar" }, back, title ? h("h1", {}, title) : null, rest);
 }
 
+/**
+ * @param {string} title
+ * @param {string} text
+ * @param {Page.Child[]} actions
+ */
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions);
 }
 
-// What could not be loaded; it is tried again when the connection comes back.
-export function failed(title, fault, ...actions) {
-  return h("div", { class: "empty unloaded" }, h("h2", {}, title), h("p", {}, fault.message), actions);
+/**
+ * What could not be loaded; it is tried again when the connection comes back.
+ * @param {string} title
+ * @param {string} reason
+ * @param {Page.Child[]} actions
+ */
+export function failed(title, reason, ...actions) {
+  return h("div", { class: "empty unloaded" }, h("h2", {}, title), h("p", {}, reason), actions);
 }
 
-// Say something to screen readers without moving the focus.
+export const skeleton = () => h("div", { class: "skeleton" });
+
+/**
+ * Tell screen readers something without moving the focus.
+ * @param {string} words
+ */
 export function announce(words) {
   const place = document.getElementById("announcer");
   if (place) place.textContent = words;
 }
 
+/** @param {string} words */
 export function toast(words, kind = "") {
-  const shelf = document.getElementById("toasts");
   const note = h("div", { class: `toast ${kind}`, role: "status" }, words);
-  shelf.append(note);
+  document.getElementById("toasts")?.append(note);
   setTimeout(() => note.remove(), 6000);
 }
 
-// A question of the page itself; resolves to true only when the deed is chosen.
-export function sure(question, deed) {
+/**
+ * A dialog that is removed when it closes.
+ * @param {HTMLDialogElement} dialog
+ */
+export function showDialog(dialog) {
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/**
+ * Ask the user; resolves to true only when the action is chosen.
+ * @param {string} question
+ * @param {string} action
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(question, action) {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "sheet", "aria-label": question }, h("p", {}, question));
-    const choose = (chosen) => () => (resolve(chosen), dialog.close());
-    dialog.append(button("Cancel", choose(false)), button(deed, choose(true), { kind: "primary" }));
-    dialog.addEventListener("close", () => (resolve(false), dialog.remove()));
-    document.body.append(dialog);
-    dialog.showModal();
+    const choose = (/** @type {boolean} */ choice) => () => {
+      resolve(choice);
+      dialog.close();
+    };
+    dialog.append(button("Cancel", choose(false)), button(action, choose(true), { kind: "primary" }));
+    dialog.addEventListener("close", () => resolve(false));
+    showDialog(dialog);
   });
 }
 
-// What can be scrolled must be reachable with the keyboard, and nothing else should stop the Tab key.
-export function reachable(element) {
+/**
+ * What can be scrolled must be reachable with the keyboard, and nothing else should stop the Tab key.
+ * @param {Element} element
+ */
+export function makeReachable(element) {
   for (const box of element.querySelectorAll("pre, .diff, .bubble, .prose table")) {
-    if (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+    const scrolls = box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1;
+    if (scrolls) box.setAttribute("tabindex", "0");
     else box.removeAttribute("tabindex");
   }
 }
+
+// Whether there is room for two columns of code.
+export const isWide = () => matchMedia("(min-width: 1100px)").matches;

@@ -3,82 +3,94 @@
 
 export class Fold {
   constructor() {
+    /** @type {Page.Item[]} */
     this.items = [];
+    /** @type {Map<string, Page.ToolItem>} */
     this.tools = new Map();
+    /** @type {Map<string, Page.QuestionItem>} */
     this.questions = new Map();
-    this.open = new Map(); // texts still being said, by parent
+    /** @type {Map<string, Page.TextItem>} texts that still grow, by parent call */
+    this.growing = new Map();
+    /** @type {Map<string, Page.TextItem>} texts that a call has parted from their end, by message */
+    this.unfinished = new Map();
+    /** @type {Unified.Usage | null} */
     this.usage = null;
+    /** @type {number | null} */
     this.cost = null;
-    this.first = null; // the first seq folded
-    this.last = 0;
+    /** @type {Page.PlanItem | null} */
     this.plan = null;
+    this.lastSeq = 0;
     this.turn = 0;
-    this.version = 0;
   }
 
+  /** @param {Unified.Event[]} events */
   add(events) {
     for (const event of events) {
-      this.first ??= event.seq;
-      this.last = event.seq;
-      this.take(event);
+      this.lastSeq = event.seq;
+      this.addEvent(event);
     }
-    this.version += 1;
   }
 
-  take(event) {
+  /** @param {Unified.Event} event */
+  addEvent(event) {
     switch (event.type) {
       case "init":
         this.put({ kind: "init", event });
         break;
       case "turn_started":
-        this.turn = event.turn;
-        this.open.clear();
-        if (event.prompt) this.put({ kind: "prompt", text: event.prompt, at: event.timestamp });
+        this.turn = event.turn ?? 0;
+        this.growing.clear();
+        if (event.prompt) this.put({ kind: "prompt", text: event.prompt });
         break;
       case "text_delta":
+        this.growText(event, "text");
+        break;
       case "thinking_delta":
-        this.say(event, event.type === "text_delta" ? "text" : "thinking", false);
+        this.growText(event, "thinking");
         break;
       case "text":
       case "thinking":
-        this.say(event, event.type, true);
+        this.completeText(event);
         break;
       case "tool_use": {
-        const item = this.put(
-          { kind: "tool", use: event, at: event.timestamp, output: "", inner: [], changes: [] },
-          event,
-        );
-        this.tools.set(event.toolUseId, item);
+        const item = this.put({ kind: "tool", use: event, output: "", children: [], changes: [] }, event);
+        this.tools.set(event.toolUseId, /** @type {Page.ToolItem} */ (item));
         break;
       }
       case "tool_progress":
-        this.touch(event.toolUseId, (item) => (item.output += event.output ?? ""));
+        this.changeTool(event.toolUseId, (item) => {
+          item.output += event.output ?? "";
+        });
         break;
       case "tool_result":
-        this.touch(event.toolUseId, (item) => (item.result = event));
+        this.changeTool(event.toolUseId, (item) => {
+          item.result = event;
+        });
         break;
-      case "file_change": {
-        const owner = this.tools.get(event.toolUseId);
-        if (owner) this.touch(event.toolUseId, (item) => item.changes.push(event));
-        else this.put({ kind: "change", change: event }, event);
+      case "file_change":
+        if (!this.changeTool(event.toolUseId, (item) => item.changes.push(event)))
+          this.put({ kind: "change", change: event }, event);
         break;
-      }
-      case "plan": {
-        const last = this.plan;
-        if (last && last.turn === this.turn && !event.parentToolUseId)
-          this.bump(last, () => (last.items = event.items));
-        else this.plan = this.put({ kind: "plan", items: event.items ?? [], turn: this.turn }, event);
+      case "plan":
+        if (this.plan?.turn === this.turn && !event.parentToolUseId) {
+          this.plan.steps = event.items;
+          this.touch(this.plan);
+        } else {
+          const item = this.put({ kind: "plan", steps: event.items ?? [], turn: this.turn }, event);
+          this.plan = /** @type {Page.PlanItem} */ (item);
+        }
         break;
-      }
       case "permission_request": {
-        // Never inside a call's card, not even a sub-agent's: it must be seen, and stand still while others change.
+        // Never inside a call's card, not even a sub-agent's: it must be visible, and not move while others change.
         const item = this.put({ kind: "question", request: event });
-        this.questions.set(event.requestId, item);
+        this.questions.set(event.requestId, /** @type {Page.QuestionItem} */ (item));
         break;
       }
       case "permission_resolved": {
         const item = this.questions.get(event.requestId);
-        if (item) this.bump(item, () => (item.resolved = event));
+        if (!item) break;
+        item.resolution = event;
+        this.touch(item);
         break;
       }
       case "usage":
@@ -86,64 +98,106 @@ export class Fold {
         this.cost = event.session?.costUsd ?? event.costUsd ?? this.cost;
         break;
       case "notice": {
-        // An agent that is silent for long says so every minute: one line grows.
+        // An agent that is silent for long reports it every minute: one line grows.
         const last = this.items.at(-1);
-        if (event.code === "stalled" && last?.event?.code === "stalled") this.bump(last, () => (last.event = event));
-        else if (event.code === "steered") this.put({ kind: "prompt", text: event.message });
+        if (event.code === "stalled" && last?.kind === "notice" && last.event.code === "stalled") {
+          last.event = event;
+          this.touch(last);
+        } else if (event.code === "steered") this.put({ kind: "prompt", text: event.message });
         else this.put({ kind: "notice", event }, event);
         break;
       }
       case "retry":
+        this.put({ kind: "retry", event }, event);
+        break;
       case "error":
+        this.put({ kind: "error", event }, event);
+        break;
       case "unrecognized":
-        this.put({ kind: event.type, event }, event);
+        this.put({ kind: "unrecognized", event }, event);
         break;
       case "turn_completed":
-        this.open.clear();
+        this.growing.clear();
         this.put({ kind: "turn", event });
         break;
       case "done":
         this.usage = event.usage ?? this.usage;
         this.put({ kind: "done", event });
         break;
-      default:
-        this.put({ kind: "unrecognized", event: { raw: JSON.stringify(event), why: `an event called ${event.type}` } });
+      default: {
+        const { type } = /** @type {{ type: string }} */ (event); // of a server newer than this page
+        this.put({ kind: "unrecognized", event: { raw: JSON.stringify(event), why: `unknown event type ${type}` } });
+      }
     }
   }
 
-  put(item, event) {
-    item.key = `${this.last}`;
-    item.version = 0;
-    const owner = event?.parentToolUseId ? this.tools.get(event.parentToolUseId) : null;
-    if (owner && owner !== item) {
-      item.owner = owner;
-      this.bump(owner, () => owner.inner.push(item));
+  /**
+   * @param {Page.NewItem} fields
+   * @param {{ parentToolUseId?: string | null }} [event] whose parent call the item stands in; without it: in none
+   * @returns {Page.Item}
+   */
+  put(fields, event) {
+    const item = /** @type {Page.Item} */ ({ ...fields, key: `${this.lastSeq}`, version: 0 });
+    const place = event?.parentToolUseId ?? "";
+    const parent = this.tools.get(place);
+    if (parent) {
+      item.parent = parent;
+      parent.children.push(item);
+      this.touch(parent);
     } else this.items.push(item);
-    if (item.kind !== "text" && item.kind !== "thinking") this.open.delete(event?.parentToolUseId ?? "");
+    if (item.kind !== "text" && item.kind !== "thinking") this.growing.delete(place);
     return item;
   }
 
-  say(event, kind, whole) {
+  /**
+   * @param {Page.TextPiece} event
+   * @param {"text" | "thinking"} kind
+   */
+  growText(event, kind) {
     const place = event.parentToolUseId ?? "";
-    let item = this.open.get(place);
-    if (item && item.kind !== kind) item = null;
-    if (whole) {
-      if (item) this.bump(item, () => ((item.text = event.text), (item.whole = true)));
-      else this.put({ kind, text: event.text, whole: true }, event);
-      this.open.delete(place);
+    const item = this.growing.get(place);
+    if (item?.kind === kind) {
+      item.text += event.text;
+      this.touch(item);
       return;
     }
-    if (item) return this.bump(item, () => (item.text += event.text));
-    this.open.set(place, this.put({ kind, text: event.text, whole: false }, event));
+    const fresh = /** @type {Page.TextItem} */ (this.put({ kind, text: event.text, whole: false }, event));
+    this.growing.set(place, fresh);
+    if (event.messageId) this.unfinished.set(event.messageId, fresh);
   }
 
-  touch(toolUseId, change) {
-    const item = this.tools.get(toolUseId);
-    if (item) this.bump(item, () => change(item));
+  /** @param {Page.TextPiece & { type: "text" | "thinking" }} event */
+  completeText(event) {
+    const place = event.parentToolUseId ?? "";
+    const growing = this.growing.get(place);
+    const unfinished = this.unfinished.get(event.messageId ?? "");
+    let item = growing?.kind === event.type ? growing : null;
+    // Some agents report a call before the end of the text that came before it.
+    if (unfinished && event.text.startsWith(unfinished.text)) item = unfinished;
+    if (item) {
+      item.text = event.text;
+      item.whole = true;
+      this.touch(item);
+    } else this.put({ kind: event.type, text: event.text, whole: true }, event);
+    if (!item || item === growing) this.growing.delete(place);
+    this.unfinished.delete(event.messageId ?? "");
   }
 
-  bump(item, change) {
-    change();
-    for (let one = item; one; one = one.owner) one.version += 1;
+  /**
+   * @param {string | undefined} toolUseId
+   * @param {(item: Page.ToolItem) => void} change
+   */
+  changeTool(toolUseId, change) {
+    const item = this.tools.get(toolUseId ?? "");
+    if (!item) return false;
+    change(item);
+    this.touch(item);
+    return true;
+  }
+
+  /** @param {Page.Item} item it has changed, and so have the calls it stands in */
+  touch(item) {
+    item.version += 1;
+    if (item.parent) this.touch(item.parent);
   }
 }

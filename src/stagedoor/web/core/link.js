@@ -1,54 +1,66 @@
-// Sockets that come back. A link waits longer after each failure, at once when the browser says it is online again.
+// Sockets that come back. A link waits longer after each failure, and not at all when the browser is online again.
 
 import { socketUrl } from "./api.js";
 
-const FIRST = 400;
-const LONGEST = 8000;
+const FIRST_DELAY = 400;
+const LONGEST_DELAY = 8000;
 const ASLEEP = 15000;
+const REFUSED = [4401, 4403];
+const NOT_FOUND = 4404;
+const NORMAL = 1000;
 
 class Link {
-  constructor(states) {
-    this.states = states;
-    this.delay = FIRST;
+  /** @param {Page.OnlineListener} onOnline */
+  constructor(onOnline) {
+    this.onOnline = onOnline;
+    this.delay = FIRST_DELAY;
     this.closed = false;
-    this.retry = () => {
-      clearTimeout(this.timer);
-      if (!this.closed && !this.socket) this.open();
-    };
-    // A phone that slept, or changed its network, may hold a socket that is dead without knowing it.
-    this.renew = () => {
-      if (this.closed) return;
-      const socket = this.socket;
-      if (socket) {
-        socket.onclose = socket.onmessage = null;
-        hangUp(socket);
-        this.socket = null;
-      }
-      this.retry();
-    };
-    this.woke = () => {
-      if (document.hidden) this.slept = Date.now();
-      else if (Date.now() - (this.slept ?? Infinity) > ASLEEP) this.renew();
-    };
+    /** @type {WebSocket | null} */
+    this.socket = null;
+    this.timer = 0;
+    this.hiddenAt = Number.POSITIVE_INFINITY;
     addEventListener("online", this.renew);
-    document.addEventListener("visibilitychange", this.woke);
+    document.addEventListener("visibilitychange", this.visibilityChanged);
   }
+
+  retry = () => {
+    clearTimeout(this.timer);
+    if (!this.closed && !this.socket) this.open();
+  };
+
+  // A phone that slept, or changed its network, may hold a socket that is dead without knowing it.
+  renew = () => {
+    if (this.closed) return;
+    const socket = this.socket;
+    if (socket) {
+      socket.onclose = null;
+      socket.onmessage = null;
+      hangUp(socket);
+      this.socket = null;
+    }
+    this.retry();
+  };
+
+  visibilityChanged = () => {
+    if (document.hidden) this.hiddenAt = Date.now();
+    else if (Date.now() - this.hiddenAt > ASLEEP) this.renew();
+  };
 
   open() {
     const socket = new WebSocket(socketUrl(this.path()));
     this.socket = socket;
     socket.onopen = () => {
-      this.delay = FIRST;
-      this.opened?.();
-      this.states?.(true);
+      this.delay = FIRST_DELAY;
+      this.opened(socket);
+      this.onOnline(true);
     };
-    socket.onmessage = (message) => this.received(JSON.parse(message.data));
+    socket.onmessage = (message) => this.receive(JSON.parse(message.data));
     socket.onclose = (event) => {
       this.socket = null;
-      if (this.closed || this.over?.(event)) return;
-      this.states?.(false);
+      if (this.closed || this.isFinal(event.code)) return;
+      this.onOnline(false);
       this.timer = setTimeout(this.retry, this.delay * (0.7 + Math.random() * 0.6));
-      this.delay = Math.min(this.delay * 2, LONGEST);
+      this.delay = Math.min(this.delay * 2, LONGEST_DELAY);
     };
   }
 
@@ -56,27 +68,59 @@ class Link {
     this.closed = true;
     clearTimeout(this.timer);
     removeEventListener("online", this.renew);
-    document.removeEventListener("visibilitychange", this.woke);
+    document.removeEventListener("visibilitychange", this.visibilityChanged);
     if (this.socket) hangUp(this.socket);
+  }
+
+  // -- what each kind of link does in its own way
+
+  /** @returns {string} */
+  path() {
+    throw new Error("a link has a path");
+  }
+
+  /** @param {WebSocket} _socket */
+  opened(_socket) {}
+
+  /** @param {any} _message */
+  receive(_message) {}
+
+  /**
+   * Whether a socket that was closed with this code stays closed.
+   * @param {number} code
+   */
+  isFinal(code) {
+    return REFUSED.includes(code);
   }
 }
 
-// One that is not open yet is closed when it is: browsers complain of it otherwise.
+/**
+ * One that is not open yet is closed when it is: browsers complain otherwise.
+ * @param {WebSocket} socket
+ */
 function hangUp(socket) {
   if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
   else socket.close();
 }
 
 // One session's events from ``after`` on: each once, in order, whatever the connection does.
-export class Follow extends Link {
-  constructor(sessionId, after, { events, ended, gap, states }) {
-    super(states);
+export class EventLink extends Link {
+  /**
+   * @param {string} sessionId
+   * @param {number} after
+   * @param {{ onEvents: (events: Unified.Event[]) => void, onEnd: () => void, onGap: (gap: Page.Gap) => void,
+   *   onOnline: Page.OnlineListener }} listeners
+   */
+  constructor(sessionId, after, { onEvents, onEnd, onGap, onOnline }) {
+    super(onOnline);
     this.sessionId = sessionId;
     this.after = after;
-    this.told = events;
-    this.ended = ended;
-    this.gap = gap;
-    this.waiting = [];
+    this.onEvents = onEvents;
+    this.onEnd = onEnd;
+    this.onGap = onGap;
+    /** @type {Unified.Event[]} */
+    this.batch = [];
+    this.frame = 0;
     this.open();
   }
 
@@ -84,46 +128,48 @@ export class Follow extends Link {
     return `/ws/sessions/${encodeURIComponent(this.sessionId)}?after=${this.after}`;
   }
 
-  received(event) {
-    if (event.type === "verdict") {
-      if (event.verdict === "gap") {
-        this.gap?.(event);
-        this.after = Math.max(this.after, event.missingTo);
-      }
+  /** @param {any} message */
+  receive(message) {
+    if (message.type === "verdict") {
+      if (message.verdict !== "gap") return;
+      this.onGap(message);
+      this.after = Math.max(this.after, message.missingTo);
       return;
     }
-    if (typeof event.seq !== "number" || event.seq <= this.after) return; // heard before
-    if (event.seq !== this.after + 1) return this.socket?.close(); // a hole: ask again from where we stand
-    this.after = event.seq;
-    this.waiting.push(event);
-    // What arrives within one frame is shown in one frame.
-    this.flush ??= requestAnimationFrame(() => this.hand());
-    if (document.hidden) this.hand();
-  }
-
-  hand() {
-    cancelAnimationFrame(this.flush);
-    this.flush = null;
-    const events = this.waiting;
-    this.waiting = [];
-    if (events.length) this.told(events);
-  }
-
-  over(event) {
-    this.hand();
-    if (event.code === 1000 && !this.closed) {
-      this.ended?.();
-      return true;
+    if (typeof message.seq !== "number" || message.seq <= this.after) return; // received before
+    if (message.seq !== this.after + 1) {
+      this.socket?.close(); // a hole: ask again from the last number we have
+      return;
     }
-    return event.code === 4404 || event.code === 4401 || event.code === 4403;
+    this.after = message.seq;
+    this.batch.push(message);
+    // What arrives within one frame is shown in one frame.
+    this.frame ||= requestAnimationFrame(() => this.flush());
+    if (document.hidden) this.flush();
+  }
+
+  flush() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const events = this.batch;
+    this.batch = [];
+    if (events.length) this.onEvents(events);
+  }
+
+  /** @param {number} code */
+  isFinal(code) {
+    this.flush();
+    if (code === NORMAL) this.onEnd();
+    return code === NORMAL || code === NOT_FOUND || super.isFinal(code);
   }
 }
 
-// The JSON-RPC door: tells which sessions and questions have changed.
-export class Feed extends Link {
-  constructor({ changed, states }) {
-    super(states);
-    this.changed = changed;
+// The JSON-RPC door: it reports which sessions and questions have changed.
+export class ChangeLink extends Link {
+  /** @param {{ onChange: (notification: Page.Notification) => void, onOnline: Page.OnlineListener }} listeners */
+  constructor({ onChange, onOnline }) {
+    super(onOnline);
+    this.onChange = onChange;
     this.open();
   }
 
@@ -131,17 +177,15 @@ export class Feed extends Link {
     return "/ws";
   }
 
-  opened() {
-    this.socket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/subscribe", params: {} }));
+  /** @param {WebSocket} socket */
+  opened(socket) {
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session/subscribe", params: {} }));
   }
 
-  received(message) {
+  /** @param {any} message */
+  receive(message) {
     // The server misses nothing from its answer on: what is read after it is whole.
-    for (const one of Array.isArray(message) ? message : [message])
-      this.changed(one.id === 1 ? { method: "connected" } : one);
-  }
-
-  over(event) {
-    return event.code === 4401 || event.code === 4403;
+    for (const part of Array.isArray(message) ? message : [message])
+      this.onChange(part.id === 1 ? { method: "connected" } : part);
   }
 }

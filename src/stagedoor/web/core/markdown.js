@@ -1,69 +1,86 @@
-// Markdown is rendered by the server (sanitised, cached there); here only asked for once per text, and in time.
+// Markdown is rendered by the server (sanitised, cached there); the page requests each text once, many at a time.
 
 import { call } from "./api.js";
 import { CUT, cut, number, plain, unescaped } from "./text.js";
 
-const KEEP = 400;
-const known = new Map();
-const asked = new Map();
-let batch = [];
-let timer = null;
+const MOST_CACHED = 400;
+const BATCH = 50;
+const COLLECT = 30; // milliseconds
+/** @type {Map<string, string | null>} */
+const cache = new Map();
+/** @type {Map<string, Promise<string | null>>} */
+const requested = new Map();
+/** @type {{ text: string, resolve: (html: string | null) => void }[]} */
+const waiting = [];
+let timer = 0;
 
-export function rendered(text) {
-  const found = known.get(text);
-  if (found !== undefined) return Promise.resolve(found);
-  if (asked.has(text)) return asked.get(text);
-  const promise = new Promise((resolve) => batch.push({ text, resolve })).then((html) => {
-    asked.delete(text);
-    known.set(text, html);
-    if (known.size > KEEP) known.delete(known.keys().next().value);
+/** @param {string} text */
+function render(text) {
+  const pending = requested.get(text);
+  if (pending) return pending;
+  const promise = new Promise((/** @type {(html: string | null) => void} */ resolve) => {
+    waiting.push({ text, resolve });
+  }).then((html) => {
+    requested.delete(text);
+    cache.set(text, html);
+    const [oldest] = cache.keys();
+    if (cache.size > MOST_CACHED) cache.delete(oldest);
     return html;
   });
-  asked.set(text, promise);
-  timer ??= setTimeout(ask, 30);
+  requested.set(text, promise);
+  if (!timer) timer = setTimeout(request, COLLECT);
   return promise;
 }
 
-async function ask() {
-  timer = null;
-  const now = batch.splice(0, 50);
-  if (batch.length) timer = setTimeout(ask, 0);
-  let answers = [];
+async function request() {
+  const batch = waiting.splice(0, BATCH);
+  timer = waiting.length ? setTimeout(request, 0) : 0;
+  /** @type {string[]} */
+  let pages = [];
   try {
-    answers = (await call("POST", "/api/render", { texts: now.map((one) => unescaped(one.text)) })).html;
+    pages = (await call("POST", "/api/render", { texts: batch.map(({ text }) => unescaped(text)) })).html;
   } catch {
-    answers = [];
+    // The text stays as it is shown: unformatted.
   }
-  now.forEach((one, at) => one.resolve(answers[at] ?? null));
+  for (const [at, { resolve }] of batch.entries()) resolve(pages[at] ?? null);
 }
 
-// A block that shows the text at once and its Markdown when it is there.
+/**
+ * A block that shows the text at once, and formatted when the server has rendered it.
+ * @param {string} text
+ */
 export function block(text, { whole = true } = {}) {
   const element = document.createElement("div");
   element.className = "prose raw";
   element.dir = "auto";
-  growText(element, text);
+  setText(element, text);
   if (whole && text.length <= CUT) {
-    const html = known.get(text);
-    if (html) dress(element, html);
-    else if (html === undefined) rendered(text).then((ready) => ready && dress(element, ready));
+    const html = cache.get(text);
+    if (html) setHtml(element, html);
+    else if (html === undefined) render(text).then((rendered) => rendered && setHtml(element, rendered));
   }
   return element;
 }
 
-// The text as it stands; of one that never ends only the beginning is shown.
-export function growText(element, text) {
+/**
+ * The text so far; of a text that never ends, only the beginning is shown.
+ * @param {Element | null} element
+ * @param {string} text
+ */
+export function setText(element, text) {
   if (!element) return false;
-  const [shown, rest] = cut(text);
-  const words =
-    plain(shown) + (rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "");
-  if (element.firstChild) element.firstChild.data = words;
-  else element.append(words);
+  const [start, rest] = cut(text);
+  const more = rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "";
+  if (element.firstChild instanceof Text) element.firstChild.data = plain(start) + more;
+  else element.append(plain(start) + more);
   return true;
 }
 
-function dress(element, html) {
+/**
+ * @param {HTMLElement} element
+ * @param {string} html
+ */
+function setHtml(element, html) {
   element.classList.remove("raw");
-  element.innerHTML = html; // the server's own sanitised output; scripts are shut out by the policy as well
-  element.dispatchEvent(new Event("stagedoor:resized", { bubbles: true }));
+  element.innerHTML = html; // the server's own sanitised output; scripts are blocked by the policy as well
 }

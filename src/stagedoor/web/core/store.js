@@ -1,131 +1,168 @@
-// The one store. Sessions and questions come from the feed; the session on screen has its events here too.
-// Parts listen to a topic ("sessions", "questions", "link", "session") and read what they need.
+// The one store. Sessions and questions come from the change link; the session on screen has its events here too.
+// Parts listen to topics ("sessions", "questions", "link", "session", "refused") and read what they need.
 
-import { call, get, newKey, Offline, post, query } from "./api.js";
+import { call, get, messageOf, newKey, Offline, post, query, sessionPath } from "./api.js";
 import { Fold } from "./fold.js";
-import { Feed, Follow } from "./link.js";
+import { ChangeLink, EventLink } from "./link.js";
 
 const PAGE = 500;
-const AGAIN = 3000;
+const SEND_AGAIN = 3000;
+const BURST = 60;
 const OUTBOX = "stagedoor-outbox";
 
-class Store extends EventTarget {
+export class Store extends EventTarget {
   constructor() {
     super();
+    /** @type {Map<string, Page.Session>} */
     this.sessions = new Map();
+    /** @type {Map<string, Page.Question>} */
     this.questions = new Map();
+    /** @type {Page.Question[]} questions that nobody has been notified of */
+    this.newQuestions = [];
+    /** @type {Page.Agent[] | null} */
     this.agents = null;
+    /** @type {{ name: string, scopes: string[] } | null} */
     this.me = null;
     this.online = false;
     this.loaded = false;
+    this.total = 0;
     this.reached = 0; // how many of all, newest first
-    this.opened = null; // the session on screen
+    /** @type {Page.OpenSession | null} the session on screen */
+    this.opened = null;
+    /** @type {Page.OutboxMessage[]} */
     this.outbox = JSON.parse(localStorage.getItem(OUTBOX) ?? "[]");
+    this.sending = false;
+    this.sendTimer = 0;
+    this.sendFailure = "";
+    /** @type {Set<string>} */
+    this.changedIds = new Set();
   }
 
-  tell(topic) {
+  /** @param {string} topic */
+  notify(topic) {
     this.dispatchEvent(new Event(topic));
   }
 
-  listen(topics, heard, { signal } = {}) {
-    for (const topic of topics.split(" ")) this.addEventListener(topic, heard, { signal });
+  /**
+   * @param {string} topics
+   * @param {() => void} listener
+   * @param {{ signal?: AbortSignal }} [options]
+   */
+  listen(topics, listener, options = {}) {
+    for (const topic of topics.split(" ")) this.addEventListener(topic, listener, options);
   }
 
   async start() {
     this.me = await get("/api/me");
-    this.feed = new Feed({
-      changed: (notification) => this.changed(notification),
-      states: (online) => this.linked(online),
+    this.changes = new ChangeLink({
+      onChange: (notification) => this.changed(notification),
+      onOnline: (online) => this.setOnline(online),
     });
-    addEventListener("offline", () => this.linked(false));
+    addEventListener("offline", () => this.setOnline(false));
     await this.refresh();
   }
 
-  linked(online) {
+  /** @param {boolean} online */
+  setOnline(online) {
     this.online = online;
     if (online) this.sendOutbox();
-    this.tell("link");
+    this.notify("link");
   }
 
+  /** @param {Page.Notification} notification */
   changed({ method, params }) {
     if (method === "connected") this.refresh();
+    else if (method === "permission_changed") this.refreshQuestions();
     else if (method === "session_changed") {
       if (params.deleted) this.sessions.delete(params.session_id);
-      else this.reread(params.session_id);
-      this.tell("sessions");
-    } else if (method === "permission_changed") this.refreshQuestions();
+      else this.refreshSession(params.session_id);
+      this.notify("sessions");
+    }
   }
 
-  // Changes come in bursts: each session is read again once per burst.
-  reread(id) {
-    this.changedIds ??= new Set();
+  /**
+   * Changes come in bursts: each session is read again once per burst.
+   * @param {string} id
+   */
+  refreshSession(id) {
+    if (!this.changedIds.size) setTimeout(() => this.readChanged(), BURST);
     this.changedIds.add(id);
-    this.soon ??= setTimeout(async () => {
-      const ids = [...this.changedIds];
-      this.soon = this.changedIds = null;
-      const found = await Promise.all(
-        ids.map((one) => get(`/api/sessions/${encodeURIComponent(one)}`).catch(() => null)),
-      );
-      for (const view of found) if (view) this.sessions.set(view.id, view);
-      this.tell("sessions");
-    }, 60);
+  }
+
+  async readChanged() {
+    const ids = [...this.changedIds];
+    this.changedIds.clear();
+    const read = (/** @type {string} */ id) => get(sessionPath(id)).catch(() => null);
+    for (const session of await Promise.all(ids.map(read))) if (session) this.sessions.set(session.id, session);
+    this.notify("sessions");
   }
 
   async refresh() {
     try {
+      /** @type {Page.SessionPage} */
       const page = await get(`/api/sessions${query({ limit: 200 })}`);
-      this.sessions = new Map([...this.kept(page), ...page.sessions.map((one) => [one.id, one])]);
+      this.sessions = new Map([...this.olderThan(page), ...page.sessions.map(byId)]);
       this.total = page.total;
       this.reached = Math.max(this.reached, page.sessions.length);
       this.loaded = true;
-      this.tell("sessions");
+      this.notify("sessions");
       await this.refreshQuestions();
     } catch (fault) {
-      if (!(fault instanceof Offline)) console.warn(fault.message);
+      if (!(fault instanceof Offline)) console.warn(messageOf(fault));
     }
   }
 
-  // What was loaded beyond the first page stays; what should be on it and is not, is gone.
-  kept(page) {
-    const oldest = page.sessions.at(-1)?.createdAt ?? Infinity;
-    return [...this.sessions].filter(([, one]) => page.total > page.sessions.length && one.createdAt < oldest);
+  /**
+   * What was loaded beyond the first page stays; what should be on the page and is not, was deleted.
+   * @param {Page.SessionPage} page
+   */
+  olderThan(page) {
+    const oldest = page.sessions.at(-1)?.createdAt ?? Number.POSITIVE_INFINITY;
+    return [...this.sessions].filter(([, { createdAt }]) => page.total > page.sessions.length && createdAt < oldest);
   }
 
   // The page holds the newest sessions; older ones come when somebody looks for them.
   get hasMore() {
-    return this.reached < (this.total ?? 0);
+    return this.reached < this.total;
   }
 
   async more(search = "") {
-    const page = await get(`/api/sessions${query({ limit: 200, search, offset: search ? undefined : this.reached })}`);
+    const offset = search ? undefined : this.reached;
+    /** @type {Page.SessionPage} */
+    const page = await get(`/api/sessions${query({ limit: 200, search, offset })}`);
     if (!search) this.reached += page.sessions.length || this.total;
-    for (const one of page.sessions) this.sessions.set(one.id, one);
-    this.tell("sessions");
+    for (const session of page.sessions) this.sessions.set(session.id, session);
+    this.notify("sessions");
   }
 
   async refreshQuestions() {
-    const found = await get("/api/permissions?open=true").catch(() => null);
-    if (!found) return;
+    const page = await get("/api/permissions?open=true").catch(() => null);
+    if (!page) return;
     const before = this.questions;
-    this.questions = new Map(found.permissions.map((one) => [one.id, one]));
-    this.fresh = [...this.questions.values()].filter((one) => !before.has(one.id));
-    this.tell("questions");
+    /** @type {Page.Question[]} */
+    const questions = page.permissions;
+    this.questions = new Map(questions.map((question) => [question.id, question]));
+    this.newQuestions = questions.filter(({ id }) => !before.has(id));
+    this.notify("questions");
   }
 
+  /** @returns {Promise<Page.Agent[]>} */
   async loadAgents() {
-    this.agents ??= (await get("/api/agents")).agents;
+    this.agents ??= /** @type {Page.Agent[]} */ ((await get("/api/agents")).agents);
     return this.agents;
   }
 
   // -- the session on screen
 
+  /** @param {string} id */
   async open(id) {
     if (this.opened?.id === id) return this.opened;
     this.close();
-    const view = await get(`/api/sessions/${encodeURIComponent(id)}`);
-    this.sessions.set(id, view);
-    this.opened = new Opened(this, view);
-    this.tell("sessions");
+    /** @type {Page.Session} */
+    const session = await get(sessionPath(id));
+    this.sessions.set(id, session);
+    this.opened = new OpenSession(this, session);
+    this.notify("sessions");
     return this.opened;
   }
 
@@ -134,35 +171,38 @@ class Store extends EventTarget {
     this.opened = null;
   }
 
-  // -- what people do
+  // -- what users do
 
+  /**
+   * @param {string} id
+   * @param {string} prompt
+   */
   async send(id, prompt) {
-    const message = { id, prompt, key: newKey() };
-    this.outbox.push(message);
-    this.keepOutbox();
+    this.outbox.push({ id, prompt, key: newKey() });
+    this.saveOutbox();
     await this.sendOutbox();
   }
 
-  // What was typed without a connection is sent, once each, when there is one.
+  // What was typed without a connection is sent, once each, when the connection is back.
   async sendOutbox() {
     if (this.sending) return;
     this.sending = true;
     try {
-      while (this.outbox.length) {
-        const { id, prompt, key } = this.outbox[0];
+      for (let message = this.outbox[0]; message; message = this.outbox[0]) {
+        const { id, prompt, key } = message;
         try {
-          await post(`/api/sessions/${encodeURIComponent(id)}/messages`, { prompt, steer: true }, { key });
+          await post(`${sessionPath(id)}/messages`, { prompt, steer: true }, { key });
         } catch (fault) {
           if (fault instanceof Offline) {
-            clearTimeout(this.again);
-            this.again = setTimeout(() => this.sendOutbox(), AGAIN);
+            clearTimeout(this.sendTimer);
+            this.sendTimer = setTimeout(() => this.sendOutbox(), SEND_AGAIN);
             return;
           }
-          this.failed = fault;
-          this.tell("refused");
+          this.sendFailure = messageOf(fault);
+          this.notify("refused");
         }
         this.outbox.shift();
-        this.keepOutbox();
+        this.saveOutbox();
         if (this.opened?.id === id) await this.opened.readQueue();
       }
     } finally {
@@ -170,101 +210,160 @@ class Store extends EventTarget {
     }
   }
 
-  keepOutbox() {
+  saveOutbox() {
     localStorage.setItem(OUTBOX, JSON.stringify(this.outbox));
-    this.tell("link");
+    this.notify("link");
   }
 
-  answer(question, body) {
-    return post(`/api/permissions/${encodeURIComponent(question.id)}`, body);
+  /**
+   * @param {Page.Question} question
+   * @param {Page.Answer} answer
+   */
+  answer(question, answer) {
+    return post(`/api/permissions/${encodeURIComponent(question.id)}`, answer);
   }
 
+  /**
+   * @param {string} id
+   * @param {{ title?: string, archived?: boolean }} change
+   */
   change(id, change) {
-    return call("PATCH", `/api/sessions/${encodeURIComponent(id)}`, change);
+    return call("PATCH", sessionPath(id), change);
   }
 
+  /**
+   * @param {string} id
+   * @param {string} verb
+   * @param {unknown} [body]
+   */
   act(id, verb, body) {
-    return post(`/api/sessions/${encodeURIComponent(id)}/${verb}`, body);
+    return post(`${sessionPath(id)}/${verb}`, body);
   }
 }
 
-class Opened {
-  constructor(store, view) {
+/**
+ * @param {Page.Session} session
+ * @returns {[string, Page.Session]}
+ */
+const byId = (session) => [session.id, session];
+
+export class OpenSession {
+  /**
+   * @param {Store} store
+   * @param {Page.Session} session
+   */
+  constructor(store, session) {
     this.store = store;
-    this.id = view.id;
+    this.id = session.id;
     this.fold = new Fold();
+    /** @type {Unified.Event[]} */
     this.events = [];
+    /** @type {Page.QueuedMessage[]} */
     this.queue = [];
-    if (view.queued) this.readQueue();
-    this.over = false;
-    this.missing = null;
+    this.lastRead = 0;
+    this.reading = false;
+    this.ended = false;
+    this.online = false;
+    this.loading = false;
+    /** @type {Page.Gap | null} */
+    this.gap = null;
     // The end first: what came before is loaded when somebody scrolls there.
-    this.from = Math.max((view.firstSeq ?? 1) - 1, view.lastSeq - PAGE, 0);
-    this.follow = new Follow(this.id, this.from, {
-      events: (events) => this.take(events),
-      ended: () => ((this.over = true), store.tell("session")),
-      gap: (verdict) => ((this.missing = verdict), store.tell("session")),
-      states: (online) => ((this.linked = online), store.tell("link")),
+    this.from = Math.max((session.firstSeq ?? 1) - 1, session.lastSeq - PAGE, 0);
+    this.tail = session.lastSeq;
+    this.link = new EventLink(this.id, this.from, {
+      onEvents: (events) => this.addEvents(events),
+      onEnd: () => {
+        this.ended = true;
+        store.notify("session");
+      },
+      onGap: (gap) => {
+        this.gap = gap;
+        store.notify("session");
+      },
+      onOnline: (online) => {
+        this.online = online;
+        store.notify("link");
+      },
     });
-    this.linked = false;
+    if (session.queued) this.readQueue();
   }
 
   get view() {
     return this.store.sessions.get(this.id);
   }
 
+  get start() {
+    return (this.view?.firstSeq ?? 1) - 1;
+  }
+
   get hasEarlier() {
-    return this.from > (this.view?.firstSeq ?? 1) - 1;
+    return this.from > this.start;
   }
 
-  take(events) {
+  /** @param {Unified.Event[]} events */
+  addEvents(events) {
     this.events.push(...events);
-    if (this.queue.length && events.some((event) => event.type === "turn_started" || event.type === "done"))
-      this.readQueue();
+    const begins = events.some(({ type }) => type === "turn_started" || type === "done");
+    if (begins && (this.queue.length || this.reading)) this.readQueue();
     this.fold.add(events);
-    this.store.tell("session");
+    this.store.notify("session");
   }
 
-  // What was typed and has not begun: first what the server holds, then what it has not got yet.
+  /**
+   * What was typed and has not started: first what the server holds, then what it has not received yet.
+   * @returns {Page.Item[]}
+   */
   waiting() {
-    const unsent = this.store.outbox.filter((one) => one.id === this.id);
+    const unsent = this.store.outbox.filter(({ id }) => id === this.id);
     return [
-      ...this.queue.map((one) => ({ key: `q${one.id}`, version: 0, kind: "queued", text: one.prompt })),
-      ...unsent.map((one) => ({ key: `u${one.key}`, version: 0, kind: "queued", text: one.prompt, unsent: true })),
+      ...this.queue.map(({ id, prompt }) => queuedItem(`q${id}`, prompt, false)),
+      ...unsent.map(({ key, prompt }) => queuedItem(`u${key}`, prompt, true)),
     ];
   }
 
+  // A turn may start while the queue is being read: then it is read again, and only the last answer counts.
   async readQueue() {
-    const found = await get(`/api/sessions/${encodeURIComponent(this.id)}/messages`).catch(() => null);
-    if (!found) return;
-    this.queue = found.messages;
-    this.store.tell("session");
+    this.lastRead += 1;
+    const read = this.lastRead;
+    this.reading = true;
+    const page = await get(`${sessionPath(this.id)}/messages`).catch(() => null);
+    if (read !== this.lastRead) return;
+    this.reading = false;
+    if (!page) return;
+    this.queue = page.messages;
+    this.store.notify("session");
   }
 
-  async earlier() {
-    if (this.loading || !this.hasEarlier) return;
+  async loadEarlier() {
+    if (this.loading || !this.hasEarlier || this.fold.lastSeq < this.tail) return;
     this.loading = true;
     try {
-      const from = Math.max((this.view?.firstSeq ?? 1) - 1, this.from - PAGE * 2, 0);
-      const page = await get(
-        `/api/sessions/${encodeURIComponent(this.id)}/events${query({ after: from, limit: this.from - from })}`,
-      );
-      const more = page.events.filter((event) => event.seq <= this.from);
-      this.events = [...more, ...this.events];
+      const from = Math.max(this.start, this.from - PAGE * 2, 0);
+      /** @type {{ events: Unified.Event[] }} */
+      const page = await get(`${sessionPath(this.id)}/events${query({ after: from, limit: this.from - from })}`);
+      this.events = [...page.events.filter(({ seq }) => seq <= this.from), ...this.events];
+      // Items are known by their first event's number, so what is on screen stays where it is.
       const fold = new Fold();
       fold.add(this.events);
-      // Items on screen are told apart by their first event's number, so what stands there stays there.
       this.fold = fold;
       this.from = from;
-      this.store.tell("session");
+      this.store.notify("session");
     } finally {
       this.loading = false;
     }
   }
 
   close() {
-    this.follow.close();
+    this.link.close();
   }
 }
+
+/**
+ * @param {string} key
+ * @param {string} text
+ * @param {boolean} unsent
+ * @returns {Page.Item}
+ */
+const queuedItem = (key, text, unsent) => ({ key, version: 0, kind: "queued", text, unsent });
 
 export const store = new Store();

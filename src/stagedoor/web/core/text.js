@@ -1,103 +1,138 @@
-// What agents print is hostile until shown otherwise: control characters are made visible, colours become classes,
-// and a line of megabytes is cut where it is shown (never where it is kept).
+// What agents print is hostile until proven otherwise: control characters are made visible, colours become classes,
+// and a line of megabytes is cut where it is shown (never where it is stored).
 
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f\u2028\u2029\ufeff]/g;
-const ESCAPES =
-  /\u001b(?:\[([0-9;:?<=>!]*)([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])?/g;
+const ESCAPES = new RegExp(
+  [
+    "\u001b(?:\\[([0-9;:?<=>!]*)([@-~])", // a command with numbers: colours are of this kind
+    "\\][^\u0007\u001b]*(?:\u0007|\u001b\\\\)?", // a title, a link
+    "[PX^_][^\u001b]*(?:\u001b\\\\)?", // a string for a device
+    "[ -/]*[0-~])?",
+  ].join("|"),
+  "g",
+);
 export const CUT = 20000;
 
+/** @param {unknown} text */
 export function visible(text) {
   return String(text ?? "")
-    .replace(BIDI, (c) => `⟦U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟧`)
-    .replace(CONTROL, (c) => (c.codePointAt(0) < 32 ? String.fromCodePoint(0x2400 + c.codePointAt(0)) : "�"));
+    .replace(BIDI, (letter) => `⟦U+${codeOf(letter).toString(16).toUpperCase().padStart(4, "0")}⟧`)
+    .replace(CONTROL, (letter) => (codeOf(letter) < 32 ? String.fromCodePoint(0x2400 + codeOf(letter)) : "�"));
 }
 
+/** @param {string} letter */
+const codeOf = (letter) => letter.codePointAt(0) ?? 0;
+
+/** @param {unknown} text */
 export function plain(text) {
   return visible(unescaped(text));
 }
 
-// Without what moves a terminal's cursor, and without the one character that no request may hold.
+/**
+ * Without what moves a terminal's cursor, and without the one character that no request may hold.
+ * @param {unknown} text
+ */
 export function unescaped(text) {
   return String(text ?? "")
     .replace(ESCAPES, "")
     .replaceAll("\0", "\ufffd");
 }
 
-// Terminal output as nodes: colours as classes, everything else an escape could do is left out.
+/**
+ * Terminal output as nodes: colours as classes; everything else an escape could do is left out.
+ * @param {string} text
+ */
 export function terminal(text) {
-  const out = document.createDocumentFragment();
+  const fragment = document.createDocumentFragment();
   let style = "";
   let from = 0;
-  const put = (piece) => {
+  const put = (/** @type {string} */ piece) => {
     if (!piece) return;
-    const words = visible(overwritten(piece));
-    if (!style) return out.append(words);
+    const words = visible(withoutOverwritten(piece));
+    if (!style) {
+      fragment.append(words);
+      return;
+    }
     const span = document.createElement("span");
     span.className = style;
     span.textContent = words;
-    out.append(span);
+    fragment.append(span);
   };
-  for (const found of text.matchAll(ESCAPES)) {
-    put(text.slice(from, found.index));
-    from = found.index + found[0].length;
-    if (found[2] === "m") style = styled(style, found[1]);
+  for (const match of text.matchAll(ESCAPES)) {
+    put(text.slice(from, match.index));
+    from = match.index + match[0].length;
+    if (match[2] === "m") style = nextStyle(style, match[1]);
   }
   put(text.slice(from));
-  return out;
+  return fragment;
 }
 
-// A carriage return starts the line again: progress bars would otherwise fill the page.
-function overwritten(text) {
+/**
+ * A carriage return starts the line again: progress bars would otherwise fill the page.
+ * @param {string} text
+ */
+function withoutOverwritten(text) {
   if (!text.includes("\r")) return text;
-  return text
-    .replace(/\r\n/g, "\n")
-    .split("\n")
-    .map((line) => line.slice(line.lastIndexOf("\r") + 1))
-    .join("\n");
+  const lines = text.replace(/\r\n/g, "\n").split("\n");
+  return lines.map((line) => line.slice(line.lastIndexOf("\r") + 1)).join("\n");
 }
 
-function styled(style, codes) {
-  let classes = new Set(style.split(" ").filter(Boolean));
+/**
+ * @param {string} style
+ * @param {string} codes
+ */
+function nextStyle(style, codes) {
+  let classes = style.split(" ").filter(Boolean);
   for (const code of (codes || "0").split(/[;:]/).map(Number)) {
-    if (code === 0) classes = new Set();
-    else if (code === 1) classes.add("a-bold");
-    else if (code === 2) classes.add("a-dim");
-    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97) || code === 39) {
-      for (const one of [...classes]) if (one.startsWith("a-f")) classes.delete(one);
-      if (code !== 39) classes.add(`a-f${code % 10}`);
+    const isColour = (code >= 30 && code <= 37) || (code >= 90 && code <= 97);
+    if (code === 0) classes = [];
+    else if (code === 1) classes.push("a-bold");
+    else if (code === 2) classes.push("a-dim");
+    else if (isColour || code === 39) {
+      classes = classes.filter((name) => !name.startsWith("a-f"));
+      if (isColour) classes.push(`a-f${code % 10}`);
     }
   }
-  return [...classes].join(" ");
+  return [...new Set(classes)].join(" ");
 }
 
+/**
+ * The beginning of a text, and how many characters are left out.
+ * @param {string} text
+ * @returns {[string, number]}
+ */
 export function cut(text, most = CUT) {
   return text.length <= most ? [text, 0] : [text.slice(0, most), text.length - most];
 }
 
+/** @param {unknown} text */
 export function firstLine(text, most = 200) {
-  const line = plain(String(text ?? "").slice(0, most * 8))
-    .trim()
-    .split("\n", 1)[0];
+  const beginning = String(text ?? "").slice(0, most * 8);
+  const [line] = plain(beginning).trim().split("\n", 1);
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
 const NUMBER = new Intl.NumberFormat("en");
 
+/** @param {number | null | undefined} value */
 export const number = (value) => NUMBER.format(value ?? 0);
-export const money = (value) => (!value ? "" : value < 0.01 ? `$${value.toFixed(4)}` : `$${value.toFixed(2)}`);
 
+/** @param {number | null | undefined} dollars */
+export const money = (dollars) => (dollars ? `$${dollars.toFixed(dollars < 0.01 ? 4 : 2)}` : "");
+
+/** @param {number | null | undefined} ms */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = ms / 1000;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   const minutes = Math.floor(seconds / 60);
-  return minutes < 60
-    ? `${minutes} min ${Math.floor(seconds % 60)} s`
-    : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** @param {number} at */
 export function ago(at, now = Date.now()) {
   const seconds = Math.max(0, (now - at) / 1000);
   if (seconds < 60) return "now";
@@ -106,16 +141,29 @@ export function ago(at, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-// A path as people say it in its folder.
+/**
+ * A path as it is written inside its folder.
+ * @param {string | undefined} path
+ * @param {string | undefined} folder
+ */
 export const within = (path, folder) =>
-  folder && String(path).startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path;
+  folder && path?.startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path;
 
-// Where a session works, as people know it: a worktree's folder has a name for machines, its branch says more.
-export const place = (one) =>
-  one.worktree ? plain(one.branch) || tail(one.wanted?.cwd || one.projectId) : tail(one.cwd);
+/**
+ * Where a session works, in words: a worktree's folder has a name for machines, its branch says more.
+ * @param {Page.Session} session
+ */
+export const workplace = ({ worktree, branch, wanted, projectId, cwd }) =>
+  worktree ? plain(branch) || lastPart(wanted?.cwd || projectId) : lastPart(cwd);
 
-export const tail = (path) =>
-  String(path ?? "")
-    .split("/")
-    .filter(Boolean)
-    .pop() ?? "/";
+/** @param {string | undefined} path */
+export const lastPart = (path) => path?.split("/").filter(Boolean).pop() ?? "/";
+
+/** @param {string} diff */
+export function diffCounts(diff) {
+  const lines = diff.split("\n");
+  return {
+    added: lines.filter((line) => line.startsWith("+") && !line.startsWith("+++")).length,
+    removed: lines.filter((line) => line.startsWith("-") && !line.startsWith("---")).length,
+  };
+}

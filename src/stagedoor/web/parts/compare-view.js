@@ -1,21 +1,26 @@
-// One prompt on several agents, side by side: what became of it, what it changed, what it cost. Keep one.
+// One prompt on several agents, side by side: the result of each, what it changed, what it cost. Keep one.
 
-import { bar, button, empty, failed, h, replace, sure, toast } from "../core/dom.js";
-import { get, query } from "../core/api.js";
+import { get, messageOf, query, sessionPath } from "../core/api.js";
+import { bar, button, confirmed, empty, failed, h, isWide, linkButton, replace, skeleton, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { duration, firstLine, money, number, plain } from "../core/text.js";
-import { diffCounts, isWide } from "./items.js";
+import { diffCounts, duration, firstLine, money, number, plain } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 
-const FATES = { kept: ["low", "kept"], removed: ["", "removed"] };
-
 class CompareView extends HTMLElement {
+  leave = new AbortController();
+  /** @type {Map<string, { key: string, diff: string, ready?: boolean, unknown?: boolean }>} */
+  diffs = new Map();
+  /** @type {Map<string, { key: string, element: HTMLElement }>} */
+  drawn = new Map();
+  /** @type {Map<string, boolean>} */
+  unfolded = new Map();
+  name = "";
+  loaded = false;
+  allEnded = false;
+  page = h("div", { class: "page compare" }, skeleton(), skeleton());
+  columns = h("div", { class: "columns" });
+
   connectedCallback() {
-    this.leave = new AbortController();
-    this.diffs = new Map();
-    this.made = new Map();
-    this.unfolded = new Map();
-    this.page = h("div", { class: "page compare" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" }));
     replace(this, bar("Compare"), this.page);
     store.listen("sessions questions", () => this.draw(), { signal: this.leave.signal });
   }
@@ -24,157 +29,180 @@ class CompareView extends HTMLElement {
     this.leave.abort();
   }
 
+  /** @param {string} name */
   set group(name) {
     this.name = name;
-    get(`/api/sessions${query({ group: name, limit: 50 })}`).then(
-      (page) => {
-        for (const one of page.sessions) store.sessions.set(one.id, one);
-        this.loaded = true;
-        this.draw();
-      },
-      (fault) =>
-        replace(
-          this.page,
-          failed(
-            "The results cannot be shown",
-            fault,
-            button("Try again", () => (this.group = name)),
-          ),
+    this.load();
+  }
+
+  async load() {
+    try {
+      /** @type {Page.SessionPage} */
+      const page = await get(`/api/sessions${query({ group: this.name, limit: 50 })}`);
+      for (const session of page.sessions) store.sessions.set(session.id, session);
+      this.loaded = true;
+      this.draw();
+    } catch (fault) {
+      replace(
+        this.page,
+        failed(
+          "Cannot show the results",
+          messageOf(fault),
+          button("Try again", () => this.load()),
         ),
-    );
+      );
+    }
+  }
+
+  sessions() {
+    return [...store.sessions.values()].filter(({ group }) => group === this.name);
   }
 
   draw() {
-    const sessions = [...store.sessions.values()]
-      .filter((one) => one.group === this.name)
-      .sort((a, b) => a.agent.localeCompare(b.agent));
-    if (!sessions.length && !this.loaded) return undefined;
-    if (!sessions.length)
-      return replace(
-        this.page,
-        empty(
-          "Nothing to compare",
-          "Start one prompt on several agents first.",
-          h("a", { class: "button", href: "#/new" }, "New session"),
-        ),
-      );
-    for (const one of sessions) this.loadDiff(one);
-    this.allOver = sessions.every((one) => one.activity === "ended" && this.diffs.get(one.id)?.ready);
-    if (!this.columns) {
-      this.columns = h("div", { class: "columns" });
-      replace(
-        this.page,
-        h("p", { class: "quiet", dir: "auto" }, firstLine(sessions[0].title || sessions[0].prompt, 300)),
-        this.columns,
-      );
+    const sessions = this.sessions().sort((a, b) => a.agent.localeCompare(b.agent));
+    const [first] = sessions;
+    if (!first) {
+      const text = "Start one prompt on several agents first.";
+      if (this.loaded) replace(this.page, empty("Nothing to compare", text, linkButton("#/new", "New session")));
+      return;
     }
-    const shown = sessions.map((one) => this.kept(one));
-    if (shown.some((column, at) => this.columns.children[at] !== column)) replace(this.columns, shown);
-    return undefined;
+    for (const session of sessions) this.loadDiff(session);
+    this.allEnded = sessions.every(({ id, activity }) => activity === "ended" && this.diffs.get(id)?.ready);
+    if (!this.columns.isConnected) {
+      const prompt = firstLine(first.title || first.prompt, 300);
+      replace(this.page, h("p", { class: "quiet", dir: "auto" }, prompt), this.columns);
+    }
+    const columns = sessions.map((session) => this.column(session));
+    if (columns.some((column, at) => this.columns.children[at] !== column)) replace(this.columns, columns);
   }
 
-  async loadDiff(one) {
-    if (one.activity === "starting") return; // its worktree is being made
-    const key = `${one.lastSeq > 0 && one.activity}`;
-    if (this.diffs.get(one.id)?.key === key) return;
-    this.diffs.set(one.id, { key, diff: this.diffs.get(one.id)?.diff ?? "" });
-    const found = await get(`/api/sessions/${one.id}/diff`).catch(() => null);
-    if (this.diffs.get(one.id).key !== key) return; // a later one has been asked for
-    this.diffs.set(one.id, { key, diff: found?.diff ?? "", ready: true, unknown: !found });
+  /** @param {Page.Session} session */
+  async loadDiff({ id, activity, lastSeq }) {
+    if (activity === "starting") return; // its worktree is being created
+    const key = `${lastSeq > 0 && activity}`;
+    const before = this.diffs.get(id);
+    if (before?.key === key) return;
+    this.diffs.set(id, { key, diff: before?.diff ?? "" });
+    const answer = await get(`${sessionPath(id)}/diff`).catch(() => null);
+    if (this.diffs.get(id)?.key !== key) return; // a later one has been requested
+    this.diffs.set(id, { key, diff: answer?.diff ?? "", ready: true, unknown: !answer });
     this.draw();
   }
 
-  // A column is made again only when it says something else.
-  kept(one) {
-    const says = JSON.stringify([
-      one.state,
-      one.activity,
-      one.openQuestions,
-      one.usage,
-      one.branch,
-      one.worktree,
-      one.result,
-      this.diffs.get(one.id)?.diff,
-      this.allOver,
-    ]);
-    const before = this.made.get(one.id);
-    if (before?.says === says) return before.column;
-    const column = this.column(one);
-    this.made.set(one.id, { says, column });
-    return column;
+  /**
+   * A column is made again only when it shows something else.
+   * @param {Page.Session} session
+   */
+  column(session) {
+    const { id, state, activity, openQuestions, usage, branch, worktree, result } = session;
+    const { diff } = this.diffs.get(id) ?? {};
+    const key = JSON.stringify([state, activity, openQuestions, usage, branch, worktree, result, diff, this.allEnded]);
+    const before = this.drawn.get(id);
+    if (before?.key === key) return before.element;
+    const element = this.makeColumn(session);
+    this.drawn.set(id, { key, element });
+    return element;
   }
 
-  column(one) {
-    const { diff = "", ready, unknown } = this.diffs.get(one.id) ?? {};
-    const counts = diffCounts(diff);
-    const over = one.activity === "ended";
-    const stands = one.worktree === "open";
-    const fate = FATES[one.worktree];
-    const rows = [
-      ["Status", over ? one.state : one.openQuestions ? "waits for you" : one.activity],
-      ["Changes", diff ? `+${counts.added} −${counts.removed}` : unknown ? "not known" : over && ready ? "none" : "…"],
-      ["Tokens", one.usage?.totalTokens ? number(one.usage.totalTokens) : "–"],
-      ["Cost", money(one.costUsd) || "–"],
-      ["Time", duration(one.updatedAt - one.createdAt)],
-      ["Branch", plain(one.branch) || "–"],
-    ];
+  /** @param {Page.Session} session */
+  makeColumn(session) {
+    const { id, agent, state, activity, openQuestions, worktree, branch, result } = session;
+    const { diff = "" } = this.diffs.get(id) ?? {};
+    const status = activity === "ended" ? state : activity;
     return h(
       "section",
-      { class: `column ${one.state}`, "aria-label": one.agent },
+      { class: `column ${state}`, "aria-label": agent },
       h(
         "h2",
         {},
-        h("span", { class: `dot ${one.openQuestions ? "waiting" : over ? one.state : one.activity}` }),
-        one.agent,
-        fate && h("span", { class: `chip ${fate[0]}` }, fate[1]),
+        h("span", { class: `dot ${openQuestions ? "waiting" : status}` }),
+        agent,
+        worktree === "kept" && h("span", { class: "chip low" }, "kept"),
+        worktree === "removed" && h("span", { class: "chip" }, "removed"),
       ),
       h(
         "dl",
         {},
-        rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+        this.facts(session, status).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
       ),
-      one.result && h("p", { dir: "auto" }, firstLine(one.result, 240)),
-      one.worktree === "kept" &&
-        h("p", { class: "quiet" }, "Take it over with ", h("code", {}, `git merge ${plain(one.branch)}`)),
-      diff &&
-        h(
-          "details",
-          {
-            open: this.unfolded.get(one.id) ?? isWide(),
-            ontoggle: (event) => this.unfolded.set(one.id, event.target.open),
-          },
-          h("summary", {}, "Changes"),
-          diffView(diff),
-        ),
-      h(
-        "div",
-        { class: "row-actions" },
-        h(
-          "a",
-          { class: `button ${one.openQuestions ? "primary" : ""}`, href: `#/s/${one.id}` },
-          one.openQuestions ? "Answer" : "Open",
-        ),
-        over && stands && !this.allOver && h("span", { class: "quiet" }, "can be kept when the others are over"),
-        this.allOver && stands && button("Keep this one", () => this.keep(one), { glyph: "check", kind: "primary" }),
-      ),
+      result && h("p", { dir: "auto" }, firstLine(result, 240)),
+      worktree === "kept" && h("p", { class: "quiet" }, "To use it: ", h("code", {}, `git merge ${plain(branch)}`)),
+      diff && this.changes(id, diff),
+      this.actions(session),
     );
   }
 
-  async keep(chosen) {
-    const others = [...store.sessions.values()].filter(
-      (one) => one.group === this.name && one.id !== chosen.id && one.worktree === "open",
+  /**
+   * @param {Page.Session} session
+   * @param {string} status
+   */
+  facts(session, status) {
+    const { diff = "", ready, unknown } = this.diffs.get(session.id) ?? {};
+    const { added, removed } = diffCounts(diff);
+    let changes = "…";
+    if (diff) changes = `+${added} −${removed}`;
+    else if (unknown) changes = "unknown";
+    else if (ready && session.activity === "ended") changes = "none";
+    return [
+      ["Status", session.openQuestions ? "waiting for you" : status],
+      ["Changes", changes],
+      ["Tokens", session.usage?.totalTokens ? number(session.usage.totalTokens) : "–"],
+      ["Cost", money(session.costUsd) || "–"],
+      ["Time", duration(session.updatedAt - session.createdAt)],
+      ["Branch", plain(session.branch) || "–"],
+    ];
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} diff
+   */
+  changes(id, diff) {
+    const details = h(
+      "details",
+      { open: this.unfolded.get(id) ?? isWide() },
+      h("summary", {}, "Changes"),
+      diffView(diff),
     );
-    const rest =
-      { 0: "", 1: ", and remove the worktree and branch of the other" }[others.length] ??
-      `, and remove the worktrees and branches of the ${others.length} others`;
-    if (!(await sure(`Keep branch ${plain(chosen.branch)}${rest}?`, "Keep this one"))) return;
+    details.addEventListener("toggle", () => this.unfolded.set(id, details.open));
+    return details;
+  }
+
+  /** @param {Page.Session} session */
+  actions(session) {
+    const { id, openQuestions, activity } = session;
+    const hasWorktree = session.worktree === "open";
+    const keep = { glyph: "check", kind: "primary" };
+    return h(
+      "div",
+      { class: "row-actions" },
+      h(
+        "a",
+        { class: `button ${openQuestions ? "primary" : ""}`, href: `#/s/${id}` },
+        openQuestions ? "Answer" : "Open",
+      ),
+      hasWorktree &&
+        activity === "ended" &&
+        !this.allEnded &&
+        h("span", { class: "quiet" }, "can be kept when the others have ended"),
+      hasWorktree && this.allEnded && button("Keep this one", () => this.keep(session), keep),
+    );
+  }
+
+  /** @param {Page.Session} session */
+  async keep({ id, branch }) {
+    const others = this.sessions().filter((other) => other.id !== id && other.worktree === "open");
+    let rest = "";
+    if (others.length === 1) rest = ", and remove the worktree and branch of the other";
+    if (others.length > 1) rest = `, and remove the worktrees and branches of the ${others.length} others`;
+    if (!(await confirmed(`Keep branch ${plain(branch)}${rest}?`, "Keep this one"))) return;
     try {
-      await store.act(chosen.id, "worktree", { keep: true });
-      await Promise.all(others.map((one) => store.act(one.id, "worktree", { keep: false })));
-      toast(`Kept: branch ${chosen.branch}`);
+      await store.act(id, "worktree", { keep: true });
+      await Promise.all(others.map((other) => store.act(other.id, "worktree", { keep: false })));
+      toast(`Kept branch ${branch}`);
       store.refresh();
     } catch (fault) {
-      toast(fault.message, "error");
+      toast(messageOf(fault), "error");
     }
   }
 }

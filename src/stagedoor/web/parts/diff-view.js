@@ -1,73 +1,94 @@
-// A unified diff as lines: added, removed, and within a changed line the words that differ. Side by side on a wide page.
+// A unified diff as lines: added, removed, and within a changed line the words that differ. Side by side on a wide
+// page.
 
 import { h } from "../core/dom.js";
 import { cut, visible } from "../core/text.js";
 
-const LINES = 400;
-const WIDE = 2000;
+const MOST_ROWS = 400;
+const LONGEST_ROW = 2000;
+const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
+const HEADS = ["---", "+++", "diff ", "index "];
 
+/** @param {string} diff */
 export function diffView(diff, { wide = false } = {}) {
   const [text, rest] = cut(diff, 200000);
   const rows = parse(text);
-  const shown = rows.slice(0, LINES);
+  const draw = (/** @type {Page.DiffRow[]} */ part) => (wide ? sideBySide(part) : part.map(line));
   const table = h(
     "div",
     { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" },
-    wide ? sideBySide(shown) : shown.map(line),
+    draw(rows.slice(0, MOST_ROWS)),
   );
-  const left = rows.length - shown.length;
-  if (left > 0 || rest) {
-    const more = h("button", { class: "link", type: "button" }, `show ${left} more lines`);
-    more.addEventListener("click", () => {
-      more.remove();
-      table.append(...(wide ? sideBySide(rows.slice(LINES)) : rows.slice(LINES).map(line)));
-    });
-    return h(
-      "div",
-      {},
-      table,
-      left > 0 && more,
-      rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
-    );
-  }
-  return table;
+  const hidden = rows.slice(MOST_ROWS);
+  if (!hidden.length && !rest) return table;
+  const more = h("button", { class: "link", type: "button" }, `Show ${hidden.length} more lines`);
+  more.addEventListener("click", () => {
+    more.remove();
+    table.append(...draw(hidden));
+  });
+  return h(
+    "div",
+    {},
+    table,
+    hidden.length > 0 && more,
+    rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
+  );
 }
 
-// What an edit will do, before it is done: one text in place of another, the lines they share around it.
-export function editView(old, fresh) {
-  const [a, b] = [old, fresh].map((text) => (text ? cut(text, 100000)[0].replace(/\n$/, "").split("\n") : []));
-  let from = 0;
-  while (from < a.length && from < b.length && a[from] === b[from]) from++;
-  let to = 0;
-  while (to < a.length - from && to < b.length - from && a[a.length - 1 - to] === b[b.length - 1 - to]) to++;
-  const row = (kind) => (text) => ({ kind, text });
+/**
+ * What an edit will do, before it is done: one text in place of another, and the lines around it that both share.
+ * @param {string} before
+ * @param {string} after
+ */
+export function editView(before, after) {
+  const a = linesOf(before);
+  const b = linesOf(after);
+  const [start, end] = shared(a, b);
+  const row = (/** @type {Page.DiffRow["kind"]} */ kind) => (/** @type {string} */ text) => ({ kind, text });
   const rows = [
-    ...a.slice(Math.max(0, from - 3), from).map(row("same")),
-    ...a.slice(from, a.length - to).map(row("removed")),
-    ...b.slice(from, b.length - to).map(row("added")),
+    ...a.slice(Math.max(0, start - 3), start).map(row("same")),
+    ...a.slice(start, a.length - end).map(row("removed")),
+    ...b.slice(start, b.length - end).map(row("added")),
     ...a
-      .slice(a.length - to)
+      .slice(a.length - end)
       .slice(0, 3)
       .map(row("same")),
   ];
-  mark(rows);
-  const shown = rows.slice(0, LINES);
-  const left = rows.length - shown.length;
+  markChanges(rows);
+  const hidden = rows.length - MOST_ROWS;
   return h(
     "div",
     { class: "diff", role: "group", "aria-label": "Changes" },
-    shown.map(line),
-    left > 0 && h("p", { class: "quiet" }, `${left} more lines`),
+    rows.slice(0, MOST_ROWS).map(line),
+    hidden > 0 && h("p", { class: "quiet" }, `${hidden} more lines`),
   );
 }
 
+/** @param {string} text */
+const linesOf = (text) => (text ? cut(text, 100000)[0].replace(/\n$/, "").split("\n") : []);
+
+/**
+ * How many entries two lists share at the start and at the end.
+ * @param {string[]} a
+ * @param {string[]} b
+ */
+function shared(a, b) {
+  const most = Math.min(a.length, b.length);
+  let start = 0;
+  while (start < most && a[start] === b[start]) start++;
+  let end = 0;
+  while (end < most - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
+  return [start, end];
+}
+
+/** @param {string} diff */
 function parse(diff) {
+  /** @type {Page.DiffRow[]} */
   const rows = [];
   let old = 0;
   let now = 0;
   for (const text of diff.split("\n")) {
-    if (text.startsWith("---") || text.startsWith("+++") || text.startsWith("diff ") || text.startsWith("index "))
-      continue;
+    if (HEADS.some((head) => text.startsWith(head))) continue;
     const hunk = text.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/);
     if (hunk) {
       [old, now] = [Number(hunk[1]), Number(hunk[2])];
@@ -76,74 +97,85 @@ function parse(diff) {
     else if (text.startsWith("-")) rows.push({ kind: "removed", text: text.slice(1), old: old++ });
     else if (text.startsWith(" ")) rows.push({ kind: "same", text: text.slice(1), old: old++, now: now++ });
   }
-  mark(rows);
+  markChanges(rows);
   return rows;
 }
 
-// Pairs a run of removed lines with the run of added ones that follows, and marks the part that differs.
-function mark(rows) {
+/**
+ * Pairs a run of removed lines with the run of added ones that follows, and marks the part that differs.
+ * @param {Page.DiffRow[]} rows
+ */
+function markChanges(rows) {
   for (let at = 0; at < rows.length; at++) {
     if (rows[at].kind !== "removed") continue;
-    let end = at;
-    while (rows[end]?.kind === "removed") end++;
-    let stop = end;
-    while (rows[stop]?.kind === "added") stop++;
-    for (let k = 0; k < Math.min(end - at, stop - end); k++) differ(rows[at + k], rows[end + k]);
-    at = Math.max(at, stop - 1);
+    let middle = at;
+    while (rows[middle]?.kind === "removed") middle++;
+    let end = middle;
+    while (rows[end]?.kind === "added") end++;
+    const pairs = Math.min(middle - at, end - middle);
+    for (let pair = 0; pair < pairs; pair++) markWords(rows[at + pair], rows[middle + pair]);
+    at = Math.max(at, end - 1);
   }
 }
 
-function differ(one, other) {
-  if (one.text.length > WIDE || other.text.length > WIDE) return;
-  const a = one.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
-  const b = other.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
-  let from = 0;
-  while (from < a.length && from < b.length && a[from] === b[from]) from++;
-  let to = 0;
-  while (to < a.length - from && to < b.length - from && a[a.length - 1 - to] === b[b.length - 1 - to]) to++;
-  if (from + to === 0) return; // nothing in common: the whole line is new
-  one.parts = [a.slice(0, from), a.slice(from, a.length - to), a.slice(a.length - to)].map((part) => part.join(""));
-  other.parts = [b.slice(0, from), b.slice(from, b.length - to), b.slice(b.length - to)].map((part) => part.join(""));
+/**
+ * @param {Page.DiffRow} before
+ * @param {Page.DiffRow} after
+ */
+function markWords(before, after) {
+  if (before.text.length > LONGEST_ROW || after.text.length > LONGEST_ROW) return;
+  const a = before.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
+  const b = after.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
+  const [start, end] = shared(a, b);
+  if (start + end === 0) return; // nothing in common: the whole line is new
+  const parts = (/** @type {string[]} */ words) => [
+    words.slice(0, start).join(""),
+    words.slice(start, words.length - end).join(""),
+    words.slice(words.length - end).join(""),
+  ];
+  before.parts = parts(a);
+  after.parts = parts(b);
 }
 
-const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
-
+/** @param {Page.DiffRow} row */
 function line(row) {
   return h(
     "div",
     { class: `row ${row.kind}` },
-    h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old ?? ""),
+    h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old),
     h("span", { class: "sign" }, SIGNS[row.kind]),
     code(row),
   );
 }
 
-function code(row) {
-  const [head, middle, end] =
-    row.text.length > WIDE
-      ? [`${row.text.slice(0, WIDE)}… ${row.text.length - WIDE} more characters`]
-      : (row.parts ?? [row.text]);
-  return h("span", { class: "code" }, visible(head), middle && h("mark", {}, visible(middle)), end && visible(end));
+/** @param {Page.DiffRow} row */
+function code({ text, parts = [text] }) {
+  const extra = text.length - LONGEST_ROW;
+  const [start, middle, end] = extra > 0 ? [`${text.slice(0, LONGEST_ROW)}… ${extra} more characters`] : parts;
+  return h("span", { class: "code" }, visible(start), middle && h("mark", {}, visible(middle)), visible(end));
 }
 
+/** @param {Page.DiffRow[]} rows */
 function sideBySide(rows) {
-  const out = [];
+  const pairs = [];
   for (let at = 0; at < rows.length; ) {
-    if (rows[at].kind !== "removed" && rows[at].kind !== "added") {
-      out.push(h("div", { class: `pair ${rows[at].kind}` }, half(rows[at]), half(rows[at])));
+    const row = rows[at];
+    if (row.kind === "same" || row.kind === "hunk") {
+      pairs.push(h("div", { class: `pair ${row.kind}` }, half(row), half(row)));
       at++;
       continue;
     }
-    const gone = [];
-    const came = [];
-    while (rows[at]?.kind === "removed") gone.push(rows[at++]);
-    while (rows[at]?.kind === "added") came.push(rows[at++]);
-    for (let k = 0; k < Math.max(gone.length, came.length); k++)
-      out.push(h("div", { class: "pair" }, half(gone[k]), half(came[k])));
+    const removed = [];
+    const added = [];
+    while (rows[at]?.kind === "removed") removed.push(rows[at++]);
+    while (rows[at]?.kind === "added") added.push(rows[at++]);
+    for (let pair = 0; pair < Math.max(removed.length, added.length); pair++)
+      pairs.push(h("div", { class: "pair" }, half(removed[pair]), half(added[pair])));
   }
-  return out;
+  return pairs;
 }
 
+/** @param {Page.DiffRow | undefined} row */
 function half(row) {
   return row ? h("div", { class: `half ${row.kind}` }, code(row)) : h("div", { class: "half none" });
 }

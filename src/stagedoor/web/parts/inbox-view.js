@@ -1,16 +1,18 @@
 // Everything that waits for an answer, across sessions.
 
-import { bar, button, empty, h, replace, toast } from "../core/dom.js";
+import { bar, button, empty, h, replace, skeleton, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine } from "../core/text.js";
 import { questionCard } from "./question-card.js";
 
 class InboxView extends HTMLElement {
+  leave = new AbortController();
+  /** @type {Map<string, HTMLElement>} */
+  cards = new Map();
+  list = h("div", { class: "page inbox" });
+
   connectedCallback() {
-    this.leave = new AbortController();
-    this.cards = new Map();
-    this.list = h("div", { class: "page inbox" });
-    replace(this, bar("Waiting for you", notifying()), this.list);
+    replace(this, bar("Waiting for you", notifyButton()), this.list);
     store.listen("questions", () => this.draw(), { signal: this.leave.signal });
     this.draw();
   }
@@ -19,45 +21,43 @@ class InboxView extends HTMLElement {
     this.leave.abort();
   }
 
-  // Cards are kept as long as their question is open: one must not move or be made again under a finger.
+  // A card stays as long as its question is open: it must not move or be made again under a finger.
   draw() {
-    const open = [...store.questions.values()].sort((a, b) => a.askedAt - b.askedAt);
     for (const [id, card] of this.cards) {
       if (store.questions.has(id)) continue;
       card.remove();
       this.cards.delete(id);
     }
-    if (!store.loaded) return replace(this.list, h("div", { class: "skeleton" }));
-    this.list.querySelector(".skeleton")?.remove();
-    if (!open.length)
-      return replace(
-        this.list,
-        empty("Nothing waits", "When an agent asks for permission, it is shown here and in its session."),
-      );
-    this.list.querySelector(".empty")?.remove();
+    if (!store.loaded) replace(this.list, skeleton());
+    else if (!store.questions.size) {
+      const text = "When an agent asks for permission, the question appears here and in its session.";
+      replace(this.list, empty("Nothing to answer", text));
+    } else this.drawCards();
+  }
+
+  drawCards() {
+    for (const other of this.list.querySelectorAll(".skeleton, .empty")) other.remove();
+    const open = [...store.questions.values()].sort((a, b) => (a.askedAt ?? 0) - (b.askedAt ?? 0));
     for (const question of open) {
       if (this.cards.has(question.id)) continue;
-      const session = store.sessions.get(question.sessionId);
-      const card = questionCard(question, { store, link: firstLine(session?.title ?? question.sessionId, 80) });
+      const title = store.sessions.get(question.sessionId)?.title ?? question.sessionId;
+      const card = questionCard(question, { link: firstLine(title, 80) });
       this.cards.set(question.id, card);
       this.list.append(card);
     }
-    return undefined;
   }
 }
 
-// Asked for where it makes sense, and only by somebody who wants it.
-function notifying() {
+// The browser's permission is requested only by somebody who wants it.
+function notifyButton() {
   if (globalThis.Notification?.permission !== "default") return null;
-  const ask = button(
-    "Notify me",
-    async () => {
-      const said = await Notification.requestPermission();
-      toast(said === "granted" ? "You will be told when an agent asks" : "The browser does not allow it");
-      ask.remove();
-    },
-    { kind: "plain", title: "Tell me when an agent asks something" },
-  );
+  const request = async () => {
+    const permission = await Notification.requestPermission();
+    const granted = permission === "granted";
+    toast(granted ? "You will be notified when an agent asks" : "The browser does not allow notifications");
+    ask.remove();
+  };
+  const ask = button("Notify me", request, { kind: "plain", title: "Show a notification when an agent asks" });
   return ask;
 }
 

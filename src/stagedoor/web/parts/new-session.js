@@ -1,75 +1,65 @@
-// Start a session, or the same prompt on several agents at once, each in a git worktree of its own.
+// Start a session, or the same prompt on several agents at once, each in its own git worktree.
 
-import { bar, failed, h, icon, replace, toast } from "../core/dom.js";
-import { get, newKey, post } from "../core/api.js";
+import { get, messageOf, newKey, post } from "../core/api.js";
+import { bar, failed, h, icon, replace, skeleton, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { plain, tail } from "../core/text.js";
+import { lastPart, plain } from "../core/text.js";
 
 const TIERS = [
-  ["supervised", "Ask for commands", "It edits files by itself and asks before each command."],
-  ["ask", "Ask for everything", "It asks before each change and each command."],
-  ["dry-run", "Look only", "It may read; nothing is changed."],
-  ["autonomous", "On its own", "It asks nothing. For work you can throw away."],
+  ["supervised", "Ask before commands", "It edits files without asking, and asks before each command."],
+  ["ask", "Ask before everything", "It asks before each change and each command."],
+  ["dry-run", "Read only", "It can read files; nothing is changed."],
+  ["autonomous", "Never ask", "It does everything without asking. For work you can throw away."],
 ];
-const LAST = "stagedoor-last";
-const TRY = "Show me what you can do";
+const LAST_CHOICES = "stagedoor-last";
+const FIRST_PROMPT = "Show me what you can do";
+const CODE = { autocapitalize: "off", spellcheck: "false" };
 
 class NewSession extends HTMLElement {
+  prompt = h("textarea", {
+    rows: 5,
+    required: true,
+    placeholder: "What should the agent do?",
+    "aria-label": "Prompt",
+    id: "prompt",
+  });
+  folder = h("input", { type: "text", list: "folders", "aria-label": "Project folder", ...CODE });
+  model = h("input", { type: "text", placeholder: "the agent's default", "aria-label": "Model", ...CODE });
+  several = h("input", { type: "checkbox" });
+  startButton = h("button", { class: "button primary wide", type: "submit" }, icon("send"), "Start");
+
   async connectedCallback() {
-    const before = JSON.parse(localStorage.getItem(LAST) ?? "{}");
-    replace(
-      this,
-      bar("New session"),
-      h("div", { class: "page" }, h("div", { class: "skeleton" }), h("div", { class: "skeleton" })),
-    );
-    let agents;
-    let places;
+    const content = h("div", { class: "page" }, skeleton(), skeleton());
+    replace(this, bar("New session"), content);
     try {
-      [agents, places] = await Promise.all([store.loadAgents(), get("/api/projects")]);
+      const [agents, places] = await Promise.all([store.loadAgents(), get("/api/projects")]);
+      /** @type {Page.Project[]} */
+      const roots = places.roots.map((/** @type {string} */ path) => ({ id: lastPart(path), path }));
+      content.replaceWith(this.form(agents, [...places.projects, ...roots]));
+      this.prompt.focus();
     } catch (fault) {
-      return replace(this.lastElementChild, failed("Nothing can be started now", fault));
+      replace(content, failed("Cannot start a session now", messageOf(fault)));
     }
-    const projects = [...places.projects, ...places.roots.map((path) => ({ id: tail(path), path }))];
-    this.prompt = h("textarea", {
-      rows: 5,
-      required: true,
-      placeholder: "What should be done?",
-      "aria-label": "Prompt",
-      id: "prompt",
-    });
-    this.folder = h("input", {
-      type: "text",
-      list: "folders",
-      value: before.cwd ?? projects[0]?.path ?? "",
-      "aria-label": "Project folder",
-      autocapitalize: "off",
-      spellcheck: "false",
-    });
-    this.model = h("input", {
-      type: "text",
-      placeholder: "the agent's own",
-      "aria-label": "Model",
-      autocapitalize: "off",
-      spellcheck: "false",
-    });
-    this.several = h("input", { type: "checkbox" });
-    const usable = agents.filter((one) => one.installed && one.enabled);
-    const ready = usable.filter((one) => one.signedIn !== false);
-    const first = usable.some((one) => one.agent === before.agent)
-      ? before.agent
-      : (usable.find((one) => one.default) ?? ready[0] ?? usable[0])?.agent;
-    this.choices = agents.map((one) => this.agentChoice(one, one.agent === first));
-    this.tiers = TIERS.map(([value, label, help]) =>
+  }
+
+  /**
+   * @param {Page.Agent[]} agents
+   * @param {Page.Project[]} projects
+   */
+  form(agents, projects) {
+    const last = JSON.parse(localStorage.getItem(LAST_CHOICES) ?? "{}");
+    const first = firstChoice(agents, last.agent);
+    this.folder.value = last.cwd ?? projects[0]?.path ?? "";
+    this.several.addEventListener("change", () => this.allowSeveral());
+    const tiers = TIERS.map(([value, label, help]) =>
       h(
         "label",
         { class: "choice" },
-        h("input", { type: "radio", name: "tier", value, checked: value === (before.tier ?? "supervised") }),
+        h("input", { type: "radio", name: "tier", value, checked: value === (last.tier ?? "supervised") }),
         h("b", {}, label),
         h("span", { class: "quiet" }, help),
       ),
     );
-    this.several.addEventListener("change", () => this.allowSeveral());
-    const start = h("button", { class: "button primary wide", type: "submit" }, icon("send"), "Start");
     const form = h(
       "form",
       { class: "page form" },
@@ -79,8 +69,12 @@ class NewSession extends HTMLElement {
         "fieldset",
         {},
         h("legend", {}, "Agent"),
-        h("div", { class: "agents" }, this.choices),
-        h("label", { class: "check" }, this.several, "Several at once, each in its own git worktree, to compare"),
+        h(
+          "div",
+          { class: "agents" },
+          agents.map((agent) => agentChoice(agent, agent.agent === first)),
+        ),
+        h("label", { class: "check" }, this.several, "Compare several agents, each in its own git worktree"),
       ),
       h(
         "label",
@@ -90,100 +84,123 @@ class NewSession extends HTMLElement {
         h(
           "datalist",
           { id: "folders" },
-          projects.map((one) => h("option", { value: one.path }, one.id)),
+          projects.map(({ path, id }) => h("option", { value: path }, id)),
         ),
       ),
-      h("fieldset", {}, h("legend", {}, "How much it may do"), this.tiers),
+      h("fieldset", {}, h("legend", {}, "Permissions"), tiers),
       h("label", { class: "field" }, "Model", this.model),
-      start,
+      this.startButton,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.start(start);
+      this.start();
     });
-    this.lastElementChild.replaceWith(form);
-    this.prompt.focus();
-    return undefined;
+    return form;
   }
 
-  // Something to try for whoever has only just come, with the agent that needs no account.
+  /**
+   * Something to try for a new user, with the agent that needs no account.
+   * @param {Page.Agent[]} agents
+   */
   suggestion(agents) {
-    const own = agents.find((one) => one.agent === "understudy");
-    if (!own || store.sessions.size > 2) return null;
-    return h(
-      "p",
-      { class: "quiet" },
-      "New here? ",
-      h("button", { class: "link", type: "button", onclick: () => this.suggest(own.agent) }, TRY),
-      " with the embedded agent: it needs no account.",
-    );
+    const embedded = agents.find(({ agent }) => agent === "understudy");
+    if (!embedded || store.sessions.size > 2) return null;
+    const suggest = () => {
+      this.prompt.value = `${FIRST_PROMPT}.`;
+      this.check(`input[name=agent][value="${embedded.agent}"]`);
+      this.check("input[name=tier][value=ask]");
+      this.startButton.focus();
+    };
+    const link = h("button", { class: "link", type: "button", onclick: suggest }, FIRST_PROMPT);
+    return h("p", { class: "quiet" }, "New here? ", link, " with the embedded agent: it needs no account.");
   }
 
-  suggest(agent) {
-    this.prompt.value = `${TRY}.`;
-    this.querySelector(`input[name=agent][value="${agent}"]`).checked = true;
-    this.querySelector("input[name=tier][value=ask]").checked = true;
-    this.querySelector("button[type=submit]").focus();
+  /** @param {string} selector */
+  check(selector) {
+    const [input] = this.inputs(selector);
+    if (input) input.checked = true;
   }
 
-  agentChoice(one, checked) {
-    const state = !one.enabled
-      ? "switched off"
-      : !one.installed
-        ? "not installed"
-        : one.signedIn === false
-          ? "not signed in"
-          : plain(one.version || "ready");
-    return h(
-      "label",
-      { class: "choice", title: plain(one.fix || one.problem || "") },
-      h("input", { type: "radio", name: "agent", value: one.agent, checked, disabled: !one.installed || !one.enabled }),
-      h("b", {}, plain(one.title || one.agent).split(" (")[0]),
-      h("span", { class: `quiet ${one.installed && one.signedIn !== false ? "" : "bad"}` }, state),
-    );
+  /**
+   * @param {string} selector
+   * @returns {HTMLInputElement[]}
+   */
+  inputs(selector) {
+    return [...this.querySelectorAll(selector)].filter((element) => element instanceof HTMLInputElement);
   }
 
   allowSeveral() {
-    for (const input of this.querySelectorAll("input[name=agent]"))
-      input.type = this.several.checked ? "checkbox" : "radio";
+    for (const input of this.inputs("input[name=agent]")) input.type = this.several.checked ? "checkbox" : "radio";
   }
 
-  async start(pressed) {
+  async start() {
     const prompt = this.prompt.value.trim();
-    const agents = [...this.querySelectorAll("input[name=agent]:checked")].map((one) => one.value);
+    const agents = this.inputs("input[name=agent]:checked").map(({ value }) => value);
     if (!prompt) return this.prompt.focus();
     if (!agents.length) return toast("Choose an agent", "error");
-    const tier = this.querySelector("input[name=tier]:checked").value;
-    const wanted = {
-      prompt,
-      cwd: this.folder.value,
-      keepOpen: true,
-      ...(tier === "ask" ? { tier: "supervised", approval: "ask" } : { tier }),
-    };
-    if (this.model.value) wanted.model = this.model.value;
-    localStorage.setItem(LAST, JSON.stringify({ agent: agents[0], tier, cwd: wanted.cwd }));
-    pressed.disabled = true;
+    const tier = this.inputs("input[name=tier]:checked")[0]?.value;
+    const cwd = this.folder.value;
+    const permissions = tier === "ask" ? { tier: "supervised", approval: "ask" } : { tier };
+    const model = this.model.value || undefined;
+    localStorage.setItem(LAST_CHOICES, JSON.stringify({ agent: agents[0], tier, cwd }));
+    this.startButton.disabled = true;
     try {
-      if (this.several.checked && agents.length > 1) {
-        const group = newKey();
-        const made = await Promise.allSettled(
-          agents.map((agent) => post("/api/sessions", { ...wanted, agent, group, worktree: true, keepOpen: false })),
-        );
-        const failed = made.find((one) => one.status === "rejected");
-        if (failed) toast(failed.reason.message, "error");
-        if (made.some((one) => one.status === "fulfilled")) location.hash = `#/compare/${group}`;
-        else pressed.disabled = false;
-      } else {
-        const session = await post("/api/sessions", { ...wanted, agent: agents[0] });
+      const body = { prompt, cwd, keepOpen: true, model, ...permissions };
+      if (this.several.checked && agents.length > 1) await this.startSeveral(agents, body);
+      else {
+        const session = await post("/api/sessions", { ...body, agent: agents[0] });
         store.sessions.set(session.id, session);
         location.hash = `#/s/${session.id}`;
       }
     } catch (fault) {
-      pressed.disabled = false;
-      toast(fault.message, "error");
+      this.startButton.disabled = false;
+      toast(messageOf(fault), "error");
     }
-    return undefined;
   }
+
+  /**
+   * @param {string[]} agents
+   * @param {object} body
+   */
+  async startSeveral(agents, body) {
+    const group = newKey();
+    const shared = { ...body, group, worktree: true, keepOpen: false };
+    const attempts = await Promise.allSettled(agents.map((agent) => post("/api/sessions", { ...shared, agent })));
+    const failure = attempts.find(({ status }) => status === "rejected");
+    if (failure?.status === "rejected") toast(messageOf(failure.reason), "error");
+    if (attempts.some(({ status }) => status === "fulfilled")) location.hash = `#/compare/${group}`;
+    else this.startButton.disabled = false;
+  }
+}
+
+/**
+ * @param {Page.Agent[]} agents
+ * @param {string | undefined} last
+ */
+function firstChoice(agents, last) {
+  const usable = agents.filter(({ installed, enabled }) => installed && enabled);
+  if (usable.some(({ agent }) => agent === last)) return last;
+  const signedIn = usable.filter((agent) => agent.signedIn !== false);
+  return (usable.find((agent) => agent.default) ?? signedIn[0] ?? usable[0])?.agent;
+}
+
+/**
+ * @param {Page.Agent} agent
+ * @param {boolean} checked
+ */
+function agentChoice({ agent, title, version, installed, enabled, signedIn, fix, problem }, checked) {
+  let state = plain(version || "ready");
+  if (!enabled) state = "disabled";
+  else if (!installed) state = "not installed";
+  else if (signedIn === false) state = "not signed in";
+  const isReady = installed && signedIn !== false;
+  return h(
+    "label",
+    { class: "choice", title: plain(fix || problem) },
+    h("input", { type: "radio", name: "agent", value: agent, checked, disabled: !installed || !enabled }),
+    h("b", {}, plain(title || agent).split(" (")[0]),
+    h("span", { class: `quiet ${isReady ? "" : "bad"}` }, state),
+  );
 }
 
 customElements.define("new-session", NewSession);

@@ -1,280 +1,273 @@
-// What was used, which agents are well, who may come in, what was decided.
+// Usage, the agents' health, the paired devices, the policy, and what was decided.
 
-import { bar, button, h, icon, replace, toast } from "../core/dom.js";
-import { call, get, post, query } from "../core/api.js";
+import { call, get, messageOf, post, query } from "../core/api.js";
+import { bar, button, h, icon, replace, skeleton, svg, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, money, number, plain, tail } from "../core/text.js";
+import { ago, firstLine, lastPart, money, number, plain } from "../core/text.js";
 
 const DAYS = 14;
-const EAST = -new Date().getTimezoneOffset(); // a day is one of whoever looks
+const DAY = 86400000;
+const MINUTE = 60000;
+const EAST = -new Date().getTimezoneOffset(); // a day is one of the user's time zone, not the server's
+const BAR = { step: 20, width: 14, height: 74, smallest: 2 };
+const SCOPES = [
+  ["run", "run and answer"],
+  ["answer", "watch and answer"],
+  ["watch", "only watch"],
+  ["admin", "everything"],
+];
+
+/** @type {[string, Page.FillCard][]} */
+const CARDS = [
+  ["Usage", fillUsage],
+  ["Agents", fillAgents],
+  ["Devices", fillDevices],
+  ["Policy", fillPolicy],
+  ["Decisions", fillAudit],
+];
 
 class OverviewView extends HTMLElement {
   connectedCallback() {
-    this.page = h("div", { class: "page overview" });
-    replace(
-      this,
-      bar("Overview", button("", switchTheme, { glyph: "moon", kind: "plain", title: "Dark or light" })),
-      this.page,
-    );
-    for (const [title, fill] of [
-      ["Use", usage],
-      ["Agents", agents],
-      ["Devices", devices],
-      ["Policy", policy],
-      ["Decisions", audit],
-    ]) {
-      const body = h("div", { class: "card-body" }, h("div", { class: "skeleton" }));
-      this.page.append(h("section", { class: "card", "aria-label": title }, h("h2", {}, title), body));
+    const page = h("div", { class: "page overview" });
+    const theme = button("", switchTheme, { glyph: "moon", kind: "plain", title: "Dark or light" });
+    replace(this, bar("Overview", theme), page);
+    for (const [title, fill] of CARDS) {
+      const body = h("div", { class: "card-body" }, skeleton());
+      page.append(h("section", { class: "card", "aria-label": title }, h("h2", {}, title), body));
       this.fill(body, fill);
     }
   }
 
+  /**
+   * @param {HTMLElement} body
+   * @param {Page.FillCard} fill
+   */
   async fill(body, fill) {
     try {
       await fill(body, () => this.fill(body, fill));
     } catch (fault) {
-      replace(body, h("p", { class: "quiet unloaded" }, fault.message));
+      replace(body, h("p", { class: "quiet unloaded" }, messageOf(fault)));
     }
   }
 }
 
-async function usage(body) {
-  const since = Date.now() - DAYS * 86400000;
-  const [days, agents, projects] = await Promise.all(
-    ["day", "agent", "project"].map((by) => get(`/api/usage${query({ by, since, offsetMinutes: EAST })}`)),
-  );
-  if (!days.rows.length) return replace(body, h("p", { class: "quiet" }, "Nothing has been used yet."));
-  const total = days.total;
+/** @param {string} words */
+const quiet = (words) => h("p", { class: "quiet" }, words);
+
+/** @param {HTMLElement} body */
+async function fillUsage(body) {
+  const since = Date.now() - DAYS * DAY;
+  const read = (/** @type {string} */ by) => get(`/api/usage${query({ by, since, offsetMinutes: EAST })}`);
+  const [days, agents, projects] = await Promise.all(["day", "agent", "project"].map(read));
+  if (!days.rows.length) return replace(body, quiet("No usage yet."));
+  /** @type {Unified.Usage} */
+  const { totalTokens, costUsd } = days.total.usage;
+  const showCost = (/** @type {number} */ cost) => money(cost) || "$0";
   return replace(
     body,
     h(
       "p",
       { class: "figure" },
-      h("b", {}, number(total.usage.totalTokens)),
+      h("b", {}, number(totalTokens)),
       " tokens",
-      total.usage.costUsd ? [" · ", h("b", {}, money(total.usage.costUsd))] : null,
+      costUsd && [" · ", h("b", {}, money(costUsd))],
       h("span", { class: "quiet" }, ` in ${DAYS} days`),
     ),
-    chart(days.rows, "tokens", (used) => used.totalTokens, number),
-    total.usage.costUsd > 0 &&
-      chart(
-        days.rows,
-        "cost",
-        (used) => used.costUsd ?? 0,
-        (cost) => money(cost) || "$0",
-      ),
+    chart(days.rows, "tokens", (usage) => usage.totalTokens, number),
+    costUsd && chart(days.rows, "cost", (usage) => usage.costUsd ?? 0, showCost),
     h(
       "div",
       { class: "bars-pair" },
-      bars("By agent", agents.rows, (name) => name),
-      bars("By project", projects.rows, tail),
+      bars("By agent", agents.rows, String),
+      bars("By project", projects.rows, lastPart),
     ),
   );
 }
 
-function chart(rows, what, read, tell) {
-  const by = new Map(rows.map((row) => [row.key, read(row.usage)]));
-  const days = [...Array(DAYS)].map((_, at) =>
-    new Date(Date.now() + EAST * 60000 - (DAYS - 1 - at) * 86400000).toISOString().slice(0, 10),
+/**
+ * @param {Page.UsageRow[]} rows
+ * @param {string} unit
+ * @param {(usage: Unified.Usage) => number} read
+ * @param {(value: number) => string} show
+ */
+function chart(rows, unit, read, show) {
+  const values = new Map(rows.map(({ key, usage }) => [key, read(usage)]));
+  const today = Date.now() + EAST * MINUTE;
+  const days = Array.from({ length: DAYS }, (_, at) =>
+    new Date(today - (DAYS - 1 - at) * DAY).toISOString().slice(0, 10),
   );
-  const most = Math.max(...by.values()) || 1;
-  const told = (day) => `${day}: ${tell(by.get(day) ?? 0)}`;
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", `0 0 ${DAYS * 20} 80`);
-  svg.setAttribute("class", "chart");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${what} per day: ${days.map(told).join(", ")}`);
-  days.forEach((day, at) => {
-    const height = Math.round(((by.get(day) ?? 0) / most) * 74);
-    const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, value] of Object.entries({
-      x: at * 20 + 3,
-      y: 78 - Math.max(height, 2),
-      width: 14,
-      height: Math.max(height, 2),
-      rx: 1,
-    }))
-      bar.setAttribute(name, value);
-    if (!height) bar.setAttribute("class", "none");
-    const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
-    title.textContent = `${told(day)} ${what}`;
-    bar.append(title);
-    svg.append(bar);
+  const most = Math.max(...values.values()) || 1;
+  const label = (/** @type {string} */ day) => `${day}: ${show(values.get(day) ?? 0)}`;
+  const drawing = svg("svg", {
+    viewBox: `0 0 ${DAYS * BAR.step} 80`,
+    class: "chart",
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": `${unit} per day: ${days.map(label).join(", ")}`,
   });
-  return h(
-    "figure",
-    { class: "chart-box" },
-    svg,
-    h(
-      "figcaption",
-      { class: "quiet" },
-      h("span", {}, days[0].slice(5)),
-      h("span", {}, `${what} per day`),
-      h("span", {}, "today"),
-    ),
-  );
+  for (const [at, day] of days.entries()) {
+    const value = Math.round(((values.get(day) ?? 0) / most) * BAR.height);
+    const height = Math.max(value, BAR.smallest);
+    const x = at * BAR.step + 3;
+    const rect = svg("rect", { x, y: 78 - height, width: BAR.width, height, rx: 1, class: value ? "" : "none" });
+    const title = svg("title");
+    title.textContent = `${label(day)} ${unit}`;
+    rect.append(title);
+    drawing.append(rect);
+  }
+  const caption = [days[0].slice(5), `${unit} per day`, "today"].map((words) => h("span", {}, words));
+  return h("figure", { class: "chart-box" }, drawing, h("figcaption", { class: "quiet" }, caption));
 }
 
+/**
+ * @param {string} title
+ * @param {Page.UsageRow[]} rows
+ * @param {(key: string) => string} name
+ */
 function bars(title, rows, name) {
   const sorted = [...rows].sort((a, b) => b.usage.totalTokens - a.usage.totalTokens).slice(0, 6);
-  const most = Math.max(...sorted.map((row) => row.usage.totalTokens), 1);
-  return h(
-    "div",
-    { class: "bars" },
-    h("h3", {}, title),
-    sorted.map((row) =>
-      h(
-        "div",
-        { class: "bar-row" },
-        h("span", {}, plain(name(row.key))),
-        h("meter", { min: 0, max: most, value: row.usage.totalTokens, "aria-label": plain(row.key) }),
-        h(
-          "span",
-          { class: "quiet" },
-          [number(row.usage.totalTokens), money(row.usage.costUsd)].filter(Boolean).join(" · "),
-        ),
-      ),
-    ),
-  );
-}
-
-async function agents(body) {
-  const found = await store.loadAgents();
-  replace(
-    body,
+  const max = Math.max(...sorted.map(({ usage }) => usage.totalTokens), 1);
+  const lines = sorted.map(({ key, usage }) =>
     h(
-      "ul",
-      { class: "rows" },
-      found.map((one) =>
-        h(
-          "li",
-          {},
-          h("span", { class: `dot ${one.installed ? (one.signedIn === false ? "waiting" : "done") : "failed"}` }),
-          h("b", {}, one.title || one.agent),
-          h("span", { class: "quiet" }, one.installed ? plain(one.version) : "not installed"),
-          one.signedIn === false && h("span", { class: "chip bad" }, "not signed in"),
-          (one.problem || one.fix) && h("p", { class: "quiet hint" }, firstLine(one.fix || one.problem, 240)),
-        ),
-      ),
+      "div",
+      { class: "bar-row" },
+      h("span", {}, plain(name(key))),
+      h("meter", { min: 0, max, value: usage.totalTokens, "aria-label": plain(key) }),
+      h("span", { class: "quiet" }, [number(usage.totalTokens), money(usage.costUsd)].filter(Boolean).join(" · ")),
     ),
+  );
+  return h("div", { class: "bars" }, h("h3", {}, title), lines);
+}
+
+/** @param {HTMLElement} body */
+async function fillAgents(body) {
+  const agents = await store.loadAgents();
+  replace(body, h("ul", { class: "rows" }, agents.map(agentRow)));
+}
+
+/** @param {Page.Agent} agent */
+function agentRow({ agent, title, version, installed, signedIn, problem, fix }) {
+  let state = "done";
+  if (!installed) state = "failed";
+  else if (signedIn === false) state = "waiting";
+  return h(
+    "li",
+    {},
+    h("span", { class: `dot ${state}` }),
+    h("b", {}, title || agent),
+    h("span", { class: "quiet" }, installed ? plain(version) : "not installed"),
+    signedIn === false && h("span", { class: "chip bad" }, "not signed in"),
+    (problem || fix) && h("p", { class: "quiet hint" }, firstLine(fix || problem, 240)),
   );
 }
 
-async function devices(body, again) {
-  const isAdmin = store.me?.scopes?.includes("admin");
-  if (!isAdmin)
-    return replace(
-      body,
-      h("p", { class: "quiet" }, `This device: ${plain(store.me?.name)} (${(store.me?.scopes ?? []).join(", ")})`),
-    );
-  const found = (await get("/api/devices")).devices;
+/**
+ * @param {HTMLElement} body
+ * @param {() => void} again
+ */
+async function fillDevices(body, again) {
+  const { name = "", scopes = [] } = store.me ?? {};
+  if (!scopes.includes("admin")) return replace(body, quiet(`This device: ${plain(name)} (${scopes.join(", ")})`));
+  /** @type {{ devices: Page.Device[] }} */
+  const { devices } = await get("/api/devices");
   const place = h("div", {});
-  const scope = h(
-    "select",
-    { "aria-label": "What the new device may do" },
-    [
-      ["run", "run and answer"],
-      ["answer", "watch and answer"],
-      ["watch", "only watch"],
-      ["admin", "everything"],
-    ].map(([value, label]) => h("option", { value }, label)),
-  );
-  const pair = async () => {
-    try {
-      const made = await post("/api/pairing", { scope: scope.value });
-      const image = h("img", {
-        alt: "QR code to pair a device",
-        class: "qr",
-        src: `data:image/svg+xml;base64,${btoa(made.qr)}`,
-      });
-      replace(
-        place,
-        h(
-          "div",
-          { class: "pairing" },
-          image,
-          h("p", {}, "Scan it with the phone, or enter the code "),
-          h("p", { class: "code-big" }, made.code),
-          h("p", { class: "quiet" }, "It can be used once, within five minutes."),
-        ),
-      );
-      place.scrollIntoView({ block: "nearest" });
-    } catch (fault) {
-      toast(fault.message, "error");
-    }
-  };
+  const options = SCOPES.map(([value, label]) => h("option", { value }, label));
+  const scope = h("select", { "aria-label": "What the new device may do" }, options);
   return replace(
     body,
     h(
       "ul",
       { class: "rows" },
-      found.map((one) =>
-        h(
-          "li",
-          {},
-          icon("device"),
-          h("b", {}, plain(one.name)),
-          h(
-            "span",
-            { class: "quiet" },
-            `${one.scopes.join(", ")} · ${one.seenAt ? `seen ${ago(one.seenAt)}${Date.now() - one.seenAt < 60000 ? "" : " ago"}` : "never seen"}`,
-          ),
-          one.current
-            ? h("span", { class: "chip" }, "this one")
-            : button("Revoke", async () => (await call("DELETE", `/api/devices/${one.id}`), again()), {
-                kind: "plain",
-              }),
-        ),
-      ),
+      devices.map((device) => deviceRow(device, again)),
     ),
-    h("div", { class: "row-actions" }, scope, button("Pair a device", pair, { glyph: "add" })),
+    h(
+      "div",
+      { class: "row-actions" },
+      scope,
+      button("Pair a device", () => pair(place, scope.value), { glyph: "add" }),
+    ),
     place,
   );
 }
 
-async function policy(body) {
-  const found = await get("/api/policy");
+/**
+ * @param {Page.Device} device
+ * @param {() => void} again
+ */
+function deviceRow({ id, name, scopes, seenAt, current }, again) {
+  let seen = "never used";
+  if (seenAt) seen = Date.now() - seenAt < MINUTE ? "used now" : `used ${ago(seenAt)} ago`;
+  const revoke = async () => {
+    await call("DELETE", `/api/devices/${id}`);
+    again();
+  };
+  return h(
+    "li",
+    {},
+    icon("device"),
+    h("b", {}, plain(name)),
+    h("span", { class: "quiet" }, `${scopes.join(", ")} · ${seen}`),
+    current ? h("span", { class: "chip" }, "this device") : button("Revoke", revoke, { kind: "plain" }),
+  );
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {string} scope
+ */
+async function pair(place, scope) {
+  try {
+    /** @type {{ code: string, qr: string }} */
+    const { code, qr } = await post("/api/pairing", { scope });
+    const src = `data:image/svg+xml;base64,${btoa(qr)}`;
+    const picture = h("img", { alt: "QR code to pair a device", class: "qr", src });
+    const intro = h("p", {}, "Scan it with the phone, or enter the code ");
+    const hint = quiet("It can be used once, within five minutes.");
+    replace(place, h("div", { class: "pairing" }, picture, intro, h("p", { class: "code-big" }, code), hint));
+    place.scrollIntoView({ block: "nearest" });
+  } catch (fault) {
+    toast(messageOf(fault), "error");
+  }
+}
+
+/** @param {HTMLElement} body */
+async function fillPolicy(body) {
+  /** @type {{ file: string, text: string, problem: string }} */
+  const { file, text, problem } = await get("/api/policy");
   replace(
     body,
-    h("p", { class: "quiet" }, found.file ? plain(found.file) : "No policy file: the tier of each session decides."),
-    found.text && h("pre", { class: "command" }, plain(found.text).slice(0, 20000)),
-    found.problem && h("p", { class: "note error" }, plain(found.problem)),
+    quiet(file ? plain(file) : "No policy file: the tier of each session decides."),
+    text && h("pre", { class: "command" }, plain(text).slice(0, 20000)),
+    problem && h("p", { class: "note error" }, plain(problem)),
   );
 }
 
-async function audit(body) {
+/** @param {HTMLElement} body */
+async function fillAudit(body) {
+  /** @type {{ entries: Page.AuditEntry[] }} */
   const { entries } = await get("/api/audit?limit=30");
-  if (!entries.length) return replace(body, h("p", { class: "quiet" }, "Nothing has been decided yet."));
-  return replace(
-    body,
-    h(
-      "ul",
-      { class: "rows audit" },
-      entries.map(({ entry: one, at, who }) =>
-        h(
-          "li",
-          {},
-          icon(one.decision === "allow" ? "check" : "cross"),
-          h("code", { class: "target" }, firstLine(one.target || one.tool, 100)),
-          h(
-            "span",
-            { class: "quiet" },
-            [one.agent, `by ${who || one.by}`, one.rule].filter(Boolean).map(plain).join(" · "),
-          ),
-          h("time", { class: "quiet" }, ago(at)),
-        ),
-      ),
-    ),
+  const rows = h("ul", { class: "rows audit" }, entries.map(auditRow));
+  replace(body, entries.length ? rows : quiet("No decisions yet."));
+}
+
+/** @param {Page.AuditEntry} row */
+function auditRow({ entry, at, who }) {
+  const words = [entry.agent, `by ${who || entry.by}`, entry.rule].filter(Boolean);
+  return h(
+    "li",
+    {},
+    icon(entry.decision === "allow" ? "check" : "cross"),
+    h("code", { class: "target" }, firstLine(entry.target || entry.tool, 100)),
+    h("span", { class: "quiet" }, words.map(plain).join(" · ")),
+    h("time", { class: "quiet" }, ago(at)),
   );
 }
 
-export function switchTheme() {
-  const dark = document.documentElement.dataset.theme
-    ? document.documentElement.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("stagedoor-theme", document.documentElement.dataset.theme);
+function switchTheme() {
+  const { dataset } = document.documentElement;
+  const before = dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  dataset.theme = before === "dark" ? "light" : "dark";
+  localStorage.setItem("stagedoor-theme", dataset.theme);
 }
 
 customElements.define("overview-view", OverviewView);

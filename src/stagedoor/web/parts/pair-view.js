@@ -1,42 +1,42 @@
-// The first visit: a code from the terminal or a paired device lets this browser in.
+// The first visit: a code from the terminal or from a paired device pairs this browser.
 
+import { messageOf, post } from "../core/api.js";
 import { h, icon, replace } from "../core/dom.js";
-import { post } from "../core/api.js";
 
 class PairView extends HTMLElement {
+  code = h("input", {
+    type: "text",
+    required: true,
+    placeholder: "Code",
+    "aria-label": "Pairing code",
+    autocomplete: "one-time-code",
+    autocapitalize: "characters",
+    spellcheck: "false",
+  });
+  label = h("input", {
+    type: "text",
+    value: deviceName(),
+    required: true,
+    "aria-label": "Name of this device",
+    maxlength: 60,
+  });
+  note = h("p", { class: "note error", role: "alert", hidden: true });
+
   connectedCallback() {
-    const code = new URLSearchParams(location.hash.replace(/^#\/?/, "")).get("pair") ?? "";
-    this.code = h("input", {
-      type: "text",
-      value: code,
-      required: true,
-      placeholder: "Code",
-      "aria-label": "Pairing code",
-      autocomplete: "one-time-code",
-      autocapitalize: "characters",
-      spellcheck: "false",
-    });
-    this.label = h("input", {
-      type: "text",
-      value: deviceName(),
-      required: true,
-      "aria-label": "Name of this device",
-      maxlength: 60,
-    });
-    this.note = h("p", { class: "note error", role: "alert", hidden: true });
-    const go = h("button", { class: "button primary wide", type: "submit" }, icon("check"), "Pair");
+    this.code.value = new URLSearchParams(location.hash.replace(/^#\/?/, "")).get("pair") ?? "";
     const form = h(
       "form",
       { class: "pair-form" },
       h("label", { class: "field" }, "Code", this.code),
       h("label", { class: "field" }, "Name of this device", this.label),
       this.note,
-      go,
+      h("button", { class: "button primary wide", type: "submit" }, icon("check"), "Pair"),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.pair();
     });
+    const command = h("code", {}, "stagedoor pair");
     replace(
       this,
       h(
@@ -47,29 +47,26 @@ class PairView extends HTMLElement {
         h(
           "p",
           { class: "quiet" },
-          "Pair this browser with the server. ",
-          h("code", {}, "stagedoor pair"),
-          " on the machine it runs on gives you a code.",
+          "Pair this browser with the server: run ",
+          command,
+          " on its machine to get a code.",
         ),
         form,
       ),
     );
-    if (code) this.pair();
+    if (this.code.value) this.pair();
     else this.code.focus();
   }
 
   async pair() {
     this.note.hidden = true;
     try {
-      await post("/api/pair", {
-        code: this.code.value.trim(),
-        name: this.label.value.trim() || "browser",
-        cookie: true,
-      });
+      const name = this.label.value.trim() || "browser";
+      await post("/api/pair", { code: this.code.value.trim(), name, cookie: true });
       history.replaceState(null, "", "#/");
       dispatchEvent(new CustomEvent("stagedoor:paired"));
     } catch (fault) {
-      this.note.textContent = fault.message;
+      this.note.textContent = messageOf(fault);
       this.note.hidden = false;
       this.code.focus();
     }
@@ -77,10 +74,9 @@ class PairView extends HTMLElement {
 }
 
 function deviceName() {
-  const agent = navigator.userAgent;
-  const system =
-    ["iPhone", "iPad", "Android", "Mac", "Windows", "Linux"].find((name) => agent.includes(name)) ?? "device";
-  const browser = ["Firefox", "Edg", "Chrome", "Safari"].find((name) => agent.includes(name)) ?? "browser";
+  const firstIn = (/** @type {string[]} */ names) => names.find((name) => navigator.userAgent.includes(name));
+  const system = firstIn(["iPhone", "iPad", "Android", "Mac", "Windows", "Linux"]) ?? "device";
+  const browser = firstIn(["Firefox", "Edg", "Chrome", "Safari"]) ?? "browser";
   return `${browser === "Edg" ? "Edge" : browser} on ${system}`;
 }
 

@@ -1,23 +1,23 @@
 // A question: what is asked, how risky and why, with the whole command or diff. Nothing is pre-chosen, and one tap can
-// answer only the question it was aimed at: the buttons of a fresh card wait a moment, and a card answers once.
+// answer only the question it was aimed at: the buttons of a new card wait a moment, and a card answers once.
 
-import { announce, button, h, icon, reachable, replace, toast } from "../core/dom.js";
-import { get } from "../core/api.js";
+import { get, messageOf, Problem } from "../core/api.js";
+import { announce, button, h, icon, makeReachable, replace, toast } from "../core/dom.js";
+import { store } from "../core/store.js";
 import { firstLine, plain, within } from "../core/text.js";
 import { diffView, editView } from "./diff-view.js";
-import { wishes, wishForm } from "./wish-form.js";
 
-const LONG = 20000;
-const SETTLE = 600; // a tap meant for what stood here before must not hit a button that has just come
+const LONG_WAIT = 20000;
+const SHORT_WAIT = 600; // a tap meant for what was here before must not hit a button that has just come
 const RISKS = { low: "Low risk", medium: "Medium risk", high: "High risk" };
-const ASKS = {
+const REQUESTS = {
   execute: "wants to run a command",
   write: "wants to change a file",
   read: "wants to read",
   network: "wants to use the network",
-  other: "asks to go on",
+  other: "asks for permission",
 };
-const BY = {
+const ANSWERED_BY = {
   client: "by you or another device",
   callback: "by the program",
   policy: "by a rule",
@@ -25,8 +25,14 @@ const BY = {
   interrupt: "because the turn ended",
 };
 
-// For a moment a card takes no tap: when it has just come, and when another was answered, because then all move up.
-function settle(card, wait = SETTLE) {
+/** @type {WeakMap<Element, number>} */
+const timers = new WeakMap();
+
+/**
+ * For a moment a card takes no tap: when it has just come, and when another was answered, because then all move up.
+ * @param {Element} card
+ */
+function settle(card, wait = SHORT_WAIT) {
   card.classList.add("settling");
   clearTimeout(timers.get(card));
   timers.set(
@@ -35,18 +41,27 @@ function settle(card, wait = SETTLE) {
   );
 }
 
-const timers = new WeakMap();
-const settleAll = (wait) => document.querySelectorAll(".question:not(.over)").forEach((card) => settle(card, wait));
+/** @param {number} [wait] */
+function settleAll(wait) {
+  for (const card of document.querySelectorAll(".question:not(.closed)")) settle(card, wait);
+}
 
-export function questionCard(question, { resolved = null, store, link = "" } = {}) {
+/**
+ * @param {Page.Question} question
+ * @param {{ resolution?: Unified.PermissionResolved, link?: string }} [options]
+ * @returns {HTMLElement}
+ */
+export function questionCard(question, { resolution, link = "" } = {}) {
   const { request } = question;
-  if (resolved) return settled(question, resolved);
-  const asks = wishes(request).length ? "wants to know" : (ASKS[request.operation] ?? ASKS.other);
-  const title = `${question.agent ?? request.agent ?? "The agent"} ${asks}`;
+  if (resolution) return verdict(question, resolution);
+  const isPermission = !userQuestions(request).length;
+  const title = `${question.agent ?? request.agent ?? "The agent"} ${
+    isPermission ? (REQUESTS[request.operation] ?? REQUESTS.other) : "has a question"
+  }`;
   const card = h(
     "article",
     {
-      class: `question ${request.risk ?? "medium"} ${question.open === false ? "over" : ""}`,
+      class: `question ${request.risk ?? "medium"} ${question.open === false ? "closed" : ""}`,
       "data-question": question.id,
       "aria-label": title,
     },
@@ -55,207 +70,312 @@ export function questionCard(question, { resolved = null, store, link = "" } = {
       {},
       icon(request.operation ?? "other"),
       h("h3", {}, title),
-      !wishes(request).length && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? "Medium risk"),
+      isPermission && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? RISKS.medium),
     ),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
-    request.riskReasons?.length > 0 &&
+    request.riskReasons?.length &&
       h("p", { class: "why quiet", dir: "auto" }, plain(request.riskReasons.slice(0, 3).join("; "))),
     request.description &&
-      !same(request) &&
+      !repeatsTarget(request) &&
       h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
-    wishes(request).length ? null : subject(request, store?.sessions.get(question.sessionId)?.cwd),
+    isPermission && subject(request, store.sessions.get(question.sessionId)?.cwd),
   );
-  if (question.open === false) card.append(h("p", { class: "quiet" }, "Answered."));
-  else card.append(actions(card, question, store));
+  card.append(question.open === false ? h("p", { class: "quiet" }, "Answered.") : answers(card, question));
   settle(card);
-  requestAnimationFrame(() => reachable(card));
+  requestAnimationFrame(() => makeReachable(card));
   return card;
 }
 
-function same(request) {
-  const { description, target, input } = request;
-  return [target, input?.command].includes(description) || (target && /^\w+ $/.test(description.replace(target, ""))); // "Edit a.py"
+/**
+ * Whether the description says only what is shown anyway, like "Edit a.py".
+ * @param {Unified.PermissionRequest} request
+ */
+function repeatsTarget({ description = "", target, input }) {
+  if ([target, input?.command].includes(description)) return true;
+  return Boolean(target) && /^\w+ $/.test(description.replace(target ?? "", ""));
 }
 
-// What has been answered takes one line; the call itself stands beside it.
-function settled(question, resolved) {
-  const words =
-    wishes(question.request).length && resolved.decision === "allow"
-      ? "Answered"
-      : resolved.decision === "allow"
-        ? `Allowed${resolved.remember && resolved.remember !== "once" ? ` (${resolved.remember})` : ""}`
-        : "Denied";
+/**
+ * What has been answered takes one line; the call itself stands beside it.
+ * @param {Page.Question} question
+ * @param {Unified.PermissionResolved} resolution
+ */
+function verdict(question, { decision, remember, by, message }) {
+  const { request } = question;
+  const allowed = decision === "allow";
+  let words = allowed ? "Allowed" : "Denied";
+  if (allowed && userQuestions(request).length) words = "Answered";
+  else if (allowed && remember && remember !== "once") words = `Allowed (${remember})`;
+  const target = message
+    ? h("span", { class: "target", dir: "auto", title: plain(message) }, firstLine(message, 300))
+    : h("code", { class: "target", dir: "auto" }, firstLine(request.target || request.nativeName, 100));
   return h(
     "p",
-    { class: `verdict ${resolved.decision}`, "data-question": question.id },
-    icon(resolved.decision === "allow" ? "check" : "cross"),
-    h("span", { class: "words" }, `${words} ${BY[resolved.by] ?? ""}`),
-    resolved.message
-      ? h("span", { class: "target", dir: "auto", title: plain(resolved.message) }, firstLine(resolved.message, 300))
-      : h(
-          "code",
-          { class: "target", dir: "auto" },
-          firstLine(question.request.target || question.request.nativeName, 100),
-        ),
-  );
-}
-
-function subject(request, cwd) {
-  const input = request.input ?? {};
-  const command =
-    typeof input.command === "string" ? input.command : Array.isArray(input.command) ? input.command.join(" ") : null;
-  if (command) return h("pre", { class: "command", dir: "auto" }, plain(command));
-  const path = request.target && h("p", { class: "path" }, plain(within(request.target, cwd)));
-  const patch = PATCHES.map((name) => input[name]).find((one) => typeof one === "string");
-  if (patch) return h("div", {}, path, diffView(patch));
-  const fresh = FRESH.map((name) => input[name]).find((one) => typeof one === "string");
-  const old = OLD.map((name) => input[name]).find((one) => typeof one === "string");
-  if (fresh !== undefined) return h("div", {}, path, editView(old ?? "", fresh));
-  // Everything it was asked with: nothing that matters may be hidden behind a short name.
-  const rest = Object.keys(input).length > 1 || !request.target ? JSON.stringify(input, null, 2) : "";
-  return h(
-    "pre",
-    { class: "command", dir: "auto" },
-    plain([request.target, rest].filter(Boolean).join("\n")).slice(0, 8000),
+    { class: `verdict ${decision}`, "data-question": question.id },
+    icon(allowed ? "check" : "cross"),
+    h("span", { class: "words" }, `${words} ${ANSWERED_BY[by] ?? ""}`),
+    target,
   );
 }
 
 // What the agents call the parts of an edit.
 const PATCHES = ["diff", "unified_diff", "patch", "patchText"];
-const FRESH = ["content", "new_string", "newString", "new_str", "newText", "new"];
-const OLD = ["old_string", "oldString", "old_str", "oldText", "old"];
+const NEW_TEXTS = ["content", "new_string", "newString", "new_str", "newText", "new"];
+const OLD_TEXTS = ["old_string", "oldString", "old_str", "oldText", "old"];
 
-function actions(card, question, store) {
+/**
+ * @param {Unified.PermissionRequest} request
+ * @param {string} [cwd]
+ */
+function subject(request, cwd) {
+  const input = request.input ?? {};
+  const command = Array.isArray(input.command) ? input.command.join(" ") : input.command;
+  if (command && typeof command === "string") return h("pre", { class: "command", dir: "auto" }, plain(command));
+  const path = request.target && h("p", { class: "path" }, plain(within(request.target, cwd)));
+  const text = (/** @type {string[]} */ names) =>
+    names.map((name) => input[name]).find((value) => typeof value === "string");
+  const patch = text(PATCHES);
+  if (patch) return h("div", {}, path, diffView(patch));
+  const newText = text(NEW_TEXTS);
+  if (newText !== undefined) return h("div", {}, path, editView(text(OLD_TEXTS) ?? "", newText));
+  // The whole input: nothing that matters may be hidden behind a short name.
+  const rest = Object.keys(input).length > 1 || !request.target ? JSON.stringify(input, null, 2) : "";
+  const words = plain([request.target, rest].filter(Boolean).join("\n"));
+  return h("pre", { class: "command", dir: "auto" }, words.slice(0, 8000));
+}
+
+/**
+ * @param {HTMLElement} card
+ * @param {Page.Question} question
+ */
+function answers(card, question) {
   const bar = h("div", { class: "answers" });
   let answered = false;
+  /** @type {{ rules: Record<string, unknown>[], editable: boolean } | null} */
+  let options = null;
 
-  const answer = async (body, event) => {
-    if (answered || (event?.isTrusted && card.classList.contains("settling"))) return;
+  const disable = (/** @type {boolean} */ disabled) => {
+    for (const field of bar.querySelectorAll("button,textarea,input")) Object.assign(field, { disabled });
+  };
+
+  const answer = async (/** @type {Page.Answer} */ body, /** @type {Event} */ event) => {
+    if (answered || (event.isTrusted && card.classList.contains("settling"))) return;
     answered = true;
-    settleAll(LONG);
-    for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = true;
+    settleAll(LONG_WAIT);
+    disable(true);
     try {
       await store.answer(question, body);
-      announce(body.decision === "allow" ? "Allowed" : "Denied");
-      replace(bar, h("p", { class: "quiet" }, body.decision === "allow" ? "Allowed" : "Denied"));
-      card.classList.add("over");
+      const words = body.decision === "allow" ? "Allowed" : "Denied";
+      announce(words);
+      replace(bar, h("p", { class: "quiet" }, words));
+      card.classList.add("closed");
     } catch (fault) {
-      if (fault.status === 409) replace(bar, h("p", { class: "quiet" }, fault.message));
+      if (fault instanceof Problem && fault.status === 409) replace(bar, h("p", { class: "quiet" }, fault.message));
       else {
         answered = false;
-        for (const one of bar.querySelectorAll("button,textarea,input")) one.disabled = false;
-        toast(fault.message, "error");
+        disable(false);
+        toast(messageOf(fault), "error");
       }
     }
     await store.refreshQuestions();
     settleAll();
   };
 
+  /**
+   * @param {string} label
+   * @param {Page.Answer} body
+   * @param {Record<string, string>} look
+   */
+  const answerButton = (label, body, look) => button(label, (event) => answer(body, event), look);
+  const back = () => button("Back", choose, { kind: "plain" });
+
   const choose = () =>
     replace(
       bar,
-      button("Allow once", (event) => answer({ decision: "allow" }, event), {
-        glyph: "check",
-        kind: "allow",
-        "data-key": "y",
-      }),
-      button("Deny", (event) => answer({ decision: "deny" }, event), { glyph: "cross", kind: "deny", "data-key": "n" }),
+      answerButton("Allow once", { decision: "allow" }, { glyph: "check", kind: "allow", "data-key": "y" }),
+      answerButton("Deny", { decision: "deny" }, { glyph: "cross", kind: "deny", "data-key": "n" }),
       button("More", more, { kind: "plain", "data-key": "a", "aria-haspopup": "true" }),
     );
 
-  let rights = null;
-
   async function more() {
-    rights ??= await get(`/api/rules/${encodeURIComponent(question.id)}`).catch(() => ({ rules: [], editable: false }));
+    const path = `/api/rules/${encodeURIComponent(question.id)}`;
+    options ??= await get(path).catch(() => ({ rules: [], editable: false }));
+    const last = back();
     replace(
       bar,
-      button("Allow in this session", (event) => answer({ decision: "allow", remember: "session" }, event), {
-        glyph: "check",
-      }),
+      answerButton("Allow in this session", { decision: "allow", remember: "session" }, { glyph: "check" }),
       button("Always allow…", always, { glyph: "check" }),
-      rights.editable && button("Edit, then allow…", change, { glyph: "edit" }),
-      button("Deny with a message…", refuse, { glyph: "cross" }),
-      button("Back", choose, { kind: "plain" }),
+      options?.editable && button("Edit, then allow…", edit, { glyph: "edit" }),
+      button("Deny with a message…", deny, { glyph: "cross" }),
+      last,
     );
-    bar.lastElementChild.focus(); // never on what allows
+    last.focus(); // never on what allows
   }
 
   function always() {
-    const { rules } = rights;
+    const rules = options?.rules ?? [];
+    const intro = h(
+      "p",
+      { tabindex: "-1" },
+      rules.length
+        ? "This will be added to the policy of this server:"
+        : "No rule can be made from this request; it can be allowed for this session only.",
+    );
     replace(
       bar,
-      h(
-        "p",
-        { tabindex: "-1" },
-        rules.length
-          ? "This will be added to the policy of this server:"
-          : "No rule can be made of this; it would hold for this session only.",
-      ),
-      rules.length > 0 && h("pre", { class: "command" }, plain(rules.map(ruleText).join("\n"))),
-      rules.length > 0 &&
-        button("Add the rule and allow", (event) => answer({ decision: "allow", remember: "always" }, event), {
-          glyph: "check",
-        }),
-      button("Back", choose, { kind: "plain" }),
+      intro,
+      rules.length > 0 && [
+        h("pre", { class: "command" }, plain(rules.map(ruleText).join("\n"))),
+        answerButton("Add the rule and allow", { decision: "allow", remember: "always" }, { glyph: "check" }),
+      ],
+      back(),
     );
-    bar.firstElementChild.focus(); // never on what allows
+    intro.focus(); // never on what allows
   }
 
-  function change() {
+  function edit() {
     const input = question.request.input ?? {};
-    const single = typeof input.command === "string";
+    const isCommand = typeof input.command === "string";
     const area = h("textarea", {
       rows: 5,
-      "aria-label": "The input to use instead",
+      "aria-label": "Edited input",
       spellcheck: "false",
       autocapitalize: "off",
+      value: isCommand ? input.command : JSON.stringify(input, null, 2),
     });
-    area.value = single ? input.command : JSON.stringify(input, null, 2);
-    const submit = (event) => {
-      let updatedInput;
+    const submit = (/** @type {Event} */ event) => {
       try {
-        updatedInput = single ? { ...input, command: area.value } : JSON.parse(area.value);
+        const updatedInput = isCommand ? { ...input, command: area.value } : JSON.parse(area.value);
+        return answer({ decision: "allow", updatedInput }, event);
       } catch (fault) {
-        return toast(`not JSON: ${fault.message}`, "error");
+        return toast(`not valid JSON: ${messageOf(fault)}`, "error");
       }
-      return answer({ decision: "allow", updatedInput }, event);
     };
-    replace(
-      bar,
-      area,
-      button("Allow as edited", submit, { glyph: "check" }),
-      button("Back", choose, { kind: "plain" }),
-    );
+    replace(bar, area, button("Allow as edited", submit, { glyph: "check" }), back());
     area.focus();
   }
 
-  function refuse() {
+  function deny() {
     const area = h("textarea", {
       rows: 3,
-      "aria-label": "What the agent is told",
+      "aria-label": "Reason for the agent",
       placeholder: "What should it do instead?",
     });
     const stop = h("input", { type: "checkbox", id: `stop-${question.id}` });
+    const submit = (/** @type {Event} */ event) =>
+      answer({ decision: "deny", message: area.value, interrupt: stop.checked }, event);
     replace(
       bar,
       area,
-      h("label", { class: "check" }, stop, "and end its turn"),
-      button("Deny", (event) => answer({ decision: "deny", message: area.value, interrupt: stop.checked }, event), {
-        glyph: "cross",
-        kind: "deny",
-      }),
-      button("Back", choose, { kind: "plain" }),
+      h("label", { class: "check" }, stop, "and stop the turn"),
+      button("Deny", submit, { glyph: "cross", kind: "deny" }),
+      back(),
     );
     area.focus();
   }
 
-  if (wishes(question.request).length) return replace(bar, wishForm(question.request, answer));
-  choose();
-  return bar;
+  if (userQuestions(question.request).length) return replace(bar, userQuestionForm(question.request, answer));
+  return choose();
 }
 
+/** @param {Record<string, unknown>} rule */
 function ruleText(rule) {
+  const text = (/** @type {unknown} */ value) => (typeof value === "string" ? value : JSON.stringify(value));
   return Object.entries(rule)
-    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .map(([name, value]) => `${name}: ${text(value)}`)
     .join("\n");
+}
+
+// -- an agent that asks its user something: its choices, and a field for another answer
+
+/**
+ * @param {unknown} value
+ * @returns {Record<string, any>[]}
+ */
+const objectsIn = (value) => (Array.isArray(value) ? value.filter((item) => item && typeof item === "object") : []);
+
+/**
+ * @param {Unified.PermissionRequest} request
+ * @returns {Page.UserQuestion[]}
+ */
+function userQuestions(request) {
+  if (request.toolName !== "question") return [];
+  return objectsIn(request.input?.questions)
+    .filter(({ question }) => typeof question === "string" && question)
+    .map(({ question, multiSelect, multiple, isSecret, options }) => ({
+      text: question,
+      several: Boolean(multiSelect || multiple),
+      secret: isSecret === true,
+      choices: objectsIn(options).map(choice).filter(hasLabel),
+    }));
+}
+
+/**
+ * @param {Record<string, any>} option
+ * @returns {[string, string]}
+ */
+const choice = ({ label, value, description }) => [String(label ?? value ?? ""), String(description ?? "")];
+
+/** @param {[string, string]} choice */
+const hasLabel = ([label]) => Boolean(label);
+
+/**
+ * @param {Unified.PermissionRequest} request
+ * @param {(answer: Page.Answer, event: Event) => unknown} answer
+ */
+function userQuestionForm(request, answer) {
+  const fields = userQuestions(request).map((question, at) => field(question, `${request.requestId}-${at}`));
+  const send = (/** @type {Event} */ event) => {
+    /** @type {Record<string, string | string[]>} */
+    const answers = {};
+    for (const { question, read } of fields) {
+      const values = read();
+      if (!values.length) return toast("Choose or write an answer first", "error");
+      answers[question.text] = question.several ? values : values[0];
+    }
+    return answer({ decision: "allow", updatedInput: { ...request.input, answers } }, event);
+  };
+  const decline = (/** @type {Event} */ event) =>
+    answer({ decision: "deny", message: "the user does not want to answer" }, event);
+  return [
+    fields.map(({ element }) => element),
+    button("Answer", send, { glyph: "send" }),
+    button("Do not answer", decline, { glyph: "cross", kind: "deny", "data-key": "n" }),
+  ];
+}
+
+/**
+ * @param {Page.UserQuestion} question
+ * @param {string} name
+ */
+function field(question, name) {
+  const type = question.several ? "checkbox" : "radio";
+  const inputs = question.choices.map(([label]) => h("input", { type, name, value: label }));
+  const other = h("input", {
+    type: question.secret ? "password" : "text",
+    autocomplete: "off",
+    placeholder: inputs.length ? "Another answer" : "Your answer",
+    "aria-label": plain(question.text),
+  });
+  const rows = question.choices.map(([label, help], at) =>
+    h(
+      "label",
+      { class: "choice" },
+      inputs[at],
+      h("b", { dir: "auto" }, plain(label)),
+      help && help !== label && h("span", { class: "quiet", dir: "auto" }, plain(help)),
+    ),
+  );
+  const element = h(
+    "fieldset",
+    { class: "user-question" },
+    h("legend", { dir: "auto" }, plain(question.text)),
+    rows,
+    other,
+  );
+  const read = () => {
+    const text = other.value.trim();
+    return text ? [text] : inputs.filter(({ checked }) => checked).map(({ value }) => value);
+  };
+  return { question, element, read };
 }

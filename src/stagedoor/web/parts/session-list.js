@@ -1,61 +1,69 @@
 // All sessions: those that wait for you first, then what runs, then the rest by age.
 
+import { messageOf } from "../core/api.js";
 import { button, empty, h, icon, replace, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, money, place, tail } from "../core/text.js";
+import { ago, firstLine, lastPart, money, workplace } from "../core/text.js";
 
+const MINUTE = 60000;
+const TYPING = 250;
 const STATES = { running: "Running", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 const ACTIVITIES = {
   starting: "Starting",
   working: "Working",
-  waiting: "Waits for you",
+  waiting: "Waiting for you",
   idle: "Ready",
   asleep: "Asleep",
-  ended: "",
 };
 
+/**
+ * @param {string} value
+ * @param {string} label
+ */
+const option = (value, label) => h("option", { value }, label);
+
 class SessionList extends HTMLElement {
+  leave = new AbortController();
+  /** @type {Map<string, HTMLElement>} */
+  rows = new Map();
+  currentId = "";
+  clock = 0;
+  nextFrame = 0;
+  searchTimer = 0;
+  search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", id: "search" });
+  agent = h("select", { "aria-label": "Agent" });
+  project = h("select", { "aria-label": "Project" });
+  state = h(
+    "select",
+    { "aria-label": "State" },
+    option("", "State"),
+    option("waiting", "Waiting"),
+    Object.entries(STATES).map(([value, label]) => option(value, label)),
+    option("archived", "Archived"),
+  );
+  list = h("ul", { class: "sessions", "aria-label": "Sessions" });
+  more = button("Show older sessions", () => this.loadMore(), { kind: "plain wide", hidden: true });
+
   connectedCallback() {
-    this.leave = new AbortController();
-    const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", id: "search" });
-    this.agent = h("select", { "aria-label": "Agent" });
-    this.project = h("select", { "aria-label": "Project" });
-    this.state = h(
-      "select",
-      { "aria-label": "State" },
-      h("option", { value: "" }, "State"),
-      h("option", { value: "waiting" }, "Waiting"),
-      Object.entries(STATES).map(([value, label]) => h("option", { value }, label)),
-      h("option", { value: "archived" }, "Archived"),
-    );
-    this.search = search;
-    this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
-    this.further = button("Show older ones", () => store.more().catch((fault) => toast(fault.message, "error")), {
-      kind: "plain wide",
-      hidden: true,
+    this.search.addEventListener("input", () => this.searchOlder());
+    this.search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.list.querySelector("a")?.click();
     });
-    search.addEventListener("input", () => {
-      clearTimeout(this.looking);
-      const words = search.value.trim();
-      if (words && store.hasMore) this.looking = setTimeout(() => store.more(words).catch(() => {}), 250);
-    });
-    search.addEventListener("keydown", (event) => event.key === "Enter" && this.list.querySelector("a")?.click());
-    for (const field of [search, this.agent, this.project, this.state])
+    for (const field of [this.search, this.agent, this.project, this.state])
       field.addEventListener("input", () => this.draw());
     replace(
       this,
       h(
         "div",
         { class: "filters" },
-        h("label", { class: "field-search" }, icon("search"), search),
+        h("label", { class: "field-search" }, icon("search"), this.search),
         h("div", { class: "choices" }, this.agent, this.project, this.state),
       ),
       this.list,
-      this.further,
+      this.more,
     );
-    this.rows = new Map();
-    store.listen("sessions questions", () => this.later(), { signal: this.leave.signal });
-    this.clock = setInterval(() => this.later(), 60000);
+    store.listen("sessions questions", () => this.drawSoon(), { signal: this.leave.signal });
+    this.clock = setInterval(() => this.drawSoon(), MINUTE);
     this.draw();
   }
 
@@ -64,137 +72,181 @@ class SessionList extends HTMLElement {
     clearInterval(this.clock);
   }
 
-  later() {
-    this.asked ??= requestAnimationFrame(() => ((this.asked = null), this.draw()));
+  async loadMore() {
+    try {
+      await store.more();
+    } catch (fault) {
+      toast(messageOf(fault), "error");
+    }
   }
 
+  searchOlder() {
+    clearTimeout(this.searchTimer);
+    const words = this.search.value.trim();
+    if (!words || !store.hasMore) return;
+    this.searchTimer = setTimeout(() => store.more(words).catch(() => {}), TYPING);
+  }
+
+  drawSoon() {
+    this.nextFrame ||= requestAnimationFrame(() => {
+      this.nextFrame = 0;
+      this.draw();
+    });
+  }
+
+  /** @param {string} id */
   set current(id) {
-    this.chosen = id;
+    this.currentId = id;
     this.draw();
   }
 
   draw() {
-    if (!store.loaded)
-      return replace(
+    if (!store.loaded) {
+      replace(
         this.list,
         [1, 2, 3].map(() => h("li", { class: "skeleton", "aria-hidden": "true" })),
       );
-    const all = [...store.sessions.values()];
-    this.further.hidden = !store.hasMore;
-    this.options(this.agent, "Agent", new Set(all.map((one) => one.agent)), (value) => value);
-    this.options(this.project, "Project", new Set(all.filter((one) => !one.group).map((one) => one.cwd)), tail);
-    const words = this.search.value.trim().toLowerCase();
-    const wanted = this.state.value;
-    const shown = all
-      .filter((one) => (wanted === "archived") === Boolean(one.archived))
-      .filter(
-        (one) =>
-          !wanted || wanted === "archived" || (wanted === "waiting" ? one.openQuestions > 0 : one.state === wanted),
-      )
-      .filter(
-        (one) =>
-          (!this.agent.value || one.agent === this.agent.value) &&
-          (!this.project.value || one.cwd === this.project.value),
-      )
-      .filter(
-        (one) =>
-          !words || `${one.title} ${one.prompt} ${one.result} ${one.cwd} ${one.id}`.toLowerCase().includes(words),
-      )
-      .sort((a, b) => rank(a) - rank(b) || at(b) - at(a));
-    if (!shown.length) {
-      const nothing = all.length
-        ? empty("Nothing found", "No session matches; change the filter.")
-        : empty(
-            "No sessions yet",
-            "Start one: choose an agent, say what it should do, and follow it here.",
-            h("a", { class: "button primary", href: "#/new" }, icon("add"), "Start a session"),
-          );
-      return replace(this.list, h("li", {}, nothing));
+      return;
     }
-    return this.place(shown);
+    const all = [...store.sessions.values()];
+    this.more.hidden = !store.hasMore;
+    fillOptions(
+      this.agent,
+      "Agent",
+      all.map(({ agent }) => agent),
+      (agent) => agent,
+    );
+    fillOptions(
+      this.project,
+      "Project",
+      all.filter(({ group }) => !group).map(({ cwd }) => cwd),
+      lastPart,
+    );
+    const matches = all.filter((session) => this.passes(session));
+    if (matches.length) this.place(matches.sort((a, b) => rank(a) - rank(b) || timeOf(b) - timeOf(a)));
+    else replace(this.list, h("li", {}, all.length ? noMatch() : noSessions()));
   }
 
-  // A row stays the same element as long as it says the same: a tap must not fall between two of them.
-  place(shown) {
-    const wanted = new Set(shown.map((one) => one.id));
-    for (const row of [...this.list.children]) if (!wanted.has(row.dataset.id)) row.remove();
+  /** @param {Page.Session} session */
+  passes({ agent, cwd, state, archived, openQuestions, title, prompt, result, id }) {
+    const filter = this.state.value;
+    const words = this.search.value.trim().toLowerCase();
+    if ((filter === "archived") !== Boolean(archived)) return false;
+    if (filter === "waiting" && !openQuestions) return false;
+    if (filter in STATES && state !== filter) return false;
+    if (this.agent.value && agent !== this.agent.value) return false;
+    if (this.project.value && cwd !== this.project.value) return false;
+    return `${title} ${prompt} ${result} ${cwd} ${id}`.toLowerCase().includes(words);
+  }
+
+  /**
+   * A row stays the same element as long as it shows the same: a tap must not fall between two of them.
+   * @param {Page.Session[]} sessions
+   */
+  place(sessions) {
+    const ids = new Set(sessions.map(({ id }) => id));
+    for (const row of this.list.querySelectorAll("li")) if (!ids.has(row.dataset.id ?? "")) row.remove();
+    /** @type {Element | null} */
     let behind = null;
-    for (const one of shown) {
-      const says = JSON.stringify([
-        one.title,
-        one.state,
-        one.activity,
-        one.openQuestions,
-        one.costUsd,
-        ago(one.updatedAt),
-        this.chosen === one.id,
-      ]);
-      let row = this.rows.get(one.id);
-      if (!row) this.rows.set(one.id, (row = h("li", { "data-id": one.id })));
-      if (row.dataset.says !== says) {
-        row.dataset.says = says;
-        this.fill(row, one);
-      }
+    for (const session of sessions) {
+      const row = this.row(session);
+      /** @type {Node | null} */
       const next = behind ? behind.nextSibling : this.list.firstChild;
       if (next !== row) this.list.insertBefore(row, next);
       behind = row;
     }
   }
 
-  fill(row, one) {
-    const made = this.link(one);
-    const kept = row.firstElementChild;
-    if (!kept) return row.append(made);
-    for (const name of ["class", "aria-current"])
-      made.hasAttribute(name) ? kept.setAttribute(name, made.getAttribute(name)) : kept.removeAttribute(name);
-    return replace(kept, ...made.childNodes);
+  /** @param {Page.Session} session */
+  row(session) {
+    const { id, title, state, activity, openQuestions, costUsd, updatedAt } = session;
+    const isCurrent = this.currentId === id;
+    const key = JSON.stringify([title, state, activity, openQuestions, costUsd, ago(updatedAt), isCurrent]);
+    const row = this.rows.get(id) ?? h("li", { "data-id": id });
+    this.rows.set(id, row);
+    if (row.dataset.shows === key) return row;
+    row.dataset.shows = key;
+    const before = row.firstElementChild;
+    const link = this.link(session, isCurrent);
+    if (!before) row.append(link);
+    else {
+      before.className = link.className;
+      if (isCurrent) before.setAttribute("aria-current", "page");
+      else before.removeAttribute("aria-current");
+      replace(before, ...link.childNodes);
+    }
+    return row;
   }
 
-  options(select, label, values, name) {
-    const before = select.value;
-    const key = [...values].sort().join("\n");
-    if (select.dataset.key === key) return;
-    select.dataset.key = key;
-    replace(
-      select,
-      h("option", { value: "" }, label),
-      [...values].sort().map((value) => h("option", { value }, name(value))),
-    );
-    select.value = before;
-  }
-
-  link(one) {
-    const waiting = one.openQuestions > 0;
-    const label = waiting ? "Waits for you" : one.activity === "ended" ? STATES[one.state] : ACTIVITIES[one.activity];
+  /**
+   * @param {Page.Session} session
+   * @param {boolean} isCurrent
+   */
+  link(session, isCurrent) {
+    const { id, state, activity, openQuestions, title, prompt } = session;
+    let label = activity === "ended" ? STATES[state] : ACTIVITIES[activity];
+    let dot = activity === "ended" ? state : activity;
+    if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
     return h(
       "a",
       {
-        class: `session ${one.state} ${waiting ? "waiting" : ""}`,
-        href: `#/s/${one.id}`,
-        "aria-current": this.chosen === one.id ? "page" : null,
+        class: `session ${state} ${openQuestions ? "waiting" : ""}`,
+        href: `#/s/${id}`,
+        "aria-current": isCurrent ? "page" : null,
       },
-      h("span", { class: "title", dir: "auto" }, firstLine(one.title || one.prompt || one.id, 120)),
+      h("span", { class: "title", dir: "auto" }, firstLine(title || prompt || id, 120)),
       h(
         "span",
         { class: "meta" },
-        h("span", { class: `dot ${waiting ? "waiting" : one.activity === "ended" ? one.state : one.activity}` }),
+        h("span", { class: `dot ${dot}` }),
         h("span", {}, label),
-        h("span", {}, one.agent),
-        h("span", { class: "place" }, place(one)),
+        h("span", {}, session.agent),
+        h("span", { class: "place" }, workplace(session)),
         h("span", { class: "spacer" }),
-        h("span", {}, money(one.costUsd)),
-        h("time", {}, ago(one.updatedAt)),
+        h("span", {}, money(session.costUsd)),
+        h("time", {}, ago(session.updatedAt)),
       ),
     );
   }
 }
 
-// What runs keeps its place while it does; what is over stands by when that was.
-const at = (one) => (one.activity === "ended" ? one.updatedAt : one.createdAt);
+const noMatch = () => empty("No session matches", "Change the search or the filters.");
 
-function rank(one) {
-  if (one.openQuestions > 0) return 0;
-  return one.activity === "ended" ? 2 : 1;
+function noSessions() {
+  const start = h("a", { class: "button primary", href: "#/new" }, icon("add"), "Start a session");
+  return empty("No sessions yet", "Choose an agent, write what it should do, and follow it here.", start);
+}
+
+/**
+ * @param {HTMLSelectElement} select
+ * @param {string} label
+ * @param {string[]} values
+ * @param {(value: string) => string} name
+ */
+function fillOptions(select, label, values, name) {
+  const sorted = [...new Set(values)].sort();
+  const key = sorted.join("\n");
+  if (select.dataset.key === key) return;
+  const before = select.value;
+  select.dataset.key = key;
+  replace(
+    select,
+    option("", label),
+    sorted.map((value) => option(value, name(value))),
+  );
+  select.value = before;
+}
+
+/**
+ * A running session keeps its place; an ended one is placed by when it ended.
+ * @param {Page.Session} session
+ */
+const timeOf = ({ activity, updatedAt, createdAt }) => (activity === "ended" ? updatedAt : createdAt);
+
+/** @param {Page.Session} session */
+function rank({ openQuestions, activity }) {
+  if (openQuestions) return 0;
+  return activity === "ended" ? 2 : 1;
 }
 
 customElements.define("session-list", SessionList);

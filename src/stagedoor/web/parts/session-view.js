@@ -1,37 +1,59 @@
-// One session: its stream, what can be done with it, and the place to say more.
+// One session: its stream, what can be done with it, and the field to write to the agent.
 
-import { announce, bar, button, failed, h, icon, replace, toast } from "../core/dom.js";
-import { get } from "../core/api.js";
+import { get, messageOf } from "../core/api.js";
+import { announce, bar, button, failed, h, icon, isWide, linkButton, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { firstLine, money, number, place, plain } from "../core/text.js";
+import { firstLine, money, number, plain, workplace } from "../core/text.js";
 import "../core/virtual.js";
-import { isWide, itemElement } from "./items.js";
 import { diffView } from "./diff-view.js";
+import { itemElement } from "./items.js";
+
+const BUSY = ["working", "waiting", "starting"];
+const OPEN_QUESTION = ".question:not(.closed)";
+const TALLEST_INPUT = 200;
+const JUMP_HEIGHT = 60;
 
 class SessionView extends HTMLElement {
+  leave = new AbortController();
+  /** @type {Page.OpenSession | null} */
+  opened = null;
+  sessionId = "";
+  headKey = "";
+  composerKey = "";
+  head = h("header", { class: "bar" });
+  // Elements come and go with scrolling, so the list is not live: what matters is announced.
+  list = h("virtual-list", { role: "log", "aria-live": "off", "aria-label": "Agent activity" });
+  jump = button("Latest", () => this.list.toEnd(), { glyph: "down", kind: "jump", hidden: true });
+  status = h("p", { class: "status", role: "status" });
+  foot = h("footer", { class: "composer" });
+  input = h("textarea", {
+    rows: 1,
+    placeholder: "Write a message",
+    "aria-label": "Message to the agent",
+    enterkeyhint: "send",
+  });
+  sendButton = button("", () => this.submit(), { glyph: "send", kind: "primary", title: "Send" });
+  /** @type {Page.ItemContext} */
+  context = {
+    cards: new Map(),
+    cwd: () => this.opened?.view?.cwd,
+    workplace: () => (this.opened?.view ? workplace(this.opened.view) : ""),
+    questionOf: (request) => this.questionOf(request),
+  };
+
   connectedCallback() {
-    this.leave = new AbortController();
-    this.head = h("header", { class: "bar" });
-    this.list = document.createElement("virtual-list");
-    this.list.setAttribute("role", "log");
-    this.list.setAttribute("aria-live", "off"); // elements come and go with scrolling; what matters is announced
-    this.list.setAttribute("aria-label", "What the agent does");
-    this.jump = button("Latest", () => this.list.toEnd(), { glyph: "down", kind: "jump", hidden: true });
-    this.status = h("p", { class: "status", role: "status" });
-    this.foot = h("footer", { class: "composer" });
     replace(this, this.head, h("div", { class: "stream" }, this.list, this.jump), this.status, this.foot);
-    this.list.addEventListener("top", () => this.opened?.earlier());
-    for (const what of ["scroll", "drawn"]) this.list.addEventListener(what, () => this.drawJump(), { passive: true });
+    this.list.addEventListener("top", () => this.opened?.loadEarlier());
+    for (const event of ["scroll", "drawn"])
+      this.list.addEventListener(event, () => this.drawJump(), { passive: true });
+    this.input.addEventListener("input", () => this.resizeInput());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      this.submit();
+    });
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
-    this.context = {
-      store,
-      cards: new Map(),
-      cwd: () => this.opened?.view?.cwd,
-      place: () => place(this.opened.view),
-      questionOf: (request) => this.questionOf(request),
-    };
-    this.compose();
-    if (this.wanted) this.load(this.wanted);
+    if (this.sessionId) this.load(this.sessionId);
   }
 
   disconnectedCallback() {
@@ -39,76 +61,77 @@ class SessionView extends HTMLElement {
     store.close();
   }
 
+  /** @param {string} id */
   set session(id) {
-    this.wanted = id;
+    this.sessionId = id;
     if (this.isConnected) this.load(id);
   }
 
+  /** @param {string} id */
   async load(id) {
     try {
       this.opened = await store.open(id);
       this.draw();
     } catch (fault) {
-      replace(
-        this,
-        bar(),
-        failed("This session cannot be shown", fault, h("a", { class: "button", href: "#/" }, "All sessions")),
-      );
+      replace(this, bar(""), failed("Cannot show this session", messageOf(fault), linkButton("#/", "All sessions")));
     }
   }
 
+  /**
+   * @param {Unified.PermissionRequest} request
+   * @returns {Page.Question}
+   */
   questionOf(request) {
-    const id = `${this.opened.id}:${request.requestId}`;
-    return (
-      store.questions.get(id) ?? {
-        id,
-        sessionId: this.opened.id,
-        agent: request.agent,
-        request,
-        open: !this.opened.over,
-      }
-    );
+    const sessionId = this.sessionId;
+    const id = `${sessionId}:${request.requestId}`;
+    const open = !this.opened?.ended;
+    return store.questions.get(id) ?? { id, sessionId, agent: request.agent, request, open };
   }
 
   draw() {
-    if (!this.opened?.view) return;
-    const { view, fold } = this.opened;
+    const view = this.opened?.view;
+    if (!this.opened || !view) return;
     this.drawHead(view);
-    if (fold.items.length === 0 && !this.opened.over) {
-      this.list.show([{ key: "wait", version: 0, kind: "wait" }], () =>
-        h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent"),
-      );
-    } else {
-      const missing = this.opened.missing ? [{ key: "gap", version: 0, kind: "gap" }] : [];
-      this.list.show([...missing, ...fold.items, ...this.opened.waiting()], (item, before) =>
-        item.kind === "gap"
-          ? h(
-              "p",
-              { class: "item note warning" },
-              `Events ${this.opened.missing.missingFrom}–${this.opened.missing.missingTo} were removed from the log`,
-            )
-          : itemElement(item, this.context, before),
-      );
-    }
-    this.drawStatus(view);
+    this.list.show(this.items(this.opened), (item, before) => this.element(item, before));
+    this.drawStatus(this.opened, view);
     this.drawComposer(view);
   }
 
+  /**
+   * @param {Page.OpenSession} opened
+   * @returns {Page.Item[]}
+   */
+  items(opened) {
+    const { items } = opened.fold;
+    if (!items.length && !opened.ended) return [{ key: "wait", version: 0, kind: "wait" }];
+    /** @type {Page.Item[]} */
+    const gaps = opened.gap ? [{ key: "gap", version: 0, kind: "gap" }] : [];
+    return [...gaps, ...items, ...opened.waiting()];
+  }
+
+  /**
+   * @param {Page.Item} item
+   * @param {HTMLElement} [before]
+   */
+  element(item, before) {
+    if (item.kind === "wait")
+      return h("div", { class: "waiting-first" }, h("span", { class: "spinner" }), "Waiting for the agent");
+    if (item.kind !== "gap") return itemElement(item, this.context, before);
+    const { missingFrom = 0, missingTo = 0 } = this.opened?.gap ?? {};
+    return h("p", { class: "item note warning" }, `Events ${missingFrom}–${missingTo} were removed from the log`);
+  }
+
+  /** @param {Page.Session} view */
   drawHead(view) {
-    const elsewhere = [...store.questions.values()].filter((one) => one.sessionId !== view.id).length;
-    const key = JSON.stringify([
-      view.title,
-      view.activity,
-      view.state,
-      view.cwd,
-      view.archived,
-      view.branch,
-      view.openQuestions,
-      elsewhere,
-    ]);
+    const { title, activity, state, cwd, archived, branch, openQuestions } = view;
+    const elsewhere = [...store.questions.values()].filter(({ sessionId }) => sessionId !== view.id).length;
+    const key = JSON.stringify([title, activity, state, cwd, archived, branch, openQuestions, elsewhere]);
     if (this.headKey === key) return;
     this.headKey = key;
-    const running = view.activity !== "ended";
+    const place = [view.agent, workplace(view), view.worktree ? "" : plain(branch)].filter(Boolean).join(" · ");
+    const dot = openQuestions ? "waiting" : activity === "ended" ? state : activity;
+    const stop = { glyph: "stop", kind: "plain", title: "Stop the turn" };
+    const more = { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" };
     replace(
       this.head,
       h(
@@ -124,213 +147,201 @@ class SessionView extends HTMLElement {
       h(
         "div",
         { class: "heading" },
-        h("h1", { dir: "auto" }, firstLine(view.title || view.id, 120)),
-        h(
-          "p",
-          { class: "quiet" },
-          h("span", { class: `dot ${view.openQuestions ? "waiting" : running ? view.activity : view.state}` }),
-          ` ${[view.agent, place(view), view.worktree ? "" : plain(view.branch)].filter(Boolean).join(" · ")}`,
-        ),
+        h("h1", { dir: "auto" }, firstLine(title || view.id, 120)),
+        h("p", { class: "quiet" }, h("span", { class: `dot ${dot}` }), ` ${place}`),
       ),
-      ["working", "waiting", "starting"].includes(view.activity) &&
-        button("Stop", () => this.act("interrupt"), { glyph: "stop", kind: "plain", title: "Interrupt the turn" }),
-      button("", () => this.menu(view), { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" }),
+      BUSY.includes(activity) && button("Stop", () => this.act("interrupt"), stop),
+      button("", () => this.showMenu(view), more),
     );
   }
 
   // Never over the answers of a question: then it stands at the top.
   drawJump() {
     const edge = this.list.getBoundingClientRect().bottom;
-    const covers = (card) => card.getBoundingClientRect().top < edge && card.getBoundingClientRect().bottom > edge - 60;
+    const isUnder = (/** @type {Element} */ card) => {
+      const { top, bottom } = card.getBoundingClientRect();
+      return top < edge && bottom > edge - JUMP_HEIGHT;
+    };
     this.jump.hidden = this.list.atEnd;
-    this.jump.classList.toggle("aside", [...this.list.querySelectorAll(".question:not(.over)")].some(covers));
+    this.jump.classList.toggle("aside", [...this.list.querySelectorAll(OPEN_QUESTION)].some(isUnder));
   }
 
-  drawStatus(view) {
-    const { fold } = this.opened;
-    const parts = [];
-    if (!this.opened.linked && !this.opened.over) parts.push("offline, reconnecting…");
-    else if (view.openQuestions) parts.push("waits for your answer");
-    else if (view.activity === "working" || view.activity === "starting") parts.push("working…");
-    if (view.queued) parts.push(`${view.queued} queued`);
-    const unsent = store.outbox.filter((one) => one.id === view.id).length;
-    if (unsent) parts.push(`${unsent} to be sent`);
+  /**
+   * @param {Page.OpenSession} opened
+   * @param {Page.Session} view
+   */
+  drawStatus({ fold, online, ended }, view) {
+    const unsent = store.outbox.filter(({ id }) => id === view.id).length;
     const tokens = fold.usage?.totalTokens ?? view.usage?.totalTokens;
-    if (tokens) parts.push(`${number(tokens)} tokens`);
-    const cost = fold.cost ?? view.costUsd;
-    if (cost) parts.push(money(cost));
-    const words = parts.join(" · ");
-    if (this.status.textContent !== words) this.status.textContent = words;
+    let activity = "";
+    if (!online && !ended) activity = "offline, reconnecting…";
+    else if (view.openQuestions) activity = "waiting for your answer";
+    else if (view.activity === "working" || view.activity === "starting") activity = "working…";
+    const words = [
+      activity,
+      view.queued && `${view.queued} queued`,
+      unsent && `${unsent} not sent`,
+      tokens && `${number(tokens)} tokens`,
+      money(fold.cost ?? view.costUsd),
+    ];
+    const text = words.filter(Boolean).join(" · ");
+    if (this.status.textContent !== text) this.status.textContent = text;
   }
 
-  compose() {
-    this.input = h("textarea", {
-      rows: 1,
-      placeholder: "Say what comes next",
-      "aria-label": "Message to the agent",
-      enterkeyhint: "send",
-    });
-    this.input.addEventListener("input", () => {
-      this.input.style.height = "auto";
-      this.input.style.height = `${Math.min(this.input.scrollHeight, 200)}px`;
-    });
-    this.input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        this.submit();
-      }
-    });
-    this.sendButton = button("", () => this.submit(), { glyph: "send", kind: "primary", title: "Send" });
+  resizeInput() {
+    this.input.style.height = "auto";
+    if (this.input.value) this.input.style.height = `${Math.min(this.input.scrollHeight, TALLEST_INPUT)}px`;
   }
 
-  drawComposer(view) {
-    const ended = view.activity === "ended";
-    const key = `${ended} ${view.keepOpen} ${view.nativeId} ${view.worktree}`;
+  /** @param {Page.Session} view */
+  drawComposer({ activity, keepOpen, nativeId, worktree, branch }) {
+    const ended = activity === "ended";
+    const key = `${ended} ${keepOpen} ${nativeId} ${worktree}`;
     if (this.composerKey === key) return;
     this.composerKey = key;
-    if (!ended) return replace(this.foot, this.input, this.sendButton);
-    this.input.placeholder = "Go on from here";
-    const left = { kept: `Its work is on branch ${plain(view.branch)}.`, removed: "Its worktree was removed." }[
-      view.worktree
-    ];
-    if (!view.nativeId || left) return replace(this.foot, h("p", { class: "quiet" }, "This session is over. ", left));
-    return replace(
-      this.foot,
-      this.input,
-      button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" }),
-      button("Fork", () => this.submit("fork"), { glyph: "fork" }),
-    );
+    if (!ended) {
+      replace(this.foot, this.input, this.sendButton);
+      return;
+    }
+    this.input.placeholder = "Continue from here";
+    const outcomes = {
+      "": "",
+      open: "",
+      kept: `Its work is on branch ${plain(branch)}.`,
+      removed: "Its worktree was removed.",
+    };
+    const outcome = outcomes[worktree];
+    if (!nativeId || outcome) replace(this.foot, h("p", { class: "quiet" }, "This session has ended. ", outcome));
+    else {
+      const resume = button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" });
+      replace(
+        this.foot,
+        this.input,
+        resume,
+        button("Fork", () => this.submit("fork"), { glyph: "fork" }),
+      );
+    }
   }
 
-  async submit(verb) {
+  async submit(verb = "resume") {
     const prompt = this.input.value.trim();
-    if (!prompt) return this.input.focus();
-    const view = this.opened.view;
+    const view = this.opened?.view;
+    if (!prompt || !view) return this.input.focus();
     try {
-      if (view.activity === "ended") {
-        const made = await store.act(view.id, verb ?? "resume", { prompt });
-        this.input.value = "";
-        location.hash = `#/s/${made.id}`;
-      } else {
-        this.input.value = "";
-        this.input.style.height = "auto";
-        await store.send(view.id, prompt);
-        announce("Sent");
-      }
+      if (view.activity === "ended") return await this.continueAs(view, verb, prompt);
+      this.input.value = "";
+      this.resizeInput();
+      await store.send(view.id, prompt);
+      announce("Sent");
     } catch (fault) {
       this.input.value ||= prompt;
-      toast(fault.message, "error");
+      toast(messageOf(fault), "error");
     }
   }
 
-  async act(verb, body) {
+  /**
+   * @param {Page.Session} view
+   * @param {string} verb
+   * @param {string} prompt
+   */
+  async continueAs(view, verb, prompt) {
+    const session = await store.act(view.id, verb, { prompt });
+    this.input.value = "";
+    location.hash = `#/s/${session.id}`;
+  }
+
+  /** @param {string} verb */
+  async act(verb) {
     try {
-      return await store.act(this.opened.id, verb, body);
+      await store.act(this.sessionId, verb);
     } catch (fault) {
-      toast(fault.message, "error");
-      return null;
+      toast(messageOf(fault), "error");
     }
   }
 
-  menu(view) {
+  /** @param {Page.Session} view */
+  showMenu(view) {
     const dialog = h("dialog", { class: "sheet", "aria-label": "Session" });
     const close = () => dialog.close();
-    const doing = (work) => async () => {
+    const closing = (/** @type {() => unknown} */ action) => async () => {
       close();
       try {
-        await work();
+        await action();
       } catch (fault) {
-        toast(fault.message, "error");
+        toast(messageOf(fault), "error");
       }
     };
     const title = h("input", { type: "text", value: view.title, "aria-label": "Title", maxlength: 200 });
+    const rename = closing(() => store.change(view.id, { title: title.value }));
+    const archive = closing(() => store.change(view.id, { archived: !view.archived }));
     const ended = view.activity === "ended";
-    dialog.append(
-      ...[
-        h(
-          "form",
-          {
-            class: "rename",
-            onsubmit: (event) => (event.preventDefault(), doing(() => store.change(view.id, { title: title.value }))()),
-          },
-          title,
-          button(
-            "Rename",
-            doing(() => store.change(view.id, { title: title.value })),
-            { kind: "plain" },
-          ),
-        ),
+    const form = h("form", { class: "rename" }, title, button("Rename", rename, { kind: "plain" }));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      rename();
+    });
+    const exported = (/** @type {string} */ format, /** @type {string} */ ending, /** @type {string} */ label) =>
+      h(
+        "a",
+        {
+          class: "button",
+          href: `/api/sessions/${view.id}/export?format=${format}`,
+          download: `${view.id}.${ending}`,
+        },
+        icon("down"),
+        label,
+      );
+    const compare = { class: "button", href: `#/compare/${encodeURIComponent(view.group)}`, onclick: close };
+    replace(
+      dialog,
+      form,
+      button(
+        "Changes since the start",
+        closing(() => this.showDiff(view)),
+        { glyph: "file" },
+      ),
+      view.group && h("a", compare, icon("fork"), "Compare with the others"),
+      !ended &&
         button(
-          "Changes since it began",
-          doing(() => this.showDiff(view)),
-          { glyph: "file" },
+          "End the session",
+          closing(() => this.act("cancel")),
+          { glyph: "stop", kind: "deny" },
         ),
-        view.group &&
-          h(
-            "a",
-            { class: "button", href: `#/compare/${encodeURIComponent(view.group)}`, onclick: close },
-            icon("fork"),
-            "Compare with the others",
-          ),
-        !ended &&
-          button(
-            "End the session",
-            doing(() => this.act("cancel")),
-            { glyph: "stop", kind: "deny" },
-          ),
-        !ended &&
-          view.nativeId &&
-          button(
-            "Fork…",
-            doing(() => this.fork(view)),
-            { glyph: "fork" },
-          ),
+      !ended &&
+        view.nativeId &&
         button(
-          view.archived ? "Take out of the archive" : "Archive",
-          doing(() => store.change(view.id, { archived: !view.archived })),
-          { glyph: "folder" },
+          "Fork…",
+          closing(() => this.fork(view)),
+          { glyph: "fork" },
         ),
-        h(
-          "a",
-          { class: "button", href: `/api/sessions/${view.id}/export?format=markdown`, download: `${view.id}.md` },
-          icon("down"),
-          "Export as Markdown",
-        ),
-        h(
-          "a",
-          { class: "button", href: `/api/sessions/${view.id}/export?format=json`, download: `${view.id}.jsonl` },
-          icon("down"),
-          "Export as JSON",
-        ),
-        button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
-      ].filter(Boolean),
+      button(view.archived ? "Restore from the archive" : "Archive", archive, { glyph: "folder" }),
+      exported("markdown", "md", "Export as Markdown"),
+      exported("json", "jsonl", "Export as JSON"),
+      button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
     );
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    showDialog(dialog);
   }
 
+  /** @param {Page.Session} view */
   async fork(view) {
     const prompt = this.input.value.trim();
-    if (!prompt) return toast("Write first what the fork should do, then fork");
-    const made = await store.act(view.id, "fork", { prompt });
-    this.input.value = "";
-    location.hash = `#/s/${made.id}`;
-    return undefined;
+    if (prompt) await this.continueAs(view, "fork", prompt);
+    else toast("First write what the fork should do, then fork");
   }
 
+  /** @param {Page.Session} view */
   async showDiff(view) {
-    const found = await get(`/api/sessions/${view.id}/diff`);
-    const dialog = h("dialog", { class: "sheet tall", "aria-label": "Changes" }, h("h2", {}, "Changes since it began"));
-    if (!found.diff) dialog.append(h("p", { class: "quiet" }, "Nothing has changed."));
-    for (const part of (found.diff ?? "").split(/^(?=diff --git )/m).filter(Boolean)) {
-      const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1] ?? part.match(/^--- (?:a\/)?(.+)$/m)?.[1] ?? "";
+    /** @type {{ diff?: string }} */
+    const { diff = "" } = await get(`/api/sessions/${view.id}/diff`);
+    const heading = h("h2", {}, "Changes since the start");
+    const dialog = h("dialog", { class: "sheet tall", "aria-label": "Changes" }, heading);
+    if (!diff) dialog.append(h("p", { class: "quiet" }, "Nothing has changed."));
+    for (const part of diff.split(/^(?=diff --git )/m).filter(Boolean)) {
+      const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1] ?? part.match(/^--- (?:a\/)?(.+)$/m)?.[1];
       dialog.append(h("h3", {}, plain(name)), diffView(part, { wide: isWide() }));
     }
     dialog.append(button("Close", () => dialog.close(), { kind: "plain" }));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    showDialog(dialog);
   }
 }
 

@@ -1,0 +1,205 @@
+// What the page's modules share. Only the type checker reads this file: it is not served.
+
+declare namespace Page {
+  // -- items: what a session's events are folded into
+
+  interface ItemHead {
+    /** The number of the event that began the item. */
+    key: string;
+    /** Grows when the item changes. */
+    version: number;
+    /** The call of the sub-agent whose item this is. */
+    parent?: ToolItem;
+  }
+  interface TextItem extends ItemHead {
+    kind: "text" | "thinking";
+    text: string;
+    whole: boolean;
+  }
+  /** A text, or a part of it. */
+  interface TextPiece {
+    text: string;
+    messageId?: string;
+    parentToolUseId?: string | null;
+  }
+  interface ToolItem extends ItemHead {
+    kind: "tool";
+    use: Unified.ToolUse;
+    output: string;
+    result?: Unified.ToolResult;
+    children: Item[];
+    changes: Unified.FileChange[];
+  }
+  interface PlanItem extends ItemHead {
+    kind: "plan";
+    steps: Unified.PlanItem[];
+    turn: number;
+  }
+  interface QuestionItem extends ItemHead {
+    kind: "question";
+    request: Unified.PermissionRequest;
+    resolution?: Unified.PermissionResolved;
+  }
+  interface NoticeItem extends ItemHead {
+    kind: "notice";
+    event: Unified.Notice;
+  }
+  type Item =
+    | TextItem
+    | ToolItem
+    | PlanItem
+    | QuestionItem
+    | NoticeItem
+    | (ItemHead & { kind: "init"; event: Unified.Init })
+    | (ItemHead & { kind: "prompt"; text: string })
+    | (ItemHead & { kind: "queued"; text: string; unsent?: boolean })
+    | (ItemHead & { kind: "change"; change: Unified.FileChange })
+    | (ItemHead & { kind: "retry"; event: Unified.Retry })
+    | (ItemHead & { kind: "error"; event: Unified.Error })
+    | (ItemHead & { kind: "unrecognized"; event: { raw: string; why: string } })
+    | (ItemHead & { kind: "turn"; event: Unified.TurnCompleted })
+    | (ItemHead & { kind: "done"; event: Unified.Done })
+    | (ItemHead & { kind: "wait" | "gap" });
+  /** An item before it has its place. */
+  type NewItem = Item extends infer One ? (One extends Item ? Omit<One, "key" | "version"> : never) : never;
+
+  // -- what the REST door answers
+
+  interface Session {
+    id: string;
+    agent: string;
+    cwd: string;
+    state: "running" | "done" | "failed" | "cancelled";
+    activity: "starting" | "working" | "waiting" | "idle" | "asleep" | "ended";
+    title: string;
+    prompt: string;
+    projectId: string;
+    nativeId: string;
+    keepOpen: boolean;
+    archived: boolean;
+    group: string;
+    branch: string;
+    worktree: "" | "open" | "kept" | "removed";
+    createdAt: number;
+    updatedAt: number;
+    firstSeq: number;
+    lastSeq: number;
+    result: string;
+    usage: Unified.Usage | null;
+    costUsd: number | null;
+    openQuestions: number;
+    queued: number;
+    wanted: { cwd?: string } | null;
+  }
+  interface SessionPage {
+    sessions: Session[];
+    total: number;
+  }
+  interface Question {
+    id: string;
+    sessionId: string;
+    agent: string;
+    request: Unified.PermissionRequest;
+    open: boolean;
+    askedAt?: number;
+  }
+  interface Answer {
+    decision: "allow" | "deny";
+    remember?: "session" | "always";
+    updatedInput?: Record<string, any>;
+    message?: string;
+    interrupt?: boolean;
+  }
+  interface Agent {
+    agent: string;
+    title: string;
+    version: string;
+    installed: boolean;
+    enabled: boolean;
+    signedIn: boolean | null;
+    default: boolean;
+    problem: string;
+    fix: string;
+  }
+  interface Device {
+    id: string;
+    name: string;
+    scopes: string[];
+    seenAt: number | null;
+    current: boolean;
+  }
+  interface UsageRow {
+    key: string;
+    usage: Unified.Usage;
+  }
+  interface AuditEntry {
+    at: number;
+    who: string;
+    entry: { decision: string; target: string; tool: string; agent: string; by: string; rule: string };
+  }
+  interface QueuedMessage {
+    id: string | number;
+    prompt: string;
+  }
+  /** A message that has been written and may not have reached the server. */
+  interface OutboxMessage {
+    id: string;
+    prompt: string;
+    key: string;
+  }
+  interface Gap {
+    missingFrom: number;
+    missingTo: number;
+  }
+  interface Notification {
+    method: string;
+    params?: any;
+  }
+
+  type OpenSession = import("./store.js").OpenSession;
+  type OnlineListener = (online: boolean) => void;
+
+  // -- elements
+
+  type Child = Node | string | number | boolean | null | undefined | Child[];
+  type Attributes = Record<string, any>;
+  interface ButtonOptions extends Attributes {
+    kind?: string;
+    glyph?: string;
+    title?: string;
+  }
+  type MakeElement = (item: Item, before?: HTMLElement) => HTMLElement;
+  /** Items on screen, and how far each is below the screen's top. */
+  type Anchor = { key: string; below: number }[];
+  /** What items need to know of their session. */
+  interface ItemContext {
+    cards: Map<string, HTMLElement>;
+    cwd: () => string | undefined;
+    workplace: () => string;
+    questionOf: (request: Unified.PermissionRequest) => Question;
+  }
+  interface DiffRow {
+    kind: "added" | "removed" | "same" | "hunk";
+    text: string;
+    old?: number;
+    now?: number;
+    /** What comes before the change within the line, the change, and what comes after it. */
+    parts?: string[];
+  }
+  /** A question of the agent to its user, with choices. */
+  interface UserQuestion {
+    text: string;
+    several: boolean;
+    secret: boolean;
+    choices: [string, string][];
+  }
+  interface Project {
+    id: string;
+    path: string;
+  }
+  type FillCard = (body: HTMLElement, again: () => void) => unknown;
+}
+
+interface HTMLElementTagNameMap {
+  "virtual-list": import("./virtual.js").VirtualList;
+}
