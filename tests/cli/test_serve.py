@@ -182,4 +182,4 @@ def test_a_token_file_that_others_can_read_is_refused(folder: Path, capsys: pyte
     (folder / "home" / "token").write_text("stagedoor_that-everybody-could-have-read\n")
     (folder / "home" / "token").chmod(0o644)
     assert command(["serve", "--port", "0"]) == 2
-    assert "no secret any more" in capsys.readouterr().err
+    assert "not secret any more" in capsys.readouterr().err

@@ -19,8 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from stagedoor.errors import ConnectionLost, StagedoorError
 from stagedoor.server.access.tokens import token_path
-from stagedoor.server.address import is_loopback, public_url
-from stagedoor.server.running import ask, find, noted
+from stagedoor.server.running import find_server, is_loopback, public_url, send_request, server_file
 from stagedoor.service.config.settings import Settings
 from stagedoor.service.views import SessionSpec, SessionView
 
@@ -114,16 +113,16 @@ def test_commands_on_this_machine_find_the_server_and_trust_its_certificate_alon
         async with serve(tls_cert=str(cert), tls_key=str(key)) as server:
             token_path(server.home).write_text(server.token)
             token_path(server.home).chmod(0o600)
-            with noted(server.home, server.service.settings, (server.host, server.port)) as note:
-                me = await asyncio.to_thread(ask, server.home, "GET", "/api/me")
-                with pytest.raises(StagedoorError, match="no device has the id"):
-                    await asyncio.to_thread(ask, server.home, "DELETE", "/api/devices/nobody")
+            with server_file(server.home, server.service.settings, (server.host, server.port)) as note:
+                me = await asyncio.to_thread(send_request, server.home, "GET", "/api/me")
+                with pytest.raises(StagedoorError, match="device 'nobody' not found"):
+                    await asyncio.to_thread(send_request, server.home, "DELETE", "/api/devices/nobody")
                 other = replace(note, certificate=ssl.get_default_verify_paths().cafile or "")
                 (server.home / "server.json").write_bytes(msgspec.json.encode(other))
                 with pytest.raises(ConnectionLost):
-                    await asyncio.to_thread(ask, server.home, "GET", "/api/me")
+                    await asyncio.to_thread(send_request, server.home, "GET", "/api/me")
             with pytest.raises(ConnectionLost, match="stagedoor serve"):
-                find(server.home)
+                find_server(server.home)
             return me
 
     assert run(main()) == {"deviceId": "local", "name": "local", "scopes": ["admin"]}

@@ -186,12 +186,12 @@ def test_an_agent_without_that_container_says_what_it_has(play: Play) -> None:
     error = play(part)["error"]
     assert error == {
         "code": -32602,
-        "message": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
+        "message": "unknown sandbox 'docker' for understudy; use one of none, readOnly, workspaceWrite, fullAccess",
         "data": {
             "type": "urn:stagedoor:problem:bad-request",
-            "title": "The request makes no sense",
+            "title": "The request is not valid",
             "status": 400,
-            "detail": "understudy has no sandbox 'docker'; use one of none, readOnly, workspaceWrite, fullAccess",
+            "detail": "unknown sandbox 'docker' for understudy; use one of none, readOnly, workspaceWrite, fullAccess",
             "field": "$.sandbox",
         },
     }
@@ -437,13 +437,13 @@ REFUSED: list[tuple[str, Json, int, str]] = [
     ("agent/select", {}, -32602, "type"),
     ("agent/run", {"prompt": "x", "mode": "old"}, -32602, "mode"),
     ("agent/run", {"prompt": "x", "sessionId": "y"}, -32602, "mode continue"),
-    ("agent/run", {"prompt": "x", "mode": "continue"}, -32602, "name the sessionId"),
+    ("agent/run", {"prompt": "x", "mode": "continue"}, -32602, "send the sessionId"),
     ("agent/run", {"prompt": " "}, -32602, "the prompt is empty"),
     ("agent/run", {"prompt": "x", "cwd": "/"}, -32004, "outside the folders"),
     ("agent/run", {"prompt": "x", "options": {"modle": "y"}}, -32602, "modle"),
     ("agent/run", {"prompt": "x", "options": {"maxTurns": 0}}, -32602, "maxTurns"),
     ("agent/run", {"prompt": "nul\0"}, -32602, "NUL"),
-    ("agent/stop", {}, -32602, "name the sessionId"),
+    ("agent/stop", {}, -32602, "send the sessionId"),
     ("agent/stop", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
     ("agent/respond", {"toolUseId": "x"}, -32001, "permission/list"),
     ("agent/status", {"sessionId": "nobody"}, -32001, "session 'nobody' not found"),
@@ -459,14 +459,14 @@ REFUSED: list[tuple[str, Json, int, str]] = [
     ("session/send", {"sessionId": "nobody", "prompt": "x"}, -32001, "session 'nobody' not found"),
     ("session/resume", {"sessionId": "nobody", "prompt": "x"}, -32001, "session 'nobody' not found"),
     ("permission/answer", {"decision": "maybe", "id": "x"}, -32602, "decision"),
-    ("permission/answer", {"decision": "allow"}, -32602, "name the question"),
+    ("permission/answer", {"decision": "allow"}, -32602, "send the id of the question"),
     ("permission/answer", {"decision": "allow", "id": "x"}, -32001, "question 'x' not found"),
-    ("permission/answer", {"decision": "allow", "id": "x", "message": "y"}, -32602, "deny only"),
-    ("permission/answer", {"decision": "deny", "id": "x", "updatedInput": {}}, -32602, "allow only"),
-    ("git/status", {}, -32602, "name the sessionId"),
+    ("permission/answer", {"decision": "allow", "id": "x", "message": "y"}, -32602, "only with deny"),
+    ("permission/answer", {"decision": "deny", "id": "x", "updatedInput": {}}, -32602, "only with allow"),
+    ("git/status", {}, -32602, "send the sessionId"),
     ("file/read", {"path": "a", "firstLine": 0}, -32602, "firstLine"),
-    ("agent/discovr", {}, -32601, "did you mean agent/discover?"),
-    ("", {}, -32601, "there is no method"),
+    ("agent/discovr", {}, -32601, "did you mean 'agent/discover'?"),
+    ("", {}, -32601, "unknown method"),
 ]
 
 
@@ -507,14 +507,14 @@ def test_limits_are_told(play: Play, script: Script, settings: Settings) -> None
 # --------------------------------------------------------------------------------------------------- the protocol
 
 
-def error(code: int, message: str, told: Any = None) -> Json:
-    return {"jsonrpc": "2.0", "id": told, "error": {"code": code, "message": message}}
+def error(code: int, message: str, call_id: Any = None) -> Json:
+    return {"jsonrpc": "2.0", "id": call_id, "error": {"code": code, "message": message}}
 
 
 A_CALL: Json = {"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}}
 EMPTY = {"sessions": [], "total": 0, "offset": 0, "limit": 50}
-WANT_CALL = error(-32600, "a call is an object with jsonrpc, method, params and id")
-SPOKEN: list[tuple[str, Any]] = [
+NOT_A_CALL = error(-32600, "a call must be an object with jsonrpc, method, params and id")
+PROTOCOL: list[tuple[str, Any]] = [
     (json.dumps(A_CALL), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
     (json.dumps({**A_CALL, "params": []}), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
     (json.dumps({**A_CALL, "params": None}), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
@@ -522,20 +522,20 @@ SPOKEN: list[tuple[str, Any]] = [
     (json.dumps({**A_CALL, "id": 10**30}), {"jsonrpc": "2.0", "id": 10**30, "result": EMPTY}),
     (json.dumps({**A_CALL, "id": -1.5}), {"jsonrpc": "2.0", "id": -1.5, "result": EMPTY}),
     (json.dumps({**A_CALL, "id": None}), {"jsonrpc": "2.0", "id": None, "result": EMPTY}),
-    (json.dumps({**A_CALL, "id": [1]}), error(-32600, "an id is a string, a number or null")),
-    (json.dumps({**A_CALL, "id": True}), error(-32600, "an id is a string, a number or null")),
-    (json.dumps({**A_CALL, "method": 1}), error(-32600, "a call names its method, a string", 1)),
+    (json.dumps({**A_CALL, "id": [1]}), error(-32600, "the id must be a string, a number or null")),
+    (json.dumps({**A_CALL, "id": True}), error(-32600, "the id must be a string, a number or null")),
+    (json.dumps({**A_CALL, "method": 1}), error(-32600, "the method must be a string", 1)),
     (json.dumps({**A_CALL, "jsonrpc": "1.0"}),
-     error(-32600, 'this server speaks JSON-RPC 2.0: say "jsonrpc": "2.0"', 1)),
+     error(-32600, 'this is a JSON-RPC 2.0 server: send "jsonrpc": "2.0"', 1)),
     (json.dumps({"jsonrpc": "2.0", "id": 7, "result": 1}),
-     error(-32600, "this server asks its clients nothing, so there is nothing to answer", 7)),
+     error(-32600, "this server sends no calls to its clients, so there is nothing to answer", 7)),
     ("[]", error(-32600, "the batch is empty; put calls into it")),
-    ("1", WANT_CALL),
-    ("[1, 2]", [WANT_CALL, WANT_CALL]),
+    ("1", NOT_A_CALL),
+    ("[1, 2]", [NOT_A_CALL, NOT_A_CALL]),
     (json.dumps([{**A_CALL, "id": number} for number in range(101)]),
-     error(-32600, "the batch has 101 calls; this server takes 100")),
+     error(-32600, "the batch has 101 calls; the limit is 100")),
     (json.dumps([{**A_CALL, "id": "x"}, {"jsonrpc": "2.0", "method": "session/list"}, 5]),
-     [{"jsonrpc": "2.0", "id": "x", "result": EMPTY}, WANT_CALL]),
+     [{"jsonrpc": "2.0", "id": "x", "result": EMPTY}, NOT_A_CALL]),
     ('{"jsonrpc":"2.0","id":1,"method":"session/list","params":{"search":"\\ud83d"}}',
      {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),
 ]  # fmt: skip
@@ -546,7 +546,7 @@ def test_the_protocol_to_the_letter(server: Any) -> None:
         told = server.http.post("/rpc", content=said, headers={"content-type": "application/json"})
         return told.status_code, told.json()
 
-    assert [(said, post(said)) for said, _ in SPOKEN] == [(said, (200, answer)) for said, answer in SPOKEN]
+    assert [(said, post(said)) for said, _ in PROTOCOL] == [(said, (200, answer)) for said, answer in PROTOCOL]
 
 
 def test_over_post_notifications_are_not_answered_and_choices_stay(server: Any) -> None:

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stagedoor.server.access.auth import RIGHTS, Caller
+from stagedoor.server.access.devices import RIGHTS, Caller
+from stagedoor.server.jsonrpc.client import RpcClient, SharedReaders
 from stagedoor.server.jsonrpc.dispatch import reply_to
 from stagedoor.server.jsonrpc.methods import METHODS
-from stagedoor.server.jsonrpc.params import Run
-from stagedoor.server.jsonrpc.peer import Peer, Shared
+from stagedoor.server.jsonrpc.params import RunParams
 from stagedoor.service.config.settings import Limits, Settings
 from stagedoor.service.service import Service
 from stagedoor.service.views import Scope
@@ -36,7 +36,7 @@ class Bench:
         wanted = Settings(home=str(home), roots=(str(root),), default_agent="understudy", limits=limits)
         self.service = Service(wanted)
         self.run(self.service.start())
-        self.shared = Shared(self.service)
+        self.shared = SharedReaders(self.service)
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         return self.loop.run_until_complete(work)
@@ -46,14 +46,14 @@ class Bench:
         caller = Caller("device", "a tester", scopes or ("admin",))
 
         async def ask() -> bytes | None:
-            peer = Peer(self.service, self.shared, caller, send=_nobody)
+            client = RpcClient(self.service, self.shared, caller, send=_nobody)
             try:
-                reply = await reply_to(peer, message)
+                reply = await reply_to(client, message)
                 for work in reply.afterwards:
                     work()
                 return reply.body
             finally:
-                await peer.close()
+                await client.close()
 
         body = self.run(ask())
         return None if body is None else json.loads(body)
@@ -183,4 +183,4 @@ def test_who_may_nothing_may_nothing(bench: Bench) -> None:
     assert {name for name, scope in scopes.items() if scope == "run"} == changing
     assert {name for name, scope in scopes.items() if scope == "answer"} == answering
     assert set(scopes.values()) <= set(get_args(Scope))
-    assert set(Run.__struct_encode_fields__) >= {"prompt", "mode", "options"}  # the seed's own
+    assert set(RunParams.__struct_encode_fields__) >= {"prompt", "mode", "options"}  # the seed's own

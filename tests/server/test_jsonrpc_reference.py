@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from stagedoor.server.jsonrpc.methods import METHODS
-from stagedoor.server.jsonrpc.reference import OURS, page
+from tools.jsonrpc_reference import SERVER_NOTIFICATIONS, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "jsonrpc.md"
 SOURCES = Path(__file__).parents[2] / "src" / "stagedoor" / "server" / "jsonrpc"
@@ -27,8 +27,8 @@ def test_every_link_of_the_page_leads_somewhere() -> None:
 
 
 def test_every_notification_of_the_server_is_described() -> None:
-    said = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py"))
-    assert set(re.findall(r'notification\(\s*"(\w+)"', said)) == set(OURS)
+    source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py"))
+    assert set(re.findall(r'notification\(\s*"(\w+)"', source)) == set(SERVER_NOTIFICATIONS)
 
 
 def test_the_methods_are_those_that_were_asked_for() -> None:

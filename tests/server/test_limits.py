@@ -14,8 +14,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from stagedoor.server import listening as socket_room
-from stagedoor.server.limits import HEAD_BYTES, Sizes, connection
-from stagedoor.server.problems import Refused
+from stagedoor.server.access.sizes import HEAD_BYTES, SizeLimits
+from stagedoor.server.connections import http_connection
+from stagedoor.server.problems import RequestRefused
 from stagedoor.service.config.settings import Limits
 
 BOUND = 60.0
@@ -78,7 +79,7 @@ def test_a_long_head_is_refused(serve: Any) -> None:
 
 
 def test_a_head_that_does_not_come_in_time_is_hung_up_on(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_room, "connection", lambda most: connection(most, head_seconds=0.2))
+    monkeypatch.setattr(socket_room, "http_connection", lambda limit: http_connection(limit, head_seconds=0.2))
 
     async def main() -> list[bytes]:
         async with serve() as server:
@@ -107,8 +108,8 @@ def test_a_body_that_does_not_come_in_time_is_refused() -> None:
 
         async def unheard(message: Any) -> None: ...
 
-        limited = Sizes(app, most=10, seconds=0.01)
-        with pytest.raises(Refused) as fault:
+        limited = SizeLimits(app, max_body=10, seconds=0.01)
+        with pytest.raises(RequestRefused) as fault:
             await limited({"type": "http", "path": "/", "query_string": b"", "headers": []}, never, unheard)
         return fault.value.kind.slug
 

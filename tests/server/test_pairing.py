@@ -11,8 +11,17 @@ from typing import Any
 import httpx
 import pytest
 
-from stagedoor.server.codes import ALPHABET, LENGTH, MOST, SECONDS, WINDOW, WRONG_FROM_ALL, WRONG_FROM_ONE, Codes
-from stagedoor.server.problems import Refused
+from stagedoor.server.access.pairing import (
+    ALPHABET,
+    CODE_SECONDS,
+    LENGTH,
+    MAX_CODES,
+    WINDOW,
+    WRONG_FROM_ALL,
+    WRONG_FROM_ONE,
+    PairingCodes,
+)
+from stagedoor.server.problems import RequestRefused
 
 ORIGIN = "http://127.0.0.1"
 
@@ -31,60 +40,60 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def codes(clock: Clock) -> Codes:
-    return Codes(clock)
+def codes(clock: Clock) -> PairingCodes:
+    return PairingCodes(clock)
 
 
-def refused(codes: Codes, shown: str, address: str = "one") -> str:
-    with pytest.raises(Refused) as fault:
-        codes.use(shown, address)
+def refused(codes: PairingCodes, display: str, address: str = "one") -> str:
+    with pytest.raises(RequestRefused) as fault:
+        codes.use(display, address)
     return fault.value.kind.slug
 
 
-def test_a_code_is_easy_to_read_out(codes: Codes) -> None:
+def test_a_code_is_easy_to_read_out(codes: PairingCodes) -> None:
     code = codes.new("run")
-    assert re.fullmatch(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", code.shown)
+    assert re.fullmatch(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", code.display)
     assert not set(ALPHABET) & set("01ILOU")
     assert len(ALPHABET) ** LENGTH > 6 * 10**11
 
 
-@pytest.mark.parametrize("written", [str, str.lower, lambda shown: shown.replace("-", ""), lambda shown: f" {shown} "])
-def test_a_code_counts_however_it_is_written_and_only_once(codes: Codes, written: Any) -> None:
+@pytest.mark.parametrize("written", [str, str.lower, lambda code: code.replace("-", ""), lambda code: f" {code} "])
+def test_a_code_counts_however_it_is_written_and_only_once(codes: PairingCodes, written: Any) -> None:
     code = codes.new("watch", "phone")
-    assert codes.use(written(code.shown), "one") == code
-    assert refused(codes, code.shown) == "not-signed-in"
+    assert codes.use(written(code.display), "one") == code
+    assert refused(codes, code.display) == "not-signed-in"
 
 
-def test_a_code_lives_for_minutes(codes: Codes, clock: Clock) -> None:
+def test_a_code_lives_for_minutes(codes: PairingCodes, clock: Clock) -> None:
     code = codes.new("run")
-    clock.now += SECONDS
-    assert refused(codes, code.shown) == "not-signed-in"
+    clock.now += CODE_SECONDS
+    assert refused(codes, code.display) == "not-signed-in"
 
 
-def test_only_the_newest_codes_count(codes: Codes) -> None:
-    made = [codes.new("run") for _ in range(MOST + 1)]
-    assert refused(codes, made[0].shown) == "not-signed-in"
-    assert codes.use(made[1].shown, "one") == made[1]
+def test_only_the_newest_codes_count(codes: PairingCodes) -> None:
+    made = [codes.new("run") for _ in range(MAX_CODES + 1)]
+    assert refused(codes, made[0].display) == "not-signed-in"
+    assert codes.use(made[1].display, "one") == made[1]
 
 
-def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: Codes, clock: Clock) -> None:
+def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: PairingCodes, clock: Clock) -> None:
     code = codes.new("run")
     for _ in range(WRONG_FROM_ONE):
         assert refused(codes, "wrong") == "not-signed-in"
-    assert refused(codes, code.shown) == "too-many"
+    assert refused(codes, code.display) == "too-many"
     for n in range(WRONG_FROM_ALL - WRONG_FROM_ONE):
         assert refused(codes, "wrong", f"address {n}") == "not-signed-in"
-    assert refused(codes, code.shown, "another") == "too-many"
+    assert refused(codes, code.display, "another") == "too-many"
     clock.now += WINDOW
     fresh = codes.new("run")
-    assert codes.use(fresh.shown, "one") == fresh
+    assert codes.use(fresh.display, "one") == fresh
 
 
-def test_codes_of_a_revoked_device_are_void(codes: Codes) -> None:
+def test_codes_of_a_revoked_device_are_void(codes: PairingCodes) -> None:
     theirs, ours = codes.new("run", by="phone"), codes.new("run", by="local")
     codes.void("phone")
-    assert refused(codes, theirs.shown) == "not-signed-in"
-    assert codes.use(ours.shown, "one") == ours
+    assert refused(codes, theirs.display) == "not-signed-in"
+    assert codes.use(ours.display, "one") == ours
 
 
 def test_pairing_from_code_to_device(server: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stagedoor.server.rest.idempotency import Once, Reply
+from stagedoor.server.rest.idempotency import IdempotencyKeys, RestReply
 from stagedoor.service.identity import first_id, fresh_id, ids_from
 from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.sqlite import SqliteStore
@@ -110,14 +110,14 @@ def test_where_nothing_can_be_recalled_nobody_guesses(tmp_path: Any) -> None:
         store = SqliteStore(tmp_path / "log.db")
         await store.open()
         try:
-            once = Once(ReplyRows(store), lambda: 1)
+            keys = IdempotencyKeys(ReplyRows(store), lambda: 1)
             await store.write(IdempotentReply(key="k", fingerprint="f", status=0, body=b"", at=1))
 
-            async def work() -> Reply:
+            async def work() -> RestReply:
                 raise AssertionError
 
-            with pytest.raises(Exception, match="the server stopped while it worked on this"):
-                await once.carry_out("k", "f", work, None)
+            with pytest.raises(Exception, match="the server stopped during this request"):
+                await keys.carry_out("k", "f", work, None)
         finally:
             await store.close()
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, Refused, kind_of, problem, rpc_error
+from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, RequestRefused, kind_of, problem, rpc_error
 from stagedoor.server.rest.door import OPERATIONS, routes
 from stagedoor.service.config.settings import Settings
 from stagedoor.service.service import Service
@@ -97,7 +97,7 @@ def test_our_own_mistakes_tell_nothing() -> None:
 
 
 def test_each_refusal_is_its_kind() -> None:
-    assert {kind_of(Refused(slug, "x")).slug for slug in REFUSALS} == set(REFUSALS)
+    assert {kind_of(RequestRefused(slug, "x")).slug for slug in REFUSALS} == set(REFUSALS)
     assert problem(InvalidField("x", field="$.a")).field == "$.a"
 
 

@@ -174,29 +174,43 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
 
 
 def test_secrets_of_tool_servers_are_not_shown(serve: Any) -> None:
-    from stagedoor.server.rest.sessions import shown
+    from stagedoor.server.rest.sessions import public_view
     from stagedoor.service.views import SessionSpec, SessionView
     from stagedoor.unified.options import McpServer
 
     server = McpServer(command="x", env={"KEY": "secret"}, headers={"Authorization": "secret"})
     view = SessionView(id="1", agent="a", cwd="/", spec=SessionSpec(prompt="p", mcp_servers={"s": server}))
-    assert b"secret" not in msgspec.json.encode(shown(view))
+    assert b"secret" not in msgspec.json.encode(public_view(view))
 
 
 PROBLEMS: list[tuple[str, str, Any, int, str, str]] = [
     # method, path, body, status, detail, field
     ("GET", "/api/sessions/none", None, 404, "session 'none' not found", ""),
     ("GET", "/api/nothing", None, 404, "Not Found", ""),
-    ("PUT", "/api/sessions", None, 405, "PUT is not possible here; POST, GET, HEAD is", ""),
+    ("PUT", "/api/sessions", None, 405, "PUT is not allowed here; use POST, GET, HEAD", ""),
     ("POST", "/api/sessions", {}, 400, "object missing required field `prompt`", "$"),
     ("POST", "/api/sessions", [], 400, "expected an object with a prompt", "$"),
     ("POST", "/api/sessions", {"prompt": 1}, 400, "prompt: expected `str`, got `int`", "$.prompt"),
-    ("POST", "/api/sessions", {"promt": "x"}, 400, "there is no field 'promt'; did you mean 'prompt'?", "$.promt"),
+    ("POST", "/api/sessions", {"promt": "x"}, 400, "unknown field 'promt': did you mean 'prompt'?", "$.promt"),
     ("POST", "/api/sessions", {"prompt": "  "}, 400, "the prompt is empty; write what the agent should do", ""),
-    ("POST", "/api/sessions", {"prompt": "a\0b"}, 400, "a text in the body holds the character NUL; leave it out", "$"),
-    ("POST", "/api/sessions", {"prompt": "a", "maxTurns": 10**30}, 400, "a number in the body is beyond 64 bits", "$"),
-    ("GET", "/api/sessions?limt=1", None, 400, "there is no query name 'limt'; did you mean 'limit'?", "limt"),
-    ("GET", "/api/sessions?limit=1&limit=2", None, 400, "limit is given twice; give it once", "limit"),
+    (
+        "POST",
+        "/api/sessions",
+        {"prompt": "a\0b"},
+        400,
+        "the body contains the character NUL; leave it out",
+        "$",
+    ),
+    (
+        "POST",
+        "/api/sessions",
+        {"prompt": "", "maxTurns": 10**30},
+        400,
+        "the body contains a number of more than 64 bits",
+        "$",
+    ),
+    ("GET", "/api/sessions?limt=1", None, 400, "unknown query name 'limt': did you mean 'limit'?", "limt"),
+    ("GET", "/api/sessions?limit=1&limit=2", None, 400, "limit is there twice; send it once", "limit"),
     ("GET", "/api/sessions?limit=x", None, 400, "limit: expected a whole number, got 'x'", "limit"),
     (
         "GET",
@@ -208,8 +222,8 @@ PROBLEMS: list[tuple[str, str, Any, int, str, str]] = [
     ),
     ("GET", "/api/sessions?limit=0", None, 400, "limit: expected `int` >= 1", "limit"),
     ("GET", "/api/sessions?ended=1", None, 400, "ended: expected true or false, got '1'", "ended"),
-    ("GET", "/api/sessions?search=%00", None, 400, "the query holds the character NUL; leave it out", "query"),
-    ("GET", "/api/agents?x=1", None, 400, "there is no query name 'x'", "x"),
+    ("GET", "/api/sessions?search=%00", None, 400, "the query contains the character NUL; leave it out", "query"),
+    ("GET", "/api/agents?x=1", None, 400, "unknown query name 'x'", "x"),
     ("PATCH", "/api/sessions/none", {"title": "x"}, 404, "session 'none' not found", ""),
     ("POST", "/api/permissions/none", {"decision": "allow"}, 404, "question 'none' not found", ""),
     (

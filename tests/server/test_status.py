@@ -14,7 +14,7 @@ import pytest
 
 from stagedoor import __version__
 from stagedoor.server import logs
-from stagedoor.server.status import METRICS, Ready, prometheus, readiness
+from stagedoor.server.status import METRICS, Readiness, prometheus, readiness
 from stagedoor.service.views import SessionSpec
 
 SAMPLE = re.compile(r"stagedoor_[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})? \d+(\.\d+)?")
@@ -32,7 +32,7 @@ def test_a_wrong_policy_and_stopping_make_it_unready(serve: Any, tmp_path: Path)
     policy = tmp_path / "policy.yaml"
     policy.write_text("rules: []\n")
 
-    async def main() -> list[Ready]:
+    async def main() -> list[Readiness]:
         async with serve(policy=str(policy)) as server:
             service = server.service
             found = [await readiness(service, stopping=False), await readiness(service, stopping=True)]
@@ -45,10 +45,10 @@ def test_a_wrong_policy_and_stopping_make_it_unready(serve: Any, tmp_path: Path)
             return found
 
     assert asyncio.run(main()) == [
-        Ready(status="ready", log="ok", policy="ok", stopping=False),
-        Ready(status="not ready", log="ok", policy="ok", stopping=True),
-        Ready(status="not ready", log="ok", policy="broken", stopping=False),
-        Ready(status="ready", log="ok", policy="ok", stopping=False),
+        Readiness(status="ready", log="ok", policy="ok", stopping=False),
+        Readiness(status="not ready", log="ok", policy="ok", stopping=True),
+        Readiness(status="not ready", log="ok", policy="broken", stopping=False),
+        Readiness(status="ready", log="ok", policy="ok", stopping=False),
     ]
 
 

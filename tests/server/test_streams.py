@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from stagedoor.dialects import DIALECTS
-from stagedoor.server.streams.dialect_cursor import Telling
+from stagedoor.server.streams.dialect_cursor import DialectCursor
 from stagedoor.service.store import Append, Trim
 from stagedoor.service.views import Record, SessionSpec, SessionView
 from stagedoor.unified import events as canonical
@@ -63,8 +63,8 @@ async def put(service: Any, records: Sequence[Record], session_id: str = "s", *,
 
 def in_dialect(name: str, records: Sequence[Record], after: int = 0) -> list[Any]:
     """What one who heard all of it hears after ``after``."""
-    telling = Telling(name)
-    said = [(record.seq, telling.tell(record)) for record in records]
+    cursor = DialectCursor(name)
+    said = [(record.seq, cursor.project(record)) for record in records]
     return [json.loads(message) for seq, messages in said if seq > after for message in messages]
 
 
@@ -182,7 +182,7 @@ def test_what_retention_removed_is_told_or_refused_never_passed_over(serve: Any)
     }
     fine = {**gap, "verdict": "ok", "after": 5, "missingFrom": None, "missingTo": None}
     ended = "the session has ended"
-    refusal = "events 3 to 5 are no longer kept; ask with verdict=true to go on without them"
+    refusal = "events 3 to 5 are no longer stored; add verdict=true to continue without them"
     assert asyncio.run(main()) == [
         ([gap], True, 1000, ended),
         ([fine], True, 1000, ended),
@@ -299,11 +299,11 @@ def test_messages_of_any_dialect_can_carry_their_place(serve: Any) -> None:
             async with socket(server, "?dialect=lifecycle&seq=true") as connection:
                 return (await heard(connection))[0]
 
-    telling = Telling("lifecycle")
+    cursor = DialectCursor("lifecycle")
     wanted = [
         {"seq": record.seq, "more": number < len(messages), "event": json.loads(message)}
         for record in records
-        for messages in [telling.tell(record)]
+        for messages in [cursor.project(record)]
         for number, message in enumerate(messages, 1)
     ]
     assert asyncio.run(main()) == wanted

@@ -19,10 +19,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from stagedoor.server.connections import WebSocketConnection, text_frame
-from stagedoor.server.streams.dialect_cursor import Tellings
-from stagedoor.server.streams.following import PIECE, Ready, joined
+from stagedoor.server.streams.dialect_cursor import DialectCursors
+from stagedoor.server.streams.following import PIECE, EncodedRecords, joined
 from stagedoor.server.streams.sse import SessionStream
-from stagedoor.server.streams.websocket import HEARD, SessionSocket
+from stagedoor.server.streams.websocket import MAX_MESSAGES, SessionSocket
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 from stagedoor.unified.events import Done, Event, Text, TextDelta, encode
@@ -163,7 +163,7 @@ RUDE = {
     "half a frame": b"\x81\xfe\x10",
     "nothing": b"",
     "JSON of another door": masked(1, b'{"jsonrpc":"2.0","id":1,"method":"session/list"}'),
-    "very much talk": masked(1, b"hello?") * (HEARD + 1),
+    "very much talk": masked(1, b"hello?") * (MAX_MESSAGES + 1),
 }
 
 
@@ -284,15 +284,15 @@ def test_a_frame_is_framed_as_the_library_frames_it(size: int) -> None:
 
 def test_what_is_ready_is_shared_in_pieces_and_not_kept_for_ever() -> None:
     records = [Record(seq, 0, "text", b"y" * 1000) for seq in range(1, 301)]
-    ready = Ready(lambda seq, body: b"%d:%b;" % (seq, body), most_bytes=400_000)
-    pieces = ready.pieces("s", records)
-    assert ready.pieces("s", list(records)) is pieces
+    encoded = EncodedRecords(lambda seq, body: b"%d:%b;" % (seq, body), max_bytes=400_000)
+    pieces = encoded.pieces("s", records)
+    assert encoded.pieces("s", list(records)) is pieces
     assert b"".join(piece for _, piece in pieces) == b"".join(b"%d:%b;" % (one.seq, one.body) for one in records)
     assert all(len(piece) <= PIECE for _, piece in pieces)
     assert [last for last, _ in pieces] == sorted({last for last, _ in pieces})
     assert pieces[-1][0] == 300
-    ready.pieces("t", records)
-    assert ready.pieces("s", records) is not pieces
+    encoded.pieces("t", records)
+    assert encoded.pieces("s", records) is not pieces
     assert joined([]) == []
     assert joined([(1, b"z" * 2 * PIECE), (2, b"z")]) == [(1, b"z" * 2 * PIECE), (2, b"z")]
 
@@ -313,14 +313,14 @@ def test_a_place_that_was_kept_knows_as_much_as_one_that_was_not(serve: Any) -> 
             await put(server.service, records)
             found: list[list[bytes]] = []
             for limit in (300, 97, 7):
-                tellings = Tellings(server.service.events)
+                cursors = DialectCursors(server.service.events)
                 after, messages = 0, list[bytes]()
                 while after < len(records):
-                    page = await tellings.page("s", "ues", after, limit)
+                    page = await cursors.page("s", "ues", after, limit)
                     messages += page.messages
                     after = page.last
                 found.append(messages)
-            fresh = Tellings(server.service.events)
+            fresh = DialectCursors(server.service.events)
             found.append(
                 found[0][: -len(rest)] + rest if (rest := (await fresh.page("s", "ues", 200, 300)).messages) else []
             )

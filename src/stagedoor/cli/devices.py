@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
 
 def _all() -> list[dict[str, Any]]:
     from ..register import home
-    from ..server.running import ask
+    from ..server.running import send_request
 
-    devices: list[dict[str, Any]] = ask(home(), "GET", "/api/devices")["devices"]
+    devices: list[dict[str, Any]] = send_request(home(), "GET", "/api/devices")["devices"]
     return devices
 
 
@@ -75,13 +75,13 @@ def _list(*, json: bool) -> int:
 def _revoke(name: str) -> int:
     from ..errors import SessionNotFound
     from ..register import home
-    from ..server.running import ask
+    from ..server.running import send_request
     from ..transcript import clean
 
     matches = [device for device in _all() if device["id"].startswith(name) or device["name"] == name]
     if len(matches) != 1:
         count = "several devices match" if matches else "no device matches"
         raise SessionNotFound(f"{count} {name!r}: stagedoor devices lists them")
-    ask(home(), "DELETE", f"/api/devices/{matches[0]['id']}")
+    send_request(home(), "DELETE", f"/api/devices/{matches[0]['id']}")
     print(f"revoked {clean(matches[0]['name'])}")
     return EXIT_SUCCESS

@@ -34,10 +34,9 @@ def main(argv: list[str]) -> int:
     from ..register import home
 
     try:
-        from ..server.address import is_loopback
-        from ..server.running import ask
+        from ..server.running import is_loopback, send_request
 
-        pairing: dict[str, Any] = ask(
+        pairing: dict[str, Any] = send_request(
             home(), "POST", "/api/pairing", {"scope": arguments.scope, "name": arguments.name}
         )
         if arguments.json:

@@ -13,7 +13,7 @@ from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .command import Parser, error_line
 
 if TYPE_CHECKING:
-    from ..server.jsonrpc.stdio import Lines
+    from ..server.jsonrpc.stdio import StdioLines
     from ..service.config.settings import Settings
 
 EPILOG = """\
@@ -79,20 +79,20 @@ def _cancel_on_signals() -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _serve_here(settings: Settings, lines: Lines) -> int:
+async def _serve_here(settings: Settings, lines: StdioLines) -> int:
     from msgspec.structs import replace
 
-    from ..server.jsonrpc.stdio import converse
+    from ..server.jsonrpc.stdio import serve_stdio
     from ..service.service import Service
 
     if not settings.roots:
         settings = replace(settings, roots=(str(Path.cwd()),))
     async with Service(settings) as service:
-        await converse(service, lines)
+        await serve_stdio(service, lines)
     return EXIT_SUCCESS
 
 
-async def _forward(url: str, token: str, lines: Lines) -> int:
+async def _forward(url: str, token: str, lines: StdioLines) -> int:
     from ..server.jsonrpc.stdio import bridge
 
     await bridge(url, token, lines)

@@ -20,7 +20,7 @@ from .command import Parser, report
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from ..server.running import Note
+    from ..server.running import ServerFile
     from ..service.config.settings import Settings
     from ..service.service import Service
 
@@ -110,7 +110,7 @@ def _checked(settings: Settings, *, insecure: bool) -> Settings:
     from msgspec.structs import replace
 
     from ..errors import ConfigError
-    from ..server.address import is_loopback
+    from ..server.running import is_loopback
 
     if settings.tls_cert:
         try:
@@ -151,7 +151,7 @@ def _listen_problem(fault: OSError, settings: Settings) -> str:
 
 async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
     from ..server.listening import listening
-    from ..server.running import noted
+    from ..server.running import server_file
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -166,17 +166,17 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
         loop.add_signal_handler(number, stop_server)
     address = opened.getsockname()[:2]
     async with listening(app, service.settings, opened) as server:
-        with noted(service.home, service.settings, address) as note:
+        with server_file(service.home, service.settings, address) as note:
             _greet(app.state.codes, service, note)
             server.serving.add_done_callback(lambda serving: stop.set())
             await stop.wait()
     return EXIT_SUCCESS
 
 
-def _greet(codes: Any, service: Service, note: Note) -> None:
+def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     """The address and how to connect. A link that pairs a device is for a person's eyes, never for a log."""
     if sys.stdout.isatty():
-        opening = f"{note.url}/#pair={codes.new('admin', 'this machine').shown}   (works once, within five minutes)"
+        opening = f"{note.url}/#pair={codes.new('admin', 'this machine').display}   (works once, within five minutes)"
     else:
         opening = "run: stagedoor pair"
     rows = [

@@ -1,4 +1,4 @@
-"""All doors on one app: from where, how much, who, and then to the verbs; errors are told by one table."""
+"""All doors on one app: from where, how much, who, and then to the verbs; errors are answered from one table."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from starlette.websockets import WebSocket, WebSocketState
 from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 
-from . import jsonrpc, page, status
+from . import page, status
 from .access import pairing
 from .access.auth import Authentication
 from .access.devices import Devices
 from .access.origins import Origins, own_names
+from .access.pairing import PairingCodes
+from .access.sizes import SizeLimits
 from .access.tokens import private_folder, server_token
-from .codes import Codes
-from .limits import Sizes
+from .jsonrpc import doors as jsonrpc
 from .logs import RequestLog
 from .problems import kind_of, problem, problem_response
 from .rest import door as rest
@@ -44,7 +45,7 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
     """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
     private_folder(service.home)
     devices = Devices(service.devices, server_token(service.home) if token is None else token)
-    codes = Codes()
+    codes = PairingCodes()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -65,9 +66,9 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
             Middleware(RequestLog),
             Middleware(Origins, names=own_names(service.settings)),
             Middleware(Authentication, devices=devices),
-            Middleware(Sizes, most=service.settings.limits.body),
+            Middleware(SizeLimits, max_body=service.settings.limits.body),
         ],
-        exception_handlers=dict.fromkeys((StagedoorError, HTTPException, Exception), _told),
+        exception_handlers=dict.fromkeys((StagedoorError, HTTPException, Exception), _answer_fault),
         lifespan=lifespan,
     )
     app.state.devices = devices
@@ -76,18 +77,15 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
 
 
 def _doors(service: Service) -> list[BaseRoute]:
-    found: list[BaseRoute] = []
-    for door in DOORS:
-        found += door(service)
-    return found
+    return [route for door in DOORS for route in door(service)]
 
 
-async def _told(connection: Any, fault: Exception) -> Any:
-    """What a client hears of an error that no door has told."""
+async def _answer_fault(connection: Any, fault: Exception) -> Any:
+    """The answer to an error that no door has answered."""
     answer = problem_response(fault, instance=connection.url.path)
     if not isinstance(connection, WebSocket):
         return answer
-    with contextlib.suppress(Exception):  # the client may be gone
+    with contextlib.suppress(Exception):  # the client may have left
         if connection.application_state is WebSocketState.CONNECTING:
             await connection.send_denial_response(answer)
         else:

@@ -1,4 +1,4 @@
-"""The socket: opened before anything else so that a taken port is told at once, then served by uvicorn."""
+"""The socket: opened before anything else so that a port in use is reported at once, then served by uvicorn."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import uvicorn
 from starlette.applications import Starlette
 
 from stagedoor.service.config.settings import Settings
+from stagedoor.transports.tasks import TaskOwner
 
 from .access.devices import Devices
-from .connections import WebSocketConnection
-from .limits import HEAD_BYTES, connection
+from .access.sizes import HEAD_BYTES
+from .connections import WebSocketConnection, http_connection
 
-PATIENCE = 1.0
+STREAM_SECONDS = 1.0
 """Seconds that streams have to end by themselves when the server stops."""
-GRACE = 5
+REQUEST_SECONDS = 5
 """Seconds that requests have to finish then."""
 
 
@@ -37,29 +38,29 @@ def open_socket(host: str, port: int) -> socket.socket:
     return opened
 
 
-class Listening(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, devices: Devices | None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
         self._devices = devices
-        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
         self.serving: asyncio.Task[None]
 
     def leave(self) -> None:
         """Stop listening, in order."""
         self.should_exit = True
-        self._leaving.set()
+        self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Once a second for the date in the answers, instead of uvicorn's ten times; and no waiting to leave."""
+        """Once a second for the date in the answers, instead of uvicorn's ten times; and no waiting at the end."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
-                    await self._leaving.wait()
+                    await self._stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Signals are the command's business."""
+        """Signals are handled by the command."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -69,20 +70,20 @@ class Listening(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._devices is not None:
             self._devices.stopping = True
-            asyncio.get_running_loop().call_later(PATIENCE, self._devices.stop)
+            asyncio.get_running_loop().call_later(STREAM_SECONDS, self._devices.stop)
         await super().shutdown(sockets)
 
 
 @contextlib.asynccontextmanager
-async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[Listening]:
-    """Serve ``app`` while the body runs; what is being answered is finished on the way out."""
+async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[HttpServer]:
+    """Serve ``app`` while the body runs; open requests are finished at the end."""
     config = uvicorn.Config(
         app,
-        http=connection(settings.limits.connections),
+        http=http_connection(settings.limits.connections),
         h11_max_incomplete_event_size=HEAD_BYTES,
         ws=WebSocketConnection,
         ws_ping_interval=20.0,
-        ws_ping_timeout=60.0,  # the ping may stand behind much that a slow client has yet to read
+        ws_ping_timeout=60.0,  # the ping may be queued behind much that a slow client has yet to read
         ws_max_size=settings.limits.body,
         ws_per_message_deflate=False,
         lifespan="off",  # ours to enter: uvicorn would end the process when it fails
@@ -90,14 +91,15 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=REQUEST_SECONDS,
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
     )
-    server = Listening(config, getattr(app.state, "devices", None))
+    server = HttpServer(config, getattr(app.state, "devices", None))
     async with app.router.lifespan_context(app):
-        serving = server.serving = asyncio.create_task(server.serve([opened]))
-        starting = asyncio.create_task(server.ready.wait())
+        tasks = TaskOwner()
+        serving = server.serving = tasks.start(server.serve([opened]))
+        starting = tasks.start(server.ready.wait())
         try:
             await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
             if serving.done():

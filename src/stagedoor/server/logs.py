@@ -1,4 +1,4 @@
-"""What the server says about itself, on standard error: lines for people, or JSON for machines. Never a token."""
+"""The server's log, on standard error: lines for people, or JSON for machines. Never a token."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any, Literal
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access.tokens import LOOKS_LIKE_ONE
+from .access.tokens import TOKEN_PATTERN
 
 Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")
 ACCESS = logging.getLogger("stagedoor.server.access")
 OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What would let a path or an agent's word forge a line of its own."""
+"""Characters with which a path or an agent's text could forge a log line."""
 _SESSION = re.compile(r"/sessions/([\w-]{1,64})(?:/|$)")
 
 
-def set_up(how: Format, level: str) -> None:
-    """Say what is logged, from ``level`` on, on standard error."""
+def set_up(log_format: Format, level: str) -> None:
+    """Log to standard error, from ``level`` on."""
     stream = logging.StreamHandler(sys.stderr)
-    stream.addFilter(_worth_telling)
-    stream.setFormatter(JsonLines() if how == "json" else TextLines())
+    stream.addFilter(_worth_logging)
+    stream.setFormatter(JsonLines() if log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [stream]
     root.setLevel(level.upper())
@@ -34,20 +34,20 @@ def set_up(how: Format, level: str) -> None:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
-def _worth_telling(record: logging.LogRecord) -> bool:
-    """uvicorn calls every refused WebSocket a fault of the app."""
+def _worth_logging(record: logging.LogRecord) -> bool:
+    """uvicorn logs every refused WebSocket as an error of the app."""
     return "without completing handshake" not in record.msg
 
 
 def redacted(text: str) -> str:
-    return LOOKS_LIKE_ONE.sub("stagedoor_…", text)
+    return TOKEN_PATTERN.sub("stagedoor_…", text)
 
 
 class JsonLines(logging.Formatter):
-    """``{"time", "level", "logger", "message", …}``: what was given as ``extra`` stands beside it."""
+    """``{"time", "level", "logger", "message", …}``: with the fields of ``extra`` beside them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": _moment(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -55,15 +55,15 @@ class JsonLines(logging.Formatter):
             **_extra(record),
         }
         if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return redacted(msgspec.json.encode(said, enc_hook=str).decode())
+            fields["error"] = self.formatException(record.exc_info)
+        return redacted(msgspec.json.encode(fields, enc_hook=str).decode())
 
 
 class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extra = " ".join(f"{name}={value}" for name, value in _extra(record).items() if value not in ("", None))
-        said = _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], f"{record.getMessage()} {extra}".rstrip())
-        line = f"{_moment(record.created)} {record.levelname.lower():7} {said}"
+        text = _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], f"{record.getMessage()} {extra}".rstrip())
+        line = f"{_moment(record.created)} {record.levelname.lower():7} {text}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return redacted(line)
@@ -79,31 +79,31 @@ class RequestLog:
         if scope["type"] not in ("http", "websocket") or not ACCESS.isEnabledFor(logging.INFO):
             await self._app(scope, receive, send)
             return
-        begun = time.monotonic()
-        told: list[int] = []
+        started = time.monotonic()
+        statuses: list[int] = []
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told.append(message["status"])
+                statuses.append(message["status"])
             await send(message)
 
         is_socket = scope["type"] == "websocket"
         try:
             await self._app(scope, receive, send if is_socket else watched)
         finally:
-            method, status = "WS" if is_socket else scope["method"], told[-1] if told else 0
+            method, status = "WS" if is_socket else scope["method"], statuses[-1] if statuses else 0
             quiet = method in ("GET", "HEAD", "WS") and status not in (401, 403, 421, 429) and status < 500
             level = logging.DEBUG if quiet else logging.WARNING if status >= 500 else logging.INFO
             if ACCESS.isEnabledFor(level):
-                ACCESS.log(level, "%s %s", method, scope["path"][:200], extra=_facts(scope, status, begun))
+                ACCESS.log(level, "%s %s", method, scope["path"][:200], extra=_facts(scope, status, started))
 
 
-def _facts(scope: Scope, status: int, begun: float) -> dict[str, Any]:
+def _facts(scope: Scope, status: int, started: float) -> dict[str, Any]:
     caller = scope.get("state", {}).get("caller")
     session = _SESSION.search(scope["path"])
     return {
         "status": status or None,
-        "ms": round((time.monotonic() - begun) * 1000),
+        "ms": round((time.monotonic() - started) * 1000),
         "device": "" if caller is None else caller.device_id,
         "session": session[1] if session else "",
     }

@@ -1,4 +1,7 @@
-"""``/``: the page. Text is sent compressed, all else as it is; ``origins`` tells the browser to load nothing else."""
+"""``/``: the page, and ``/docs``: REST to try out. ``origins`` tells the browser to load nothing else.
+
+The page's text is sent compressed, all else as it is.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,11 @@ _MEDIA_TYPES = {
     "svg": "image/svg+xml",
     "png": "image/png",
     "webmanifest": "application/manifest+json",
+}
+_DOCS_FILES = {
+    "/docs": ("index.html", "text/html"),
+    "/docs/docs.js": ("docs.js", "text/javascript"),
+    "/docs/docs.css": ("docs.css", "text/css"),
 }
 _COMPRESSED_ALREADY = ("png",)
 _WORTH_COMPRESSING = 400
@@ -53,7 +61,8 @@ class PageFile(msgspec.Struct, frozen=True):
 
 def routes(service: object = None) -> list[Route]:
     """One route per file: nothing outside the package can be requested."""
-    return [_route(path) for path in files()]
+    docs = [_docs_route(path, name, media) for path, (name, media) in _DOCS_FILES.items()]
+    return [*(_route(path) for path in files()), *docs]
 
 
 @cache
@@ -125,5 +134,13 @@ def _route(path: str) -> Route:
         if variant is file.gzipped:
             headers["content-encoding"] = "gzip"
         return Response(variant.body, media_type=file.media_type, headers=headers)
+
+    return Route(path, answer, methods=["GET"])
+
+
+def _docs_route(path: str, name: str, media: str) -> Route:
+    async def answer(request: Request) -> Response:
+        body = resources.files("stagedoor.server").joinpath("docs", name).read_bytes()
+        return Response(body, media_type=media, headers={"cache-control": "no-cache"})
 
     return Route(path, answer, methods=["GET"])

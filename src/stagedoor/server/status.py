@@ -1,4 +1,4 @@
-"""How the server is: alive, ready, and in numbers."""
+"""Whether the server is alive and ready, and its numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from starlette.routing import BaseRoute, Route
 from stagedoor import __version__
 from stagedoor.service.service import Service
 
-from .access.auth import caller_of, demand
-from .access.devices import Devices
+from .access.auth import caller_of
+from .access.devices import Devices, demand
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 Health = Literal["ok", "broken"]
@@ -28,27 +28,29 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 METRICS: dict[str, Metric] = {
-    "build": Metric("stagedoor_build_info", "gauge", "Which Stagedoor this is."),
-    "started": Metric("stagedoor_start_time_seconds", "gauge", "When the server began."),
-    "created": Metric("stagedoor_sessions_created_total", "counter", "Sessions begun.", ("agent",)),
-    "ended": Metric("stagedoor_sessions_ended_total", "counter", "Sessions ended, by how.", ("agent", "state")),
+    "build": Metric("stagedoor_build_info", "gauge", "The version of Stagedoor."),
+    "started": Metric("stagedoor_start_time_seconds", "gauge", "When the server started."),
+    "created": Metric("stagedoor_sessions_created_total", "counter", "Sessions created.", ("agent",)),
+    "ended": Metric("stagedoor_sessions_ended_total", "counter", "Sessions ended, by final state.", ("agent", "state")),
     "open": Metric("stagedoor_sessions_open", "gauge", "Sessions that have not ended."),
     "awake": Metric("stagedoor_sessions_awake", "gauge", "Sessions whose agent's process runs."),
     "events": Metric("stagedoor_events_stored_total", "counter", "Events written to the log."),
     "followers": Metric("stagedoor_followers", "gauge", "Readers that follow a session now."),
     "questions asked": Metric("stagedoor_questions_asked_total", "counter", "Permission questions."),
-    "questions answered": Metric("stagedoor_questions_answered_total", "counter", "Questions somebody decided."),
+    "questions answered": Metric(
+        "stagedoor_questions_answered_total", "counter", "Permission questions answered by a person or program."
+    ),
     "questions expired": Metric(
-        "stagedoor_questions_expired_total", "counter", "Questions denied because time was up."
+        "stagedoor_questions_expired_total", "counter", "Permission questions denied because nobody answered in time."
     ),
     "devices": Metric("stagedoor_devices", "gauge", "Paired devices."),
-    "requests open": Metric("stagedoor_requests_open", "gauge", "Reads and streams being answered now."),
+    "requests open": Metric("stagedoor_requests_open", "gauge", "GET requests and streams that are open now."),
 }
-"""The service's words for what it counts, and Prometheus'."""
+"""The names of the service's counters → those of Prometheus."""
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """``log``: what is stored is kept. ``policy``: the policy file can be read. ``stopping``: no new work is taken."""
+class Readiness(msgspec.Struct, frozen=True):
+    """``log``: events can be stored. ``policy``: the policy file can be read. ``stopping``: no new work is accepted."""
 
     status: Literal["ready", "not ready"]
     log: Health
@@ -77,10 +79,10 @@ def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRo
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
 
 
-async def readiness(service: Service, *, stopping: bool) -> Ready:
+async def readiness(service: Service, *, stopping: bool) -> Readiness:
     health = await service.health(stopping=stopping)
     good = health.log and health.policy and not health.stopping
-    return Ready(
+    return Readiness(
         status="ready" if good else "not ready",
         log="ok" if health.log else "broken",
         policy="ok" if health.policy else "broken",
@@ -100,11 +102,11 @@ def prometheus(counted: Mapping[str, int]) -> str:
             labels = ",".join(f'{label}="{word}"' for label, word in zip(metric.labels, words, strict=True))
             samples[name].append(f"{metric.name}{{{labels}}} {value}" if labels else f"{metric.name} {value}")
     lines: list[str] = []
-    for name, found in samples.items():
+    for name, values in samples.items():
         metric = METRICS[name]
-        if found or not metric.labels:
+        if values or not metric.labels:
             about = [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}"]
-            lines += [*about, *(found or [f"{metric.name} 0"])]
+            lines += [*about, *(values or [f"{metric.name} 0"])]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Who was let in: the devices of the log, in memory for every request, and what each has open just now."""
+"""The paired devices: stored in the log, in memory for every request, with the requests each has open now."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from stagedoor.engine import milliseconds
 from stagedoor.errors import NotAllowed, SessionNotFound, StoreError, TooMany
 from stagedoor.service.ledger import DeviceRows
 from stagedoor.service.views import Device, Scope
+from stagedoor.transports.tasks import TaskOwner
 
-from .tokens import hashed, new_token
+from .tokens import new_token, token_hash
 
 RIGHTS: tuple[Scope, ...] = ("watch", "answer", "run", "admin")
 """Each implies those before it."""
 LOCAL = "local"
 """The id of whoever holds the server's own token."""
-MOST = 200
-SEEN_EVERY_MS = 60_000
+MAX_DEVICES = 200
+LAST_USE_EVERY_MS = 60_000
 
-Why = Literal["revoked", "stopping"]
+EndReason = Literal["revoked", "stopping"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks."""
+    """Who sends a request."""
 
     device_id: str
     name: str
@@ -42,8 +43,10 @@ class Caller(msgspec.Struct, frozen=True):
 def demand(caller: Caller, right: Scope) -> None:
     """Raises ``NotAllowed`` when the caller's scopes do not reach ``right``."""
     if not caller.may(right):
-        had = ", ".join(caller.scopes) or "none"
-        raise NotAllowed(f"that takes the scope {right!r}, and {caller.name!r} has {had}; pair the device anew with it")
+        scopes = ", ".join(caller.scopes) or "none"
+        raise NotAllowed(
+            f"this needs the scope {right!r}, but {caller.name!r} has {scopes}; pair the device again with that scope"
+        )
 
 
 class Visit:
@@ -51,63 +54,63 @@ class Visit:
 
     def __init__(self, device_id: str, task: asyncio.Task[object]) -> None:
         self.device_id = device_id
-        self.ended_by: Why | None = None
+        self.ended_by: EndReason | None = None
         self._task = task
 
-    def end(self, why: Why) -> None:
+    def end(self, reason: EndReason) -> None:
         if self.ended_by is None:
-            self.ended_by = why
+            self.ended_by = reason
             self._task.cancel()
 
-    def take_back(self) -> None:
-        """The cancellation was ours and has been heard."""
+    def absorb(self) -> None:
+        """The cancellation was ours and has had its effect."""
         self._task.uncancel()
 
 
 class Devices:
-    """``token`` is the server's own: whoever shows it is the administrator."""
+    """``token`` is the server's own: whoever sends it is the administrator."""
 
     def __init__(self, rows: DeviceRows, token: str, *, now: Callable[[], int] = milliseconds) -> None:
         self._rows = rows
         self._now = now
-        self._local = (hashed(token), Caller(LOCAL, LOCAL, ("admin",)))
+        self._local = (token_hash(token), Caller(LOCAL, LOCAL, ("admin",)))
         self._devices: dict[str, Device] = {}
         self._visits: set[Visit] = set()
-        self._errands: set[asyncio.Task[None]] = set()
+        self._writes = TaskOwner()
         self.stopping = False
 
     async def open(self) -> None:
         self._devices = {device.id: device for device in await self._rows.list()}
 
     async def close(self) -> None:
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await self._writes.finish()
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is. Every known one is compared, each in constant time."""
-        shown = hashed(token).encode()
-        known, found = self._local
-        caller = found if hmac.compare_digest(known.encode(), shown) else None
+        """Whose token this is. It is compared with every stored one, each in constant time."""
+        sent_hash = token_hash(token).encode()
+        own_hash, administrator = self._local
+        caller = administrator if hmac.compare_digest(own_hash.encode(), sent_hash) else None
         for device in self._devices.values():
-            if hmac.compare_digest(device.token_hash.encode(), shown) and device.revoked_at is None:
+            if hmac.compare_digest(device.token_hash.encode(), sent_hash) and device.revoked_at is None:
                 caller = Caller(device.id, device.name, device.scopes)
-                self._note(device)
+                self._store_last_use(device)
         return caller
 
     async def add(self, device_id: str, name: str, scope: Scope) -> tuple[Device, str]:
-        """Let a device in; the token is told this once and never again."""
-        if sum(device.revoked_at is None for device in self._devices.values()) >= MOST:
-            raise TooMany(f"{MOST} devices are paired, which is the limit; revoke those that are not used any more")
+        """Pair a device. The token is returned this once and never again."""
+        if sum(device.revoked_at is None for device in self._devices.values()) >= MAX_DEVICES:
+            raise TooMany(f"{MAX_DEVICES} devices are paired, which is the limit; revoke those you no longer use")
         token = new_token()
-        device = Device(id=device_id, name=name, scopes=(scope,), token_hash=hashed(token), created_at=self._now())
+        device = Device(id=device_id, name=name, scopes=(scope,), token_hash=token_hash(token), created_at=self._now())
         await self._rows.save(device)
         self._devices[device.id] = device
         return device, token
 
     async def revoke(self, device_id: str) -> Device:
-        """From now on its token is worth nothing, and what it has open ends."""
+        """Its token is refused from now on, and its open requests end."""
         device = self._devices.get(device_id)
         if device is None or device.revoked_at is not None:
-            raise SessionNotFound(f"no device has the id {device_id!r}; GET /api/devices lists them")
+            raise SessionNotFound(f"device {device_id!r} not found; GET /api/devices lists the paired devices")
         device = replace(device, revoked_at=self._now())
         self._devices[device_id] = device  # before it is stored: fail closed
         for visit in [visit for visit in self._visits if visit.device_id == device_id]:
@@ -116,16 +119,15 @@ class Devices:
         return device
 
     def all(self) -> list[Device]:
-        """Those that may come in, oldest first."""
+        """Those that are not revoked, oldest first."""
         return sorted(
-            (device for device in self._devices.values() if device.revoked_at is None), key=lambda one: one.created_at
+            (device for device in self._devices.values() if device.revoked_at is None),
+            key=lambda device: device.created_at,
         )
-
-    # -- what is open
 
     @contextlib.contextmanager
     def visit(self, caller: Caller) -> Generator[Visit]:
-        """Something that may last: it is cancelled when the device is revoked or the server stops."""
+        """A request that may last: it is cancelled when the device is revoked or the server stops."""
         task = asyncio.current_task()
         assert task is not None
         visit = Visit(caller.device_id, task)
@@ -140,21 +142,19 @@ class Devices:
         return len(self._visits)
 
     def stop(self) -> None:
-        """End everything that would otherwise last."""
+        """End every open request."""
         self.stopping = True
         for visit in list(self._visits):
             visit.end("stopping")
 
-    def _note(self, device: Device) -> None:
-        """When it was last seen: to the minute, and never a reason to wait."""
-        if self._now() - device.seen_at < SEEN_EVERY_MS or self.stopping:
+    def _store_last_use(self, device: Device) -> None:
+        """Store when it was last used: to the minute, and without making the request wait."""
+        if self._now() - device.seen_at < LAST_USE_EVERY_MS or self.stopping:
             return
-        seen = self._devices[device.id] = replace(device, seen_at=self._now())
-        task = asyncio.get_running_loop().create_task(self._keep(seen))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        current = self._devices[device.id] = replace(device, seen_at=self._now())
+        self._writes.start(self._store(current))
 
-    async def _keep(self, device: Device) -> None:
+    async def _store(self, device: Device) -> None:
         with contextlib.suppress(StoreError):
             if self._devices[device.id] is device:  # else it was revoked meanwhile
                 await self._rows.save(device)

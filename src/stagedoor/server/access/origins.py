@@ -1,4 +1,4 @@
-"""From where: which names this server answers to, and which pages may speak to it.
+"""From where: which names this server answers to, and which pages may send requests to it.
 
 A page of somebody else can make a browser connect here by a name that it lets point to this machine (DNS rebinding):
 so ``Host`` must be a name we know, or the very address the connection came in at, which no DNS can forge. And it can
@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stagedoor.errors import NotAllowed
 from stagedoor.service.config.settings import Settings
 
-from ..problems import Refused, problem_response
+from ..problems import RequestRefused, problem_response
 
-HERE = ("localhost", "127.0.0.1", "::1")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")
 POLICY = "; ".join(
     (
@@ -45,13 +45,13 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Said with every answer that does not say otherwise itself."""
+"""Sent with every answer that does not set them itself."""
 
 
 def own_names(settings: Settings) -> frozenset[str]:
     """The names this server is reached by. All addresses (``0.0.0.0``) is not a name."""
-    given = (host_of(name) for name in (settings.host, *settings.hosts))
-    return frozenset({*HERE, *(name for name in given if name and not _unspecified(name))})
+    configured = (host_of(name) for name in (settings.host, *settings.hosts))
+    return frozenset({*LOCAL_NAMES, *(name for name in configured if name and not _unspecified(name))})
 
 
 def host_of(netloc: str) -> str:
@@ -59,16 +59,16 @@ def host_of(netloc: str) -> str:
     if "@" in netloc:
         return ""
     try:
-        found = urlsplit(f"//{netloc.strip()}").hostname or ""
+        host = urlsplit(f"//{netloc.strip()}").hostname or ""
     except ValueError:
         return ""
-    return found.removesuffix(".")
+    return host.removesuffix(".")
 
 
 def own_page(origin: str, host: str, scheme: str) -> bool:
-    """Whether a page of ``origin`` may speak to ``host`` over ``scheme``. ``null`` and other strange ones may not.
+    """Whether a page of ``origin`` may send requests to ``host`` over ``scheme``; never from ``null``.
 
-    A page that came over HTTPS may speak to us over HTTP: a proxy is between. Never the other way round.
+    A page that came over HTTPS may send requests over HTTP: a proxy is between. Never the other way round.
     """
     try:
         split = urlsplit(origin)
@@ -90,24 +90,25 @@ class Origins:
         send = _with_headers(send) if scope["type"] == "http" else send
         try:
             self._check(scope)
-        except (Refused, NotAllowed) as fault:
+        except (RequestRefused, NotAllowed) as fault:
             await problem_response(fault, instance=scope["path"])(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1 or not self._ours(host_of(hosts[0]), scope):
-            raise Refused(
-                "wrong-host", "this server does not answer to that name; if it should, add it to hosts in its settings"
+        if len(hosts) != 1 or not self._is_own(host_of(hosts[0]), scope):
+            raise RequestRefused(
+                "wrong-host",
+                "this server does not answer to that name; to allow it, add it to server.hosts in its configuration",
             )
         if scope["type"] == "http" and scope["method"] in SAFE:
             return
         for name, value in scope["headers"]:
             if name == b"origin" and not own_page(value.decode("latin-1"), hosts[0], scope["scheme"]):
-                raise NotAllowed("this request comes from the page of another site; open Stagedoor's own page")
+                raise NotAllowed("this request comes from the page of another site; use Stagedoor's own page")
 
-    def _ours(self, name: str, scope: Scope) -> bool:
+    def _is_own(self, name: str, scope: Scope) -> bool:
         return name in self._names or (bool(name) and name == _address(scope))
 
 
@@ -129,11 +130,11 @@ def _unspecified(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def saying(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return saying
+    return send_with_headers

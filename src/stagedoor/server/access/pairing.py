@@ -1,14 +1,18 @@
-"""Letting devices in: one-time codes, the list of devices, revoking. The answers hold secrets and are never kept.
+"""Pairing devices: one-time codes, the list of devices, revoking. The answers hold secrets and are never stored.
 
 The code travels in the fragment of the link (``/#pair=CODE``), which browsers do not send: no log can have it.
 """
 
 from __future__ import annotations
 
+import hmac
 import io
 import logging
+import secrets
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Annotated, Any
 
 import msgspec
@@ -21,20 +25,95 @@ from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 
-from ..address import public_url
-from ..codes import SECONDS, Codes
+from ..problems import RequestRefused
 from ..reading import as_type, read_body, read_query
-from .auth import COOKIE, caller_of, demand
-from .devices import LOCAL, Devices
+from ..running import public_url
+from .auth import COOKIE, caller_of
+from .devices import LOCAL, Devices, demand
 
 _log = logging.getLogger("stagedoor.server")
 COOKIE_SECONDS = 400 * 24 * 3600
 SMALL = 10_000
-"""Bytes: nothing said here is long, and ``/api/pair`` is open to everybody."""
+"""Bytes: no body here is long, and ``/api/pair`` is open to everybody."""
+ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
+"""Without letters that look alike: I and 1, L, O and 0, U and V."""
+LENGTH = 8
+CODE_SECONDS = 300.0
+MAX_CODES = 16
+WINDOW = 300.0
+WRONG_FROM_ONE = 10
+WRONG_FROM_ALL = 60
+_LATER = {"retry-after": str(int(WINDOW))}
 
 
-class PairingWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the new device may do, and what it is called until it says so itself."""
+class PairingCode(msgspec.Struct, frozen=True):
+    text: str
+    scope: Scope
+    name: str
+    until: float
+    by: str = ""
+
+    @property
+    def display(self) -> str:
+        """In two halves, as people read it."""
+        return f"{self.text[:4]}-{self.text[4:]}"
+
+
+class PairingCodes:
+    """One-time codes: short, for minutes, once, and not to be guessed.
+
+    A code has nearly 40 bits and lives for five minutes. Wrong ones are counted, for each address and for all: with at
+    most ``WRONG_FROM_ALL`` of them in ``WINDOW`` seconds, guessing one takes longer than a human life. They are in
+    memory only: a restart voids them all.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._codes: list[PairingCode] = []
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=WRONG_FROM_ALL)
+
+    def new(self, scope: Scope, name: str = "", *, by: str = "") -> PairingCode:
+        self._drop_old()
+        text = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
+        code = PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by)
+        self._codes = [*self._codes, code][-MAX_CODES:]
+        return code
+
+    def use(self, text: str, address: str) -> PairingCode:
+        """The code, which cannot be used again. Raises ``RequestRefused``."""
+        self._drop_old()
+        if len(self._wrong) >= WRONG_FROM_ALL or sum(sender == address for _, sender in self._wrong) >= WRONG_FROM_ONE:
+            raise RequestRefused(
+                "too-many",
+                "too many wrong codes; wait five minutes, then run stagedoor pair for a new one",
+                headers=_LATER,
+            )
+        entered = "".join(text.upper().split()).replace("-", "").encode(errors="replace")
+        match: PairingCode | None = None
+        for code in self._codes:
+            if hmac.compare_digest(code.text.encode(), entered):
+                match = code
+        if match is None:
+            self._wrong.append((self._clock(), address))
+            raise RequestRefused(
+                "not-signed-in", "this code is wrong, used or older than five minutes; run stagedoor pair for a new one"
+            )
+        self._codes.remove(match)
+        return match
+
+    def void(self, by: str) -> None:
+        """Drop the codes that a device created; it was revoked."""
+        self._codes = [code for code in self._codes if code.by != by]
+
+    def _drop_old(self) -> None:
+        now = self._clock()
+        self._codes = [code for code in self._codes if code.until > now]
+        while self._wrong and self._wrong[0][0] + WINDOW <= now:
+            self._wrong.popleft()
+
+
+class InviteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the new device may do, and its name unless it sends one itself."""
 
     scope: Scope = "run"
     name: Annotated[str, Meta(max_length=80)] = ""
@@ -50,7 +129,7 @@ class Pairing(msgspec.Struct, frozen=True, rename="camel"):
     """The ``url`` as an SVG image."""
 
 
-class Newcomer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PairBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: Annotated[str, Meta(max_length=40)]
     name: Annotated[str, Meta(max_length=80)] = ""
     cookie: bool = False
@@ -71,7 +150,7 @@ class DeviceView(msgspec.Struct, frozen=True, rename="camel"):
     created_at: int
     seen_at: int | None
     current: bool
-    """The one that asks."""
+    """The one that sends this request."""
 
 
 class DeviceList(msgspec.Struct, frozen=True):
@@ -84,20 +163,20 @@ class Me(msgspec.Struct, frozen=True, rename="camel"):
     scopes: tuple[Scope, ...]
 
 
-def routes(service: Service, devices: Devices, codes: Codes) -> list[BaseRoute]:
-    desk = _Desk(service, devices, codes)
+def routes(service: Service, devices: Devices, codes: PairingCodes) -> list[BaseRoute]:
+    door = _PairingDoor(service, devices, codes)
     table: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
-        ("POST", "/api/pairing", desk.invite),
-        ("POST", "/api/pair", desk.pair),
-        ("GET", "/api/devices", desk.list),
-        ("DELETE", "/api/devices/{id}", desk.revoke),
-        ("GET", "/api/me", desk.me),
+        ("POST", "/api/pairing", door.invite),
+        ("POST", "/api/pair", door.pair),
+        ("GET", "/api/devices", door.list),
+        ("DELETE", "/api/devices/{id}", door.revoke),
+        ("GET", "/api/me", door.me),
     ]
     return [Route(path, answer, methods=[method]) for method, path, answer in table]
 
 
-class _Desk:
-    def __init__(self, service: Service, devices: Devices, codes: Codes) -> None:
+class _PairingDoor:
+    def __init__(self, service: Service, devices: Devices, codes: PairingCodes) -> None:
         self._settings = service.settings
         self._devices = devices
         self._codes = codes
@@ -106,29 +185,29 @@ class _Desk:
         caller = caller_of(request)
         demand(caller, "admin")
         body = await _body(request)
-        wanted: PairingWanted = as_type({} if body is msgspec.UNSET else body, PairingWanted)
-        code = self._codes.new(wanted.scope, wanted.name, by=caller.device_id)
-        url = f"{public_url(self._settings, request.scope)}/#pair={code.shown}"
+        invite: InviteBody = as_type({} if body is msgspec.UNSET else body, InviteBody)
+        code = self._codes.new(invite.scope, invite.name, by=caller.device_id)
+        url = f"{public_url(self._settings, request.scope)}/#pair={code.display}"
         return _json(
             Pairing(
-                code=code.shown,
+                code=code.display,
                 url=url,
                 scope=code.scope,
-                expires_at=milliseconds() + int(SECONDS * 1000),
+                expires_at=milliseconds() + int(CODE_SECONDS * 1000),
                 qr=_qr(url),
             ),
             201,
         )
 
     async def pair(self, request: Request) -> Response:
-        newcomer: Newcomer = as_type(await _body(request), Newcomer)
-        code = self._codes.use(newcomer.code, request.client.host if request.client else "")
-        name = code.name or newcomer.name.strip() or "a device"
+        body: PairBody = as_type(await _body(request), PairBody)
+        code = self._codes.use(body.code, request.client.host if request.client else "")
+        name = code.name or body.name.strip() or "a device"
         device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope)
-        paired = Paired(device.id, device.name, device.scopes, None if newcomer.cookie else token)
-        _log.info("a device was let in", extra={"device": device.id, "called": device.name, "scope": code.scope})
+        paired = Paired(device.id, device.name, device.scopes, None if body.cookie else token)
+        _log.info("a device was paired", extra={"device": device.id, "called": device.name, "scope": code.scope})
         response = _json(paired, 201)
-        if newcomer.cookie:
+        if body.cookie:
             secure = request.scope["scheme"] == "https"
             response.set_cookie(
                 COOKIE, token, max_age=COOKIE_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
@@ -139,10 +218,10 @@ class _Desk:
         caller = caller_of(request)
         demand(caller, "admin")
         read_query(request.scope["query_string"], None)
-        return _json(DeviceList([_shown(device, caller.device_id) for device in self._devices.all()]))
+        return _json(DeviceList([_view(device, caller.device_id) for device in self._devices.all()]))
 
     async def revoke(self, request: Request) -> Response:
-        """Somebody else's takes ``admin``; one's own takes nothing."""
+        """Revoking another device needs ``admin``; revoking oneself needs nothing."""
         caller, device_id = caller_of(request), request.path_params["id"]
         if device_id != caller.device_id or device_id == LOCAL:
             demand(caller, "admin")
@@ -168,7 +247,7 @@ def _json(value: msgspec.Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, {"cache-control": "no-store"}, "application/json")
 
 
-def _shown(device: Device, current: str) -> DeviceView:
+def _view(device: Device, current: str) -> DeviceView:
     return DeviceView(
         id=device.id,
         name=device.name,

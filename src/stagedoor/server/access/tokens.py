@@ -12,21 +12,21 @@ from pathlib import Path
 from stagedoor.errors import NotAllowed
 
 PREFIX = "stagedoor_"
-LOOKS_LIKE_ONE = re.compile(rf"{PREFIX}[\w-]{{16,}}", re.ASCII)
-"""For taking tokens out of text that is logged."""
+TOKEN_PATTERN = re.compile(rf"{PREFIX}[\w-]{{16,}}", re.ASCII)
+"""For removing tokens from text that is logged."""
 
 
 def new_token() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def hashed(token: str) -> str:
-    """What is kept of a token. Random bits need no salt and no slow hash."""
+def token_hash(token: str) -> str:
+    """What is stored of a token. Random bits need no salt and no slow hash."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()
 
 
 def server_token(home: Path) -> str:
-    """The administrator's token, made at the first start. Raises ``NotAllowed`` when others could read it."""
+    """The administrator's token, created at the first start. Raises ``NotAllowed`` when others could read it."""
     private_folder(home)
     path = token_path(home)
     try:
@@ -43,14 +43,14 @@ def read_token(home: Path) -> str:
     """Raises ``FileNotFoundError`` when no server ever ran with this home."""
     path = token_path(home)
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.getuid():
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.getuid():
             raise NotAllowed(
-                f"others can read {path}, so its token is no secret any more; remove the file and start again"
+                f"other users can read {path}, so its token is not secret any more; delete the file and start again"
             )
         token = file.read().strip()
     if len(token) < len(PREFIX) + 16:
-        raise NotAllowed(f"{path} holds no token; remove the file and start again")
+        raise NotAllowed(f"{path} does not contain a token; delete the file and start again")
     return token
 
 
@@ -59,17 +59,17 @@ def token_path(home: Path) -> Path:
 
 
 def private_folder(home: Path) -> None:
-    """Stagedoor's own folder, closed to others: the log in it holds everything the agents said."""
+    """Stagedoor's own folder, closed to others: the log in it holds everything the agents wrote."""
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as fault:
         raise NotAllowed(
-            f"{home} cannot be Stagedoor's own folder: {fault.strerror}; name another with STAGEDOOR_HOME"
+            f"cannot use {home} as Stagedoor's folder: {fault.strerror}; set STAGEDOOR_HOME to another one"
         ) from fault
-    found = home.stat()
-    if found.st_uid != os.getuid():
-        raise NotAllowed(f"{home} belongs to somebody else; name a folder of your own with STAGEDOOR_HOME")
-    if found.st_mode & 0o077:
+    status = home.stat()
+    if status.st_uid != os.getuid():
+        raise NotAllowed(f"{home} belongs to another user; set STAGEDOOR_HOME to a folder that is yours")
+    if status.st_mode & 0o077:
         home.chmod(0o700)
     ignored = home / ".gitignore"
     if not ignored.exists():

@@ -16,51 +16,60 @@ from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.options import Options, Sandbox
 
 from ..problems import InvalidField
-from .params import Configure, Nothing, Respond, Run, RunOptions, Select, Status, Stop
-from .peer import Call
+from .client import RpcCall
+from .params import (
+    ConfigureParams,
+    NoParams,
+    RespondParams,
+    RpcRunOptions,
+    RunParams,
+    SelectParams,
+    StatusParams,
+    StopParams,
+)
 from .results import (
-    AgentCapabilities,
+    AgentConfiguration,
     AgentState,
-    AgentStatus,
+    AgentStatusResult,
     AvailableAgent,
-    Configured,
-    Discovered,
+    CapabilitySummary,
+    DiscoverResult,
     MissingAgent,
-    Ran,
-    Responded,
-    Selected,
-    Stopped,
+    RespondResult,
+    RunResult,
+    SelectResult,
+    StopResult,
     UnifiedSession,
 )
 
 _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "refuse", "refused", "cancel", "false"})
-_AT_WORK = ("starting", "working")
+_WORKING = ("starting", "working")
 
 
-async def discover(call: Call, wish: Nothing) -> Discovered:
-    found = await call.service.agents.list()
-    now = await status(call, Status())
-    return Discovered(
-        available=[_available(one) for one in found if one.enabled and one.installed],
+async def discover(call: RpcCall, params: NoParams) -> DiscoverResult:
+    agents = await call.service.agents.list()
+    now = await status(call, StatusParams())
+    return DiscoverResult(
+        available=[_available(view) for view in agents if view.enabled and view.installed],
         active=now.type,
         status=now.status,
         unavailable=[
-            MissingAgent(type=one.agent, name=catalog.agent(one.agent).title, problem=one.problem, fix=one.fix)
-            for one in found
-            if not (one.enabled and one.installed)
+            MissingAgent(type=view.agent, name=catalog.agent(view.agent).title, problem=view.problem, fix=view.fix)
+            for view in agents
+            if not (view.enabled and view.installed)
         ],
     )
 
 
-def _available(found: AgentView) -> AvailableAgent:
-    agent = catalog.agent(found.agent)
+def _available(view: AgentView) -> AvailableAgent:
+    agent = catalog.agent(view.agent)
     can = agent.drivers[agent.choose_driver(Options())].capabilities
     modes = [*(mode for mode in can.sandbox if mode != "none"), *agent.own_sandboxes]
     return AvailableAgent(
         type=agent.name,
         name=agent.title,
-        version=found.version,
-        capabilities=AgentCapabilities(
+        version=view.version,
+        capabilities=CapabilitySummary(
             streaming=can.text_deltas,
             session_resume=can.resume,
             thinking=can.thinking,
@@ -70,176 +79,184 @@ def _available(found: AgentView) -> AvailableAgent:
         tools=list(agent.tools),
         drivers=list(agent.drivers),
         sandbox_modes=modes,
-        signed_in=found.signed_in,
+        signed_in=view.signed_in,
     )
 
 
-async def select(call: Call, wish: Select) -> Selected:
-    agent = catalog.agent(wish.type)
+async def select(call: RpcCall, params: SelectParams) -> SelectResult:
+    agent = catalog.agent(params.type)
     if not call.service.agents.enabled(agent.name):
-        raise BadRequest(f"{agent.name} is switched off in this server's configuration")
-    call.choice.agent = agent.name
-    return Selected(type=agent.name, name=agent.title)
+        raise BadRequest(f"{agent.name} is disabled in this server's configuration")
+    call.defaults.agent = agent.name
+    return SelectResult(type=agent.name, name=agent.title)
 
 
-async def configure(call: Call, wish: Configure) -> Configured:
+async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguration:
     agent = await _active(call)
-    if isinstance(wish.sandbox, str):
-        _sandbox(agent, wish.sandbox)
-    given: dict[str, Any] = {
-        name: value for name in wish.__struct_fields__ if (value := getattr(wish, name)) is not UNSET
+    if isinstance(params.sandbox, str):
+        _sandbox(agent, params.sandbox)
+    changes: dict[str, Any] = {
+        name: value for name in params.__struct_fields__ if (value := getattr(params, name)) is not UNSET
     }
-    if given.get("auto_approve", ()) is None:
-        given["auto_approve"] = ()
-    configured = replace(call.choice.configured.get(agent, Configured(type=agent)), **given)
-    call.choice.configured[agent] = configured
+    if changes.get("auto_approve", ()) is None:
+        changes["auto_approve"] = ()
+    configured = replace(call.defaults.configured.get(agent, AgentConfiguration(type=agent)), **changes)
+    call.defaults.configured[agent] = configured
     return configured
 
 
-async def run(call: Call, wish: Run) -> Ran:
-    if wish.mode == "continue":
-        return await _go_on(call, wish)
-    if wish.session_id:
-        raise InvalidField("sessionId goes with mode continue; leave it out for a new session", field="$.sessionId")
-    view = await call.service.sessions.create(_wanted(await _active(call, wish.type), call, wish), who=call.caller.name)
-    call.choice.session_id = view.id
-    _follow(call, wish, view)
-    return Ran(status="started", type=view.agent, session_id=view.id, last_seq=view.last_seq)
+async def run(call: RpcCall, params: RunParams) -> RunResult:
+    if params.mode == "continue":
+        return await _continue(call, params)
+    if params.session_id:
+        raise InvalidField(
+            "sessionId works only with mode continue; leave it out for a new session", field="$.sessionId"
+        )
+    view = await call.service.sessions.create(
+        _create_body(await _active(call, params.type), call, params), who=call.caller.name
+    )
+    call.defaults.session_id = view.id
+    _follow(call, params, view)
+    return RunResult(status="started", type=view.agent, session_id=view.id, last_seq=view.last_seq)
 
 
-async def _go_on(call: Call, wish: Run) -> Ran:
-    session_id = call.session(wish.session_id)
-    if wish.options != RunOptions():
-        raise InvalidField("options count for a new session; leave them out to continue one", field="$.options")
+async def _continue(call: RpcCall, params: RunParams) -> RunResult:
+    session_id = call.session(params.session_id)
+    if params.options != RpcRunOptions():
+        raise InvalidField("options work only for a new session; leave them out to continue one", field="$.options")
     view = await call.service.sessions.get(session_id)
     try:
-        message = await call.service.sessions.send(session_id, wish.prompt, who=call.caller.name)
+        message = await call.service.sessions.send(session_id, params.prompt, who=call.caller.name)
     except SessionEnded:
-        view = await call.service.sessions.resume(session_id, wish.prompt, who=call.caller.name)
-        call.choice.session_id = view.id
-        _follow(call, wish, view)
-        return Ran(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
-    call.choice.session_id = session_id
-    _follow(call, wish, view)
-    return Ran(status="queued", type=view.agent, session_id=session_id, last_seq=view.last_seq, message_id=message.id)
-
-
-def _follow(call: Call, wish: Run, view: SessionView) -> None:
-    """From here on; one that is followed already goes on as it is."""
-    if wish.subscribe and call.peer.listens and not call.peer.follows(view.id):
-        call.subscribe(view.id, view.last_seq, wish.dialect)
-
-
-def _wanted(agent: str, call: Call, wish: Run) -> SessionSpec:
-    asked = wish.options
-    set_before = call.choice.configured.get(agent, Configured(type=agent))
-    approve = set_before.auto_approve if asked.auto_approve is None else asked.auto_approve
-    sandbox, container = _sandbox(agent, asked.sandbox or set_before.sandbox)
-    return SessionSpec(
-        prompt=wish.prompt,
-        agent=agent,
-        cwd=wish.cwd,
-        project_id=wish.project_id,
-        title=wish.title,
-        group=wish.group,
-        keep_open=wish.keep_open,
-        sandbox=sandbox,
-        container=container,
-        model=asked.model or set_before.model,
-        tier=asked.tier or set_before.tier,
-        approval=asked.approval or set_before.approval,
-        auto_approve=approve,
-        allowed_tools=asked.allowed_tools,
-        disallowed_tools=asked.disallowed_tools,
-        driver=asked.driver,
-        max_turns=asked.max_turns,
-        max_budget_usd=asked.max_budget_usd,
-        system_prompt=asked.system_prompt,
-        append_system_prompt=asked.append_system_prompt,
-        output_schema=asked.output_schema,
-        mcp_servers=asked.mcp_servers,
-        timeout=asked.timeout,
-        permission_timeout=asked.permission_timeout,
-        worktree=asked.worktree,
+        view = await call.service.sessions.resume(session_id, params.prompt, who=call.caller.name)
+        call.defaults.session_id = view.id
+        _follow(call, params, view)
+        return RunResult(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
+    call.defaults.session_id = session_id
+    _follow(call, params, view)
+    return RunResult(
+        status="queued", type=view.agent, session_id=session_id, last_seq=view.last_seq, message_id=message.id
     )
 
 
-def _sandbox(agent: str, named: str | None) -> tuple[Sandbox | None, str]:
-    """One of our modes, or a container the agent's program makes around itself."""
-    if not named or named in catalog.agent(agent).own_sandboxes:
-        return None, named or ""
+def _follow(call: RpcCall, params: RunParams, view: SessionView) -> None:
+    """Send the events from now on, unless this client follows the session already."""
+    if params.subscribe and call.client.listens and not call.client.follows(view.id):
+        call.subscribe(view.id, view.last_seq, params.dialect)
+
+
+def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
+    options = params.options
+    configured = call.defaults.configured.get(agent, AgentConfiguration(type=agent))
+    approve = configured.auto_approve if options.auto_approve is None else options.auto_approve
+    sandbox, container = _sandbox(agent, options.sandbox or configured.sandbox)
+    return SessionSpec(
+        prompt=params.prompt,
+        agent=agent,
+        cwd=params.cwd,
+        project_id=params.project_id,
+        title=params.title,
+        group=params.group,
+        keep_open=params.keep_open,
+        sandbox=sandbox,
+        container=container,
+        model=options.model or configured.model,
+        tier=options.tier or configured.tier,
+        approval=options.approval or configured.approval,
+        auto_approve=approve,
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
+        driver=options.driver,
+        max_turns=options.max_turns,
+        max_budget_usd=options.max_budget_usd,
+        system_prompt=options.system_prompt,
+        append_system_prompt=options.append_system_prompt,
+        output_schema=options.output_schema,
+        mcp_servers=options.mcp_servers,
+        timeout=options.timeout,
+        permission_timeout=options.permission_timeout,
+        worktree=options.worktree,
+    )
+
+
+def _sandbox(agent: str, name: str | None) -> tuple[Sandbox | None, str]:
+    """One of our modes, or a container that the agent's program starts for itself."""
+    if not name or name in catalog.agent(agent).own_sandboxes:
+        return None, name or ""
     modes: tuple[Sandbox, ...] = get_args(Sandbox)
     for mode in modes:
-        if mode == named:
+        if mode == name:
             return mode, ""
-    known = ", ".join((*modes, *catalog.agent(agent).own_sandboxes))
-    raise InvalidField(f"{agent} has no sandbox {named[:100]!r}; use one of {known}", field="$.sandbox")
+    names = ", ".join((*modes, *catalog.agent(agent).own_sandboxes))
+    raise InvalidField(f"unknown sandbox {name[:100]!r} for {agent}; use one of {names}", field="$.sandbox")
 
 
-async def stop(call: Call, wish: Stop) -> Stopped:
-    session_id = call.session(wish.session_id)
-    if wish.turn:
+async def stop(call: RpcCall, params: StopParams) -> StopResult:
+    session_id = call.session(params.session_id)
+    if params.turn:
         view = await call.service.sessions.interrupt(session_id)
     else:
         view = await call.service.sessions.cancel(session_id)
-    return Stopped(
-        status="interrupted" if wish.turn else "stopped",
+    return StopResult(
+        status="interrupted" if params.turn else "stopped",
         session_id=session_id,
         state=view.state,
         activity=view.activity,
     )
 
 
-async def respond(call: Call, wish: Respond) -> Responded:
-    question = await _question(call, wish)
-    words = wish.response.split()
-    refused = wish.is_error or bool(words and words[0].strip(",.;:!").lower() in _NO)
-    decision = Deny(wish.response) if refused else Allow()
+async def respond(call: RpcCall, params: RespondParams) -> RespondResult:
+    question = await _question(call, params)
+    words = params.response.split()
+    denied = params.is_error or bool(words and words[0].strip(",.;:!").lower() in _NO)
+    decision = Deny(params.response) if denied else Allow()
     answered = await call.service.questions.answer(question.id, decision, who=call.caller.name)
-    return Responded(question_id=answered.id, decision="deny" if refused else "allow")
+    return RespondResult(question_id=answered.id, decision="deny" if denied else "allow")
 
 
-async def _question(call: Call, wish: Respond) -> Question:
-    """The one open question of that tool use; a question that has no tool use is known by its own id."""
-    within = wish.session_id or None
-    found = [
-        one
-        for one in await call.service.questions.list(session_id=within)
-        if wish.tool_use_id in (one.request.tool_use_id, one.request.request_id, one.id)
+async def _question(call: RpcCall, params: RespondParams) -> Question:
+    """The open question of that tool use; a question without a tool use goes by its own id."""
+    within = params.session_id or None
+    matches = [
+        question
+        for question in await call.service.questions.list(session_id=within)
+        if params.tool_use_id in (question.request.tool_use_id, question.request.request_id, question.id)
     ]
-    found = [one for one in found if one.session_id == call.choice.session_id] or found
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = [question for question in matches if question.session_id == call.defaults.session_id] or matches
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise InvalidField(
-            f"{len(found)} sessions wait for {wish.tool_use_id!r}: name the sessionId", field="$.sessionId"
+            f"{len(matches)} sessions wait for {params.tool_use_id!r}: send the sessionId too", field="$.sessionId"
         )
-    if within := within or call.choice.session_id:
-        for one in await call.service.questions.list(session_id=within, open_only=False):
-            if wish.tool_use_id in (one.request.tool_use_id, one.request.request_id):
-                raise AlreadyAnswered(f"the question of {wish.tool_use_id!r} has been answered, or its time was up")
+    if within := within or call.defaults.session_id:
+        for question in await call.service.questions.list(session_id=within, open_only=False):
+            if params.tool_use_id in (question.request.tool_use_id, question.request.request_id):
+                raise AlreadyAnswered(
+                    f"the question of {params.tool_use_id!r} has been answered already, or its time was up"
+                )
     raise SessionNotFound(
-        f"no open question belongs to {wish.tool_use_id[:200]!r}; permission/list shows those that wait"
+        f"no open question for {params.tool_use_id[:200]!r}; permission/list shows the open questions"
     )
 
 
-async def status(call: Call, wish: Status) -> AgentStatus:
-    session_id = wish.session_id or call.choice.session_id
+async def status(call: RpcCall, params: StatusParams) -> AgentStatusResult:
+    session_id = params.session_id or call.defaults.session_id
     view: SessionView | None = None
     if session_id:
         try:
             view = await call.service.sessions.get(session_id)
         except SessionNotFound:
-            if wish.session_id:
+            if params.session_id:
                 raise
-    agent = view.agent if view is not None and wish.session_id else await _active(call)
-    open_ones, _ = await call.service.sessions.page(Query(agent=agent, ended=False, limit=10_000))
-    waiting = sum(1 for one in open_ones if one.activity == "waiting")
-    running = sum(1 for one in open_ones if one.activity in _AT_WORK)
+    agent = view.agent if view is not None and params.session_id else await _active(call)
+    open_sessions, _ = await call.service.sessions.page(Query(agent=agent, ended=False, limit=10_000))
+    waiting = sum(1 for session in open_sessions if session.activity == "waiting")
+    running = sum(1 for session in open_sessions if session.activity in _WORKING)
     state: AgentState = "waiting" if waiting else "running" if running else "idle"
-    return AgentStatus(
+    return AgentStatusResult(
         type=agent,
-        status=state if view is None else _doing(view),
+        status=state if view is None else _state_of(view),
         session_id="" if view is None else view.id,
         running=running,
         waiting=waiting,
@@ -247,12 +264,12 @@ async def status(call: Call, wish: Status) -> AgentStatus:
     )
 
 
-def _doing(view: SessionView) -> AgentState:
+def _state_of(view: SessionView) -> AgentState:
     if view.activity == "waiting":
         return "waiting"
-    return "running" if view.activity in _AT_WORK else "idle"
+    return "running" if view.activity in _WORKING else "idle"
 
 
-async def _active(call: Call, named: str = "") -> str:
-    """The agent a call means: named, else selected, else the server's default."""
-    return catalog.canonical_name(named or call.choice.agent or await call.service.agents.default())
+async def _active(call: RpcCall, name: str = "") -> str:
+    """The agent of a call: the one it names, else the selected one, else the server's default."""
+    return catalog.canonical_name(name or call.defaults.agent or await call.service.agents.default())

@@ -1,4 +1,4 @@
-"""A message and what it is answered with. Whatever comes in, a clear error goes out; never an exception."""
+"""A message and its answer. Whatever comes in, the answer is a result or a clear error; never an exception."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from stagedoor.errors import StagedoorError
 from stagedoor.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from stagedoor.wire.shapes import repaired
 
-from ..access.auth import demand
-from ..problems import InvalidField, Problem, Refused, rpc_error
+from ..access.devices import demand
+from ..problems import InvalidField, Problem, RequestRefused, rpc_error
 from ..reading import as_type, read_json
+from .client import RpcCall, RpcClient
 from .methods import METHODS
-from .params import Params, RunOptions
-from .peer import Call, Peer
+from .params import RpcParams, RpcRunOptions
 
-BATCH = 100
+MAX_BATCH = 100
 """Calls in one batch."""
 _NULL = msgspec.Raw(b"null")
-_NESTED: dict[str, type[Params]] = {"options": RunOptions}
+_NESTED: dict[str, type[RpcParams]] = {"options": RpcRunOptions}
 _ALIASES = {"toolUseID": "toolUseId", "sessionID": "sessionId", "agent_type": "agent", "agentType": "agent"}
 _LOG = logging.getLogger("stagedoor.server.jsonrpc")
-Shape = TypeVar("Shape", bound=Params)
+Shape = TypeVar("Shape", bound=RpcParams)
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """``body`` is ``None`` when there is nothing to say: notifications are not answered."""
+class RpcReply(msgspec.Struct, frozen=True):
+    """``body`` is ``None`` when there is no answer: notifications get none."""
 
     body: bytes | None
     afterwards: list[Callable[[], None]] = []
 
 
-class _Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _ErrorObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: int
     message: str
     data: Problem | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class _ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
     jsonrpc: str = "2.0"
     id: msgspec.Raw
-    error: _Error
+    error: _ErrorObject
 
 
-class _Success(msgspec.Struct, frozen=True, kw_only=True):
+class _ResultReply(msgspec.Struct, frozen=True, kw_only=True):
     jsonrpc: str = "2.0"
     id: msgspec.Raw
     result: Any
 
 
-class _Wire(msgspec.Struct, frozen=True):
-    """The id stays as it was written: it goes back letter by letter, be it a number no computer holds."""
+class _IncomingCall(msgspec.Struct, frozen=True):
+    """The id stays as it was written: it goes back byte by byte, even a number too large to compute with."""
 
     jsonrpc: Any = None
     id: msgspec.Raw = msgspec.Raw(b"")
@@ -65,125 +65,135 @@ class _Wire(msgspec.Struct, frozen=True):
     error: msgspec.Raw = msgspec.Raw(b"")
 
 
-_ONE: msgspec.json.Decoder[_Wire] = msgspec.json.Decoder(_Wire)
-_MANY: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+_CALL: msgspec.json.Decoder[_IncomingCall] = msgspec.json.Decoder(_IncomingCall)
+_BATCH: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-async def reply_to(peer: Peer, message: bytes) -> Reply:
+async def reply_to(client: RpcClient, message: bytes) -> RpcReply:
     """The answer to one message: a call, a notification or a batch of them."""
     try:
-        sound = _sound(message)
+        strict = _strict(message)
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        return Reply(_refusal(_NULL, PARSE_ERROR, f"this is not JSON: {_why(fault)}"))
-    if sound.lstrip()[:1] != b"[":
-        return await _reply_to_one(peer, sound)
-    calls = _MANY.decode(sound)
+        return RpcReply(_error_reply(_NULL, PARSE_ERROR, f"this is not JSON: {_why(fault)}"))
+    if strict.lstrip()[:1] != b"[":
+        return await _reply_to_one(client, strict)
+    calls = _BATCH.decode(strict)
     if not calls:
-        return Reply(_refusal(_NULL, INVALID_REQUEST, "the batch is empty; put calls into it"))
-    if len(calls) > BATCH:
-        return Reply(_refusal(_NULL, INVALID_REQUEST, f"the batch has {len(calls)} calls; this server takes {BATCH}"))
-    replies = [await _reply_to_one(peer, bytes(call)) for call in calls]
+        return RpcReply(_error_reply(_NULL, INVALID_REQUEST, "the batch is empty; put calls into it"))
+    if len(calls) > MAX_BATCH:
+        return RpcReply(
+            _error_reply(_NULL, INVALID_REQUEST, f"the batch has {len(calls)} calls; the limit is {MAX_BATCH}")
+        )
+    replies = [await _reply_to_one(client, bytes(call)) for call in calls]
     bodies = [reply.body for reply in replies if reply.body is not None]
     afterwards = [work for reply in replies for work in reply.afterwards]
-    return Reply(b"[" + b",".join(bodies) + b"]" if bodies else None, afterwards)
+    return RpcReply(b"[" + b",".join(bodies) + b"]" if bodies else None, afterwards)
 
 
-async def _reply_to_one(peer: Peer, message: bytes) -> Reply:
+async def _reply_to_one(client: RpcClient, message: bytes) -> RpcReply:
     try:
-        wire = _ONE.decode(message)
+        incoming = _CALL.decode(message)
     except msgspec.ValidationError:
-        return Reply(_refusal(_NULL, INVALID_REQUEST, "a call is an object with jsonrpc, method, params and id"))
-    told = _id(wire)
-    if told is None:
-        return Reply(_refusal(_NULL, INVALID_REQUEST, "an id is a string, a number or null"))
-    if not isinstance(wire.method, str):
-        if wire.method is None and (bytes(wire.result) or bytes(wire.error)):
-            why = "this server asks its clients nothing, so there is nothing to answer"
+        return RpcReply(
+            _error_reply(_NULL, INVALID_REQUEST, "a call must be an object with jsonrpc, method, params and id")
+        )
+    call_id = _id(incoming)
+    if call_id is None:
+        return RpcReply(_error_reply(_NULL, INVALID_REQUEST, "the id must be a string, a number or null"))
+    if not isinstance(incoming.method, str):
+        if incoming.method is None and (bytes(incoming.result) or bytes(incoming.error)):
+            why = "this server sends no calls to its clients, so there is nothing to answer"
         else:
-            why = "a call names its method, a string"
-        return Reply(_refusal(told or _NULL, INVALID_REQUEST, why))
-    if wire.jsonrpc != "2.0":
-        return Reply(_refusal(told or _NULL, INVALID_REQUEST, 'this server speaks JSON-RPC 2.0: say "jsonrpc": "2.0"'))
-    call = Call(peer)
-    body = await _carried_out(call, wire.method, wire.params, told or _NULL)
-    return Reply(body if told else None, call.afterwards)
+            why = "the method must be a string"
+        return RpcReply(_error_reply(call_id or _NULL, INVALID_REQUEST, why))
+    if incoming.jsonrpc != "2.0":
+        return RpcReply(
+            _error_reply(call_id or _NULL, INVALID_REQUEST, 'this is a JSON-RPC 2.0 server: send "jsonrpc": "2.0"')
+        )
+    call = RpcCall(client)
+    body = await _carry_out(call, incoming.method, incoming.params, call_id or _NULL)
+    return RpcReply(body if call_id else None, call.afterwards)
 
 
-async def _carried_out(call: Call, name: str, params: msgspec.Raw, told: msgspec.Raw) -> bytes:
+async def _carry_out(call: RpcCall, name: str, params: msgspec.Raw, call_id: msgspec.Raw) -> bytes:
     method = METHODS.get(name)
     if method is None:
         near = difflib.get_close_matches(name, METHODS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(METHODS)}"
-        return _refusal(told, METHOD_NOT_FOUND, f"there is no method {name[:100]!r}; {hint}")
+        hint = f": did you mean {near[0]!r}?" if near else f"; use one of {', '.join(METHODS)}"
+        return _error_reply(call_id, METHOD_NOT_FOUND, f"unknown method {name[:100]!r}{hint}")
     try:
         demand(call.caller, method.scope)
         result = await method.call(call, _read(params, method.params))
-        return msgspec.json.encode(_Success(id=told, result=result))
+        return msgspec.json.encode(_ResultReply(id=call_id, result=result))
     except StagedoorError as fault:
         call.afterwards.clear()
         code, message, detail = rpc_error(fault)
-        return _refusal(told, code, message, detail)
+        return _error_reply(call_id, code, message, detail)
     except Exception as fault:
         call.afterwards.clear()
         _LOG.exception("%s failed", name)
         code, message, detail = rpc_error(fault)
-        return _refusal(told, code, message, detail)
+        return _error_reply(call_id, code, message, detail)
 
 
-def too_large(most: int) -> bytes:
+def too_large(max_bytes: int) -> bytes:
     """The answer to a message that was not read."""
-    code, message, detail = rpc_error(Refused("too-large", f"a message may have {most} bytes; send less at once"))
-    return _refusal(_NULL, code, message, detail)
+    code, message, detail = rpc_error(
+        RequestRefused("too-large", f"the message is larger than {max_bytes:,} bytes, the limit of this server")
+    )
+    return _error_reply(_NULL, code, message, detail)
 
 
-def _sound(message: bytes) -> bytes:
-    """The message as strict JSON, half an emoji of a JavaScript client mended. Raises when it is no JSON at all."""
+def _strict(message: bytes) -> bytes:
+    """The message as strict JSON, half an emoji of a JavaScript client repaired. Raises when it is not JSON at all."""
     try:
         msgspec.json.decode(message)
         return message
     except (msgspec.DecodeError, UnicodeDecodeError):
-        whole = repaired(message)
-        msgspec.json.decode(whole)
-        return whole
+        repaired_message = repaired(message)
+        msgspec.json.decode(repaired_message)
+        return repaired_message
 
 
 def _why(fault: BaseException) -> str:
     return "it is nested too deeply" if isinstance(fault, RecursionError) else str(fault)
 
 
-def _id(wire: _Wire) -> msgspec.Raw | None:
-    """As it was written; empty for a notification, ``None`` for what no id may be."""
-    first = bytes(wire.id)[:1]
-    return wire.id if first in b'"-0123456789n' else None
+def _id(incoming: _IncomingCall) -> msgspec.Raw | None:
+    """As it was written; empty for a notification, ``None`` for an id that is not valid."""
+    first = bytes(incoming.id)[:1]
+    return incoming.id if first in b'"-0123456789n' else None
 
 
-def _refusal(told: msgspec.Raw, code: int, message: str, detail: Problem | None = None) -> bytes:
-    return msgspec.json.encode(_Refusal(id=told, error=_Error(code=code, message=message, data=detail)))
+def _error_reply(call_id: msgspec.Raw, code: int, message: str, detail: Problem | None = None) -> bytes:
+    return msgspec.json.encode(_ErrorReply(id=call_id, error=_ErrorObject(code=code, message=message, data=detail)))
 
 
 def _read(params: msgspec.Raw, shape: type[Shape]) -> Shape:
-    given = read_json(bytes(params))
-    if given is None or given == []:
-        given = {}
-    if isinstance(given, list):
+    raw = read_json(bytes(params))
+    if raw is None or raw == []:
+        raw = {}
+    if isinstance(raw, list):
         names = ", ".join(shape.__struct_encode_fields__)
-        raise InvalidField(f"params are given by name, as an object: {names or 'this method takes none'}", field="$")
-    if not isinstance(given, dict):
-        raise InvalidField("params are an object", field="$")
-    read: Shape = as_type(_named(cast("dict[str, Any]", given), shape), shape, kind="param")
-    return read
+        raise InvalidField(f"send params by name, as an object: {names or 'this method has none'}", field="$")
+    if not isinstance(raw, dict):
+        raise InvalidField("params must be an object", field="$")
+    params_: Shape = as_type(_by_field_name(cast("dict[str, Any]", raw), shape), shape, kind="param")
+    return params_
 
 
-def _named(given: dict[str, Any], shape: type[Params]) -> dict[str, Any]:
-    """The same params by the names the shape has: ``session_id`` is ``sessionId`` too."""
+def _by_field_name(raw: dict[str, Any], shape: type[RpcParams]) -> dict[str, Any]:
+    """The same params by the field names of the shape: ``session_id`` is ``sessionId`` too."""
     fields = shape.__struct_encode_fields__
-    ours = dict(zip(shape.__struct_fields__, fields, strict=True))
-    ours |= {alias: name for alias, name in _ALIASES.items() if name in fields}
-    named: dict[str, Any] = {}
-    for key, value in given.items():
-        name = ours.get(key, key) if key not in fields else key
-        if name in named:
-            raise InvalidField(f"{name} is given twice, once as {key}", field=f"$.{name}")
+    names = dict(zip(shape.__struct_fields__, fields, strict=True))
+    names |= {alias: name for alias, name in _ALIASES.items() if name in fields}
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        name = names.get(key, key) if key not in fields else key
+        if name in values:
+            raise InvalidField(f"{name} is there twice, once as {key}", field=f"$.{name}")
         nested = _NESTED.get(name) if name in fields else None
-        named[name] = _named(cast("dict[str, Any]", value), nested) if nested and isinstance(value, dict) else value
-    return named
+        values[name] = (
+            _by_field_name(cast("dict[str, Any]", value), nested) if nested and isinstance(value, dict) else value
+        )
+    return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 
 from starlette.requests import Request
@@ -12,76 +11,73 @@ from starlette.websockets import WebSocket
 
 from stagedoor.service.service import Service
 
-from ..access.auth import Caller, caller_of
-from ..connections import line_of
-from ..problems import Refused
-from ..reading import whole
+from ..access.auth import caller_of
+from ..access.devices import Caller
+from ..connections import connection_of
+from ..problems import RequestRefused
+from ..reading import read_bytes
+from ..streams.following import first_of
+from .client import ClientDefaults, RpcClient, SharedReaders
 from .dispatch import reply_to
-from .peer import Choice, Peer, Shared
 
-CLIENTS = 1000
-"""Devices whose choices are remembered between two POSTs; the one that was silent longest is forgotten."""
+MAX_DEVICES = 1000
+"""Devices whose defaults are remembered between two POSTs; the one not used for longest is dropped."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    shared = Shared(service)
-    choices = _Choices()
+    readers = SharedReaders(service)
+    defaults_by_device = _DefaultsByDevice()
 
     async def post(request: Request) -> Response:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
-            raise Refused("unsupported-media-type", "send the body as Content-Type: application/json")
+            raise RequestRefused("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
-        peer = Peer(service, shared, caller, choice=choices.of(caller))
-        reply = await reply_to(peer, await whole(request, service.settings.limits.body))
+        client = RpcClient(service, readers, caller, defaults=defaults_by_device.of(caller))
+        reply = await reply_to(client, await read_bytes(request, service.settings.limits.body))
         if reply.body is None:
             return Response(status_code=204)
         return Response(reply.body, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def connect(websocket: WebSocket) -> None:
-        asked = websocket.scope.get("subprotocols") or ()
-        await websocket.accept(subprotocol="stagedoor" if "stagedoor" in asked else None)
-        await _converse(websocket, service, shared)
+        offered = websocket.scope.get("subprotocols") or ()
+        await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
+        await _serve_socket(websocket, service, readers)
 
     return [Route("/rpc", post, methods=["POST"]), WebSocketRoute("/ws", connect)]
 
 
-async def _converse(websocket: WebSocket, service: Service, shared: Shared) -> None:
+async def _serve_socket(websocket: WebSocket, service: Service, readers: SharedReaders) -> None:
     async def send(message: bytes) -> None:
         await websocket.send_text(message.decode())
 
-    peer = Peer(service, shared, caller_of(websocket), send=send)
-    reading = asyncio.ensure_future(_read(websocket, peer))
-    gone = asyncio.ensure_future(peer.gone.wait())
+    client = RpcClient(service, readers, caller_of(websocket), send=send)
     try:
-        await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)
-        if peer.gone.is_set():
-            line_of(websocket.scope).abort()  # closing in order would wait for a client that reads nothing
+        await first_of(_read(websocket, client), client.left.wait())
+        if client.left.is_set():
+            connection_of(websocket.scope).abort()  # closing in order would wait for a client that reads nothing
     finally:
-        reading.cancel()
-        gone.cancel()
-        await peer.close()
-        await asyncio.wait([reading, gone])
+        await client.close()
 
 
-async def _read(websocket: WebSocket, peer: Peer) -> None:
+async def _read(websocket: WebSocket, client: RpcClient) -> None:
     while True:
         received = await websocket.receive()
         if received["type"] == "websocket.disconnect":
             return
         text, raw = received.get("text"), received.get("bytes")
-        await peer.receive(text.encode() if text is not None else raw or b"")
+        await client.receive(text.encode() if text is not None else raw or b"")
 
 
-class _Choices:
-    """What each device has selected by POST, where no connection remembers it."""
+class _DefaultsByDevice:
+    """What each device has selected by POST, where no connection holds it."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Choice] = OrderedDict()
+        self._by_device: OrderedDict[str, ClientDefaults] = OrderedDict()
 
-    def of(self, caller: Caller) -> Choice:
-        choice = self._kept.setdefault(caller.device_id, Choice())
-        self._kept.move_to_end(caller.device_id)
-        while len(self._kept) > CLIENTS:
-            self._kept.popitem(last=False)
-        return choice
+    def of(self, caller: Caller) -> ClientDefaults:
+        defaults = self._by_device.setdefault(caller.device_id, ClientDefaults())
+        self._by_device.move_to_end(caller.device_id)
+        while len(self._by_device) > MAX_DEVICES:
+            self._by_device.popitem(last=False)
+        return defaults

@@ -1,4 +1,4 @@
-"""What the methods are asked with: params by name, in camelCase (snake_case is understood too)."""
+"""The params of the methods: by name, in camelCase (snake_case works too)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Watched: TypeAlias = Literal["git", "files"]
 Unset: TypeAlias = msgspec.UnsetType
 
 
-class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Params by name. A name that is not known is refused: it would be a wish that is silently not met."""
+class RpcParams(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Params by name. An unknown name is refused: else it would silently have no effect."""
 
 
-class Nothing(Params, frozen=True, kw_only=True):
+class NoParams(RpcParams, frozen=True, kw_only=True):
     pass
 
 
-class Select(Params, frozen=True, kw_only=True):
+class SelectParams(RpcParams, frozen=True, kw_only=True):
     type: str
 
 
-class Configure(Params, frozen=True, kw_only=True):
-    """What is given replaces, ``null`` clears, what is left out stays. It counts for the selected agent."""
+class ConfigureParams(RpcParams, frozen=True, kw_only=True):
+    """A value replaces, ``null`` clears, what is left out stays. It applies to the selected agent."""
 
     sandbox: str | Unset | None = msgspec.UNSET
     model: str | Unset | None = msgspec.UNSET
@@ -39,7 +39,7 @@ class Configure(Params, frozen=True, kw_only=True):
     approval: Approval | Unset | None = msgspec.UNSET
 
 
-class RunOptions(Params, frozen=True, kw_only=True):
+class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     sandbox: str | None = None
     model: str | None = None
     allowed_tools: tuple[str, ...] | None = None
@@ -59,8 +59,8 @@ class RunOptions(Params, frozen=True, kw_only=True):
     worktree: bool = False
 
 
-class Run(Params, frozen=True, kw_only=True):
-    """``continue`` goes on with ``sessionId``, else with the session this client ran last."""
+class RunParams(RpcParams, frozen=True, kw_only=True):
+    """``continue`` continues ``sessionId``, else the session this client ran last."""
 
     prompt: str
     mode: Literal["new", "continue"] = "new"
@@ -73,18 +73,18 @@ class Run(Params, frozen=True, kw_only=True):
     keep_open: bool = True
     subscribe: bool = True
     dialect: Dialect = "notify"
-    options: RunOptions = RunOptions()
+    options: RpcRunOptions = RpcRunOptions()
 
 
-class Stop(Params, frozen=True, kw_only=True):
+class StopParams(RpcParams, frozen=True, kw_only=True):
     """``turn``: end only the running turn; the session stays."""
 
     session_id: str = ""
     turn: bool = False
 
 
-class Respond(Params, frozen=True, kw_only=True):
-    """``isError`` refuses, and ``response`` is what the agent is told."""
+class RespondParams(RpcParams, frozen=True, kw_only=True):
+    """``isError`` denies; the agent receives ``response``."""
 
     tool_use_id: str
     response: str = ""
@@ -92,11 +92,11 @@ class Respond(Params, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class Status(Params, frozen=True, kw_only=True):
+class StatusParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class SessionList(Params, frozen=True, kw_only=True):
+class SessionListParams(RpcParams, frozen=True, kw_only=True):
     state: State | None = None
     agent: str = ""
     project_id: str = ""
@@ -108,11 +108,11 @@ class SessionList(Params, frozen=True, kw_only=True):
     limit: PageSize = 50
 
 
-class SessionNamed(Params, frozen=True, kw_only=True):
+class SessionParams(RpcParams, frozen=True, kw_only=True):
     session_id: str
 
 
-class SessionEvents(Params, frozen=True, kw_only=True):
+class EventsParams(RpcParams, frozen=True, kw_only=True):
     """Events with ``seq > after``. ``offset`` means the same."""
 
     session_id: str
@@ -122,16 +122,16 @@ class SessionEvents(Params, frozen=True, kw_only=True):
     dialect: Dialect = "stagedoor"
 
 
-class SessionSend(Params, frozen=True, kw_only=True):
-    """``steer``: said into the running turn where the agent can take it there; else it waits for its turn."""
+class SendParams(RpcParams, frozen=True, kw_only=True):
+    """``steer``: added to the running turn where the agent supports that; else it waits for its own turn."""
 
     session_id: str
     prompt: str
     steer: bool = False
 
 
-class Subscribe(Params, frozen=True, kw_only=True):
-    """One session from ``after`` on; without ``sessionId`` the changes of all sessions and questions."""
+class SubscribeParams(RpcParams, frozen=True, kw_only=True):
+    """One session, from ``after`` on; without ``sessionId`` the changes of all sessions and questions."""
 
     session_id: str = ""
     after: Count = 0
@@ -139,12 +139,12 @@ class Subscribe(Params, frozen=True, kw_only=True):
     watch: tuple[Watched, ...] = ()
 
 
-class Unsubscribe(Params, frozen=True, kw_only=True):
+class UnsubscribeParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class Resume(Params, frozen=True, kw_only=True):
-    """``fork``: leave the old session as it is, and go on beside it."""
+class ResumeParams(RpcParams, frozen=True, kw_only=True):
+    """``fork``: leave the old session as it is, and continue in a new one."""
 
     session_id: str
     prompt: str
@@ -153,23 +153,23 @@ class Resume(Params, frozen=True, kw_only=True):
     dialect: Dialect = "notify"
 
 
-class GitState(Params, frozen=True, kw_only=True):
+class GitStatusParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class GitDiff(Params, frozen=True, kw_only=True):
+class GitDiffParams(RpcParams, frozen=True, kw_only=True):
     """``path``: only this file or folder."""
 
     session_id: str = ""
     path: str = ""
 
 
-class FileList(Params, frozen=True, kw_only=True):
+class FileListParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
     path: str = ""
 
 
-class FileRead(Params, frozen=True, kw_only=True):
+class FileReadParams(RpcParams, frozen=True, kw_only=True):
     """Lines count from 1; without them the whole file."""
 
     path: str
@@ -178,8 +178,8 @@ class FileRead(Params, frozen=True, kw_only=True):
     last_line: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
 
 
-class PermissionList(Params, frozen=True, kw_only=True):
-    """The oldest first; ``open: false`` shows the answered ones too."""
+class PermissionListParams(RpcParams, frozen=True, kw_only=True):
+    """The oldest first; ``open: false`` also returns the answered ones."""
 
     session_id: str = ""
     open: bool = True
@@ -187,7 +187,7 @@ class PermissionList(Params, frozen=True, kw_only=True):
     limit: PageSize = 500
 
 
-class PermissionAnswer(Params, frozen=True, kw_only=True):
+class PermissionAnswerParams(RpcParams, frozen=True, kw_only=True):
     """Name the question by ``id``, or by ``sessionId`` and ``requestId``."""
 
     decision: Literal["allow", "deny"]

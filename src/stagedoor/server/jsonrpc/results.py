@@ -1,4 +1,4 @@
-"""What the methods answer. The seed's fields keep the seed's spelling; what is ours stands beside them."""
+"""The results of the methods. The seed's fields keep the seed's spelling; our own are beside them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stagedoor.dialects.moments import iso_time
 from stagedoor.service.views import Activity, Question, SessionView, State
 from stagedoor.unified.options import Approval, Tier
 
-from ..rest.sessions import shown
+from ..rest.sessions import public_view
 
 UnifiedStatus: TypeAlias = Literal["active", "completed", "error"]
 _STATUSES: dict[State, UnifiedStatus] = {
@@ -21,11 +21,11 @@ _STATUSES: dict[State, UnifiedStatus] = {
 }
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RpcResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pass
 
 
-class AgentCapabilities(Result, frozen=True, kw_only=True):
+class CapabilitySummary(RpcResult, frozen=True, kw_only=True):
     streaming: bool
     session_resume: bool
     thinking: bool
@@ -33,20 +33,20 @@ class AgentCapabilities(Result, frozen=True, kw_only=True):
     sandbox: bool
 
 
-class AvailableAgent(Result, frozen=True, kw_only=True):
+class AvailableAgent(RpcResult, frozen=True, kw_only=True):
     """``sandboxModes`` are the values ``sandbox`` takes with this agent."""
 
     type: str
     name: str
     version: str
-    capabilities: AgentCapabilities
+    capabilities: CapabilitySummary
     tools: list[str]
     drivers: list[str]
     sandbox_modes: list[str]
     signed_in: bool | None = None
 
 
-class MissingAgent(Result, frozen=True, kw_only=True):
+class MissingAgent(RpcResult, frozen=True, kw_only=True):
     type: str
     name: str
     problem: str
@@ -56,20 +56,20 @@ class MissingAgent(Result, frozen=True, kw_only=True):
 AgentState: TypeAlias = Literal["idle", "running", "waiting"]
 
 
-class Discovered(Result, frozen=True, kw_only=True):
+class DiscoverResult(RpcResult, frozen=True, kw_only=True):
     available: list[AvailableAgent]
     active: str
     status: AgentState
     unavailable: list[MissingAgent]
 
 
-class Selected(Result, frozen=True, kw_only=True):
+class SelectResult(RpcResult, frozen=True, kw_only=True):
     status: Literal["selected"] = "selected"
     type: str
     name: str
 
 
-class Configured(Result, frozen=True, kw_only=True):
+class AgentConfiguration(RpcResult, frozen=True, kw_only=True):
     status: Literal["configured"] = "configured"
     type: str
     sandbox: str | None = None
@@ -79,7 +79,7 @@ class Configured(Result, frozen=True, kw_only=True):
     approval: Approval | None = None
 
 
-class Ran(Result, frozen=True, kw_only=True):
+class RunResult(RpcResult, frozen=True, kw_only=True):
     """``started`` a new session, ``queued`` in an open one, ``resumed`` an ended one as a new one."""
 
     status: Literal["started", "queued", "resumed"]
@@ -89,21 +89,21 @@ class Ran(Result, frozen=True, kw_only=True):
     message_id: str | None = None
 
 
-class Stopped(Result, frozen=True, kw_only=True):
+class StopResult(RpcResult, frozen=True, kw_only=True):
     status: Literal["stopped", "interrupted"]
     session_id: str
     state: State
     activity: Activity
 
 
-class Responded(Result, frozen=True, kw_only=True):
+class RespondResult(RpcResult, frozen=True, kw_only=True):
     status: Literal["responded"] = "responded"
     question_id: str
     decision: Literal["allow", "deny"]
 
 
 class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in few words; ``session`` is the whole row as every other door shows it."""
+    """A short form of a session; ``session`` is the whole row as every other door returns it."""
 
     id: str
     agent_type: str
@@ -128,12 +128,12 @@ class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
             message_count=view.messages,
             tokens_used=view.usage.total_tokens,
             cost_usd=view.cost_usd or 0.0,
-            session=shown(view),
+            session=public_view(view),
         )
 
 
-class AgentStatus(Result, frozen=True, kw_only=True):
-    """``status`` is that of the session asked about, else of the one this client ran last."""
+class AgentStatusResult(RpcResult, frozen=True, kw_only=True):
+    """``status`` is that of the session in ``sessionId``, else of the one this client ran last."""
 
     type: str
     status: AgentState
@@ -143,14 +143,14 @@ class AgentStatus(Result, frozen=True, kw_only=True):
     session: UnifiedSession | None = None
 
 
-class SessionPage(Result, frozen=True, kw_only=True):
+class SessionListResult(RpcResult, frozen=True, kw_only=True):
     sessions: list[UnifiedSession]
     total: int
     offset: int
     limit: int
 
 
-class EventPage(Result, frozen=True, kw_only=True):
+class EventsResult(RpcResult, frozen=True, kw_only=True):
     """``lastSeq`` is that of the session; continue with ``after`` = ``nextAfter``."""
 
     events: list[msgspec.Raw]
@@ -162,14 +162,14 @@ class EventPage(Result, frozen=True, kw_only=True):
     state: State
 
 
-class Sent(Result, frozen=True, kw_only=True):
+class SendResult(RpcResult, frozen=True, kw_only=True):
     status: Literal["queued"] = "queued"
     message_id: str
     session_id: str
 
 
-class Subscribed(Result, frozen=True, kw_only=True):
-    """``gap``: the records from ``missingFrom`` to ``missingTo`` are no longer kept; what follows them is sent."""
+class SubscribeResult(RpcResult, frozen=True, kw_only=True):
+    """``gap``: the records from ``missingFrom`` to ``missingTo`` are no longer stored; those after them are sent."""
 
     status: Literal["subscribed"] = "subscribed"
     session_id: str
@@ -180,20 +180,20 @@ class Subscribed(Result, frozen=True, kw_only=True):
     missing_to: int | None = None
 
 
-class Unsubscribed(Result, frozen=True, kw_only=True):
-    """``notSubscribed``: there was nothing to end."""
+class UnsubscribeResult(RpcResult, frozen=True, kw_only=True):
+    """``notSubscribed``: there was no subscription to end."""
 
     status: Literal["unsubscribed", "notSubscribed"]
     session_id: str
 
 
-class Questions(Result, frozen=True, kw_only=True):
+class PermissionListResult(RpcResult, frozen=True, kw_only=True):
     permissions: list[Question]
     total: int
     offset: int
     limit: int
 
 
-class Answered(Result, frozen=True, kw_only=True):
+class PermissionAnswerResult(RpcResult, frozen=True, kw_only=True):
     status: Literal["answered"] = "answered"
     permission: Question

@@ -1,4 +1,7 @@
-"""``session/*``: what the log knows, and following it."""
+"""``session/*``, ``permission/*``, ``git/*``, ``file/*``: sessions, their questions, and their workspaces.
+
+A workspace is by default that of the session this client ran last.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,59 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from stagedoor import catalog
+from stagedoor.service.question_rows import question_id
 from stagedoor.service.store import Query
+from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces.git import Diff, GitStatus
+from stagedoor.unified.decisions import Allow, Decision, Deny
 
-from ..streams.following import begin
+from ..problems import InvalidField
+from ..streams.following import start_at
+from .client import RpcCall
 from .params import (
-    Resume,
-    SessionEvents,
-    SessionList,
-    SessionNamed,
-    SessionSend,
-    Subscribe,
-    Unsubscribe,
+    EventsParams,
+    FileListParams,
+    FileReadParams,
+    GitDiffParams,
+    GitStatusParams,
+    PermissionAnswerParams,
+    PermissionListParams,
+    ResumeParams,
+    SendParams,
+    SessionListParams,
+    SessionParams,
+    SubscribeParams,
+    UnsubscribeParams,
 )
-from .peer import Call
-from .results import EventPage, Ran, Sent, SessionPage, Subscribed, UnifiedSession, Unsubscribed
+from .results import (
+    EventsResult,
+    PermissionAnswerResult,
+    PermissionListResult,
+    RunResult,
+    SendResult,
+    SessionListResult,
+    SubscribeResult,
+    UnifiedSession,
+    UnsubscribeResult,
+)
 
 
-async def listed(call: Call, wish: SessionList) -> SessionPage:
-    agent = catalog.canonical_name(wish.agent) if wish.agent else ""
-    views, total = await call.service.sessions.page(Query(**asdict(replace(wish, agent=agent))))
-    found = [UnifiedSession.of(view) for view in views]
-    return SessionPage(sessions=found, total=total, offset=wish.offset, limit=wish.limit)
+async def list_sessions(call: RpcCall, params: SessionListParams) -> SessionListResult:
+    agent = catalog.canonical_name(params.agent) if params.agent else ""
+    views, total = await call.service.sessions.page(Query(**asdict(replace(params, agent=agent))))
+    sessions = [UnifiedSession.of(view) for view in views]
+    return SessionListResult(sessions=sessions, total=total, offset=params.offset, limit=params.limit)
 
 
-async def get(call: Call, wish: SessionNamed) -> UnifiedSession:
-    return UnifiedSession.of(await call.service.sessions.get(wish.session_id))
+async def get(call: RpcCall, params: SessionParams) -> UnifiedSession:
+    return UnifiedSession.of(await call.service.sessions.get(params.session_id))
 
 
-async def events(call: Call, wish: SessionEvents) -> EventPage:
-    view = await call.service.sessions.get(wish.session_id)
-    after = wish.after if wish.offset is None else wish.offset
-    page = await call.peer.tellings.page(wish.session_id, wish.dialect, after, wish.limit)
-    return EventPage(
+async def events(call: RpcCall, params: EventsParams) -> EventsResult:
+    view = await call.service.sessions.get(params.session_id)
+    after = params.after if params.offset is None else params.offset
+    page = await call.client.readers.cursors.page(params.session_id, params.dialect, after, params.limit)
+    return EventsResult(
         events=[msgspec.Raw(message) for message in page.messages],
         session_id=view.id,
         after=after,
@@ -48,23 +72,25 @@ async def events(call: Call, wish: SessionEvents) -> EventPage:
     )
 
 
-async def send(call: Call, wish: SessionSend) -> Sent:
-    message = await call.service.sessions.send(wish.session_id, wish.prompt, steer=wish.steer, who=call.caller.name)
-    return Sent(message_id=message.id, session_id=wish.session_id)
+async def send(call: RpcCall, params: SendParams) -> SendResult:
+    message = await call.service.sessions.send(
+        params.session_id, params.prompt, steer=params.steer, who=call.caller.name
+    )
+    return SendResult(message_id=message.id, session_id=params.session_id)
 
 
-async def subscribe(call: Call, wish: Subscribe) -> Subscribed:
-    if not wish.session_id:
+async def subscribe(call: RpcCall, params: SubscribeParams) -> SubscribeResult:
+    if not params.session_id:
         await call.subscribe_to_everything()
-        return Subscribed(session_id="")
-    begun = await begin(call.service, wish.session_id, wish.after)
-    verdict = begun.verdict
-    if wish.watch:
-        await call.subscribe_and_watch(wish.session_id, begun.after, wish.dialect, wish.watch)
+        return SubscribeResult(session_id="")
+    start = await start_at(call.service, params.session_id, params.after)
+    verdict = start.verdict
+    if params.watch:
+        await call.subscribe_and_watch(params.session_id, start.after, params.dialect, params.watch)
     else:
-        call.subscribe(wish.session_id, begun.after, wish.dialect)
-    return Subscribed(
-        session_id=wish.session_id,
+        call.subscribe(params.session_id, start.after, params.dialect)
+    return SubscribeResult(
+        session_id=params.session_id,
         verdict=verdict.verdict,
         after=verdict.after,
         last_seq=verdict.last_seq,
@@ -73,14 +99,67 @@ async def subscribe(call: Call, wish: Subscribe) -> Subscribed:
     )
 
 
-async def unsubscribe(call: Call, wish: Unsubscribe) -> Unsubscribed:
-    ended = call.peer.end(wish.session_id)
-    return Unsubscribed(status="unsubscribed" if ended else "notSubscribed", session_id=wish.session_id)
+async def unsubscribe(call: RpcCall, params: UnsubscribeParams) -> UnsubscribeResult:
+    ended = call.client.end(params.session_id)
+    return UnsubscribeResult(status="unsubscribed" if ended else "notSubscribed", session_id=params.session_id)
 
 
-async def resume(call: Call, wish: Resume) -> Ran:
-    view = await call.service.sessions.resume(wish.session_id, wish.prompt, fork=wish.fork, who=call.caller.name)
-    call.choice.session_id = view.id
-    if wish.subscribe and call.peer.listens:
-        call.subscribe(view.id, 0, wish.dialect)
-    return Ran(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
+async def resume(call: RpcCall, params: ResumeParams) -> RunResult:
+    view = await call.service.sessions.resume(params.session_id, params.prompt, fork=params.fork, who=call.caller.name)
+    call.defaults.session_id = view.id
+    if params.subscribe and call.client.listens:
+        call.subscribe(view.id, 0, params.dialect)
+    return RunResult(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
+
+
+async def list_permissions(call: RpcCall, params: PermissionListParams) -> PermissionListResult:
+    if params.session_id:
+        await call.service.sessions.get(params.session_id)
+    questions, session_id = call.service.questions, params.session_id or None
+    return PermissionListResult(
+        permissions=await questions.list(
+            session_id=session_id, open_only=params.open, offset=params.offset, limit=params.limit
+        ),
+        total=await questions.count(session_id=session_id, open_only=params.open),
+        offset=params.offset,
+        limit=params.limit,
+    )
+
+
+async def answer_permission(call: RpcCall, params: PermissionAnswerParams) -> PermissionAnswerResult:
+    if bool(params.id) == bool(params.session_id and params.request_id):
+        raise InvalidField("send the id of the question, or its sessionId and requestId", field="$.id")
+    question = await call.service.questions.answer(
+        params.id or question_id(params.session_id, params.request_id), _decision(params), who=call.caller.name
+    )
+    return PermissionAnswerResult(permission=question)
+
+
+def _decision(params: PermissionAnswerParams) -> Decision:
+    if params.decision == "allow":
+        for name, value in (("message", params.message), ("interrupt", params.interrupt)):
+            if value:
+                raise InvalidField(f"{name} works only with deny; leave it out", field=f"$.{name}")
+        return Allow(updated_input=params.updated_input, remember=params.remember)
+    for name, value in (("updatedInput", params.updated_input is not None), ("remember", params.remember != "once")):
+        if value:
+            raise InvalidField(f"{name} works only with allow; leave it out", field=f"$.{name}")
+    return Deny(params.message, params.interrupt)
+
+
+async def git_status(call: RpcCall, params: GitStatusParams) -> GitStatus:
+    return await call.service.workspaces.git_status(call.session(params.session_id))
+
+
+async def git_diff(call: RpcCall, params: GitDiffParams) -> Diff:
+    return await call.service.workspaces.diff(call.session(params.session_id), path=params.path)
+
+
+async def file_list(call: RpcCall, params: FileListParams) -> Listing:
+    return await call.service.workspaces.files(call.session(params.session_id), params.path)
+
+
+async def file_read(call: RpcCall, params: FileReadParams) -> FileText:
+    return await call.service.workspaces.read(
+        call.session(params.session_id), params.path, first_line=params.first_line, last_line=params.last_line
+    )

@@ -1,4 +1,4 @@
-"""JSON-RPC on two file descriptors, one message per line: what ``stagedoor rpc`` speaks."""
+"""JSON-RPC on two file descriptors, one message per line: what ``stagedoor rpc`` uses."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ import msgspec
 from stagedoor.errors import ConnectionLost
 from stagedoor.service.service import Service
 from stagedoor.transports.pipes import ReadEnd, WriteEnd
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.transports.websocket import WebSocket
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized
 
-from ..access.auth import LOCAL, Caller
+from ..access.devices import LOCAL, Caller
+from .client import RpcClient, SharedReaders
 from .dispatch import too_large
-from .peer import Peer, Shared
 
 CALLER = Caller(LOCAL, "stdio", ("admin",))
 """Whoever started us could as well run the agents themselves."""
 
 
-class Lines:
+class StdioLines:
     """Both ends. Messages in, messages out; a line over ``most`` bytes is refused, and the next one is read."""
 
-    def __init__(self, read_fd: int, write_fd: int, most: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, max_bytes: int) -> None:
         self._input = ReadEnd(read_fd)
         self._output = WriteEnd(write_fd)
-        self._most = most
+        self._max_bytes = max_bytes
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Until the other side has said all it will."""
-        buffer = LineBuffer(self._most)
+        """Until the other side closes its end."""
+        buffer = LineBuffer(self._max_bytes)
         while True:
             chunk = self._input.take()
             if chunk is None:
@@ -42,7 +43,7 @@ class Lines:
                 continue
             for line in buffer.feed(chunk) if chunk else buffer.finish():
                 if isinstance(line, Unrecognized):
-                    await self.write(too_large(self._most))
+                    await self.write(too_large(self._max_bytes))
                 else:
                     yield line
             if not chunk:
@@ -57,73 +58,72 @@ class Lines:
 
 
 @asynccontextmanager
-async def standard_streams(most: int) -> AsyncGenerator[Lines]:
-    """Our own stdin and stdout; left as they were found."""
+async def standard_streams(max_bytes: int) -> AsyncGenerator[StdioLines]:
+    """Our own stdin and stdout; afterwards they are as before."""
     ends = os.dup(0), os.dup(1)
-    blocked = [os.get_blocking(end) for end in ends]
+    modes = [os.get_blocking(end) for end in ends]
     for end in ends:
         os.set_blocking(end, False)
-    lines = Lines(*ends, most)
+    lines = StdioLines(*ends, max_bytes)
     try:
         yield lines
     finally:
-        for end, was in zip(ends, blocked, strict=True):
-            os.set_blocking(end, was)  # others hold the same pipe or terminal
+        for end, blocking in zip(ends, modes, strict=True):
+            os.set_blocking(end, blocking)  # others hold the same pipe or terminal
         lines.close()
 
 
-async def converse(service: Service, lines: Lines) -> None:
-    """Answer until the input ends. What is being answered then is answered still."""
-    peer = Peer(service, Shared(service), CALLER, send=lines.write)
+async def serve_stdio(service: Service, lines: StdioLines) -> None:
+    """Answer until the input ends; calls that run then are still answered."""
+    client = RpcClient(service, SharedReaders(service), CALLER, send=lines.write)
     try:
         async for message in lines.messages():
-            await peer.receive(message)
-        await peer.finish()
+            await client.receive(message)
+        await client.finish()
     finally:
-        await peer.close()
+        await client.close()
 
 
-async def bridge(url: str, token: str, lines: Lines) -> None:
-    """Everything goes to the server at ``url`` and comes back. When the input has ended, what was asked is answered."""
-    there = Bridge(lines)
+async def bridge(url: str, token: str, lines: StdioLines) -> None:
+    """Pass everything to the server at ``url`` and back. When the input has ended, open calls are still answered."""
+    traffic = BridgeTraffic(lines)
     address = "ws" + url.removeprefix("http").rstrip("/") + "/ws"
     async with await WebSocket.connect(address, headers={"Authorization": f"Bearer {token}"}) as socket:
-        going, coming = asyncio.ensure_future(there.go(socket)), asyncio.ensure_future(there.come(socket))
+        owner = TaskOwner()
+        forward, backward = owner.start(traffic.forward(socket)), owner.start(traffic.backward(socket))
         try:
-            await asyncio.wait([going, coming], return_when=asyncio.FIRST_COMPLETED)
-            if going.done() and not coming.done():
-                going.result()
+            await asyncio.wait([forward, backward], return_when=asyncio.FIRST_COMPLETED)
+            if forward.done() and not backward.done():
+                forward.result()
                 return
-            coming.result()
-            raise ConnectionLost(f"the server at {url} closed the connection; start it again, then this")
+            backward.result()
+            raise ConnectionLost(f"the server at {url} closed the connection; start it again, then run this again")
         finally:
-            going.cancel()
-            coming.cancel()
-            await asyncio.wait([going, coming])
+            await owner.close()
 
 
-class _Glance(msgspec.Struct, frozen=True):
+class _CallHead(msgspec.Struct, frozen=True):
     id: msgspec.Raw = msgspec.Raw(b"")
     method: msgspec.Raw = msgspec.Raw(b"")
 
 
-class Bridge:
-    """Counts what was asked and what was answered, to know when it is over."""
+class BridgeTraffic:
+    """Counts calls and answers, to know when all are answered."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: StdioLines) -> None:
         self._lines = lines
         self._open = 0
-        self._settled = asyncio.Event()
+        self._all_answered = asyncio.Event()
 
-    async def go(self, socket: WebSocket) -> None:
+    async def forward(self, socket: WebSocket) -> None:
         async for message in self._lines.messages():
             self._open += _is_answered(message)
             await socket.send(message)
         while self._open > 0:
-            self._settled.clear()
-            await self._settled.wait()
+            self._all_answered.clear()
+            await self._all_answered.wait()
 
-    async def come(self, socket: WebSocket) -> None:
+    async def backward(self, socket: WebSocket) -> None:
         async for batch in socket.batches():
             for message in batch:
                 if isinstance(message, Unrecognized):
@@ -131,18 +131,18 @@ class Bridge:
                 await self._lines.write(message)
                 if _is_answer(message):
                     self._open -= 1
-                    self._settled.set()
+                    self._all_answered.set()
 
 
 def _is_answered(message: bytes) -> bool:
     """Whether the server will answer ``message``: all but notifications, and batches of nothing else."""
     try:
         calls = [message] if message.lstrip()[:1] != b"[" else msgspec.json.decode(message, type=list[msgspec.Raw])
-        seen = [msgspec.json.decode(call, type=_Glance) for call in calls]
+        heads = [msgspec.json.decode(call, type=_CallHead) for call in calls]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return True
-    return not seen or any(bytes(one.id) or bytes(one.method)[:1] != b'"' for one in seen)
+    return not heads or any(bytes(head.id) or bytes(head.method)[:1] != b'"' for head in heads)
 
 
 def _is_answer(message: bytes) -> bool:
-    return message[:1] == b"[" or not bytes(msgspec.json.decode(message, type=_Glance).method)
+    return message[:1] == b"[" or not bytes(msgspec.json.decode(message, type=_CallHead).method)

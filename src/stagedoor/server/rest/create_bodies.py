@@ -1,7 +1,7 @@
-"""The three shapes a new session may be asked for in, as one wish.
+"""The three bodies that ``POST /api/sessions`` takes, as one value.
 
 Ours is ``Wanted``, flat. A board sends ``{"agentId", "projectId", "prompt"}``. A client of the ``lifecycle`` dialect
-sends ``{"agentType", "prompt", "sessionId", "config"}``, where ``sessionId`` names a session to go on with.
+sends ``{"agentType", "prompt", "sessionId", "config"}``, where ``sessionId`` is a session to continue.
 """
 
 from __future__ import annotations
@@ -20,75 +20,75 @@ from ..problems import InvalidField
 from ..reading import as_type
 
 
-class BoardWish(SessionSpec, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class BoardBody(SessionSpec, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """``agentId`` in place of ``agent``."""
 
     agent_id: str
 
 
-class Continued(msgspec.Struct, frozen=True):
-    """Go on with ``session_id``."""
+class ContinueBody(msgspec.Struct, frozen=True):
+    """Continue ``session_id``."""
 
     session_id: str
     agent: str
     prompt: str
 
 
-Wish: TypeAlias = SessionSpec | Continued
+CreateBody: TypeAlias = SessionSpec | ContinueBody
 
 
-def wish_of(body: Any) -> Wish:
-    if not isinstance(body, dict):
+def read_create_body(raw: Any) -> CreateBody:
+    if not isinstance(raw, dict):
         raise InvalidField("expected an object with a prompt", field="$")
-    given = cast("dict[str, Any]", body)
-    if "agentType" in given:
-        return _requested(given)
-    if "agentId" in given:
-        if "agent" in given:
-            raise InvalidField("agent and agentId are two words for one thing; give one of them", field="$.agentId")
-        wish: BoardWish = as_type(given, BoardWish)
-        plain = {name: value for name, value in given.items() if name != "agentId"}
-        return cast("SessionSpec", as_type(plain | {"agent": wish.agent_id}, SessionSpec))
-    return cast("SessionSpec", as_type(given, SessionSpec))
+    fields = cast("dict[str, Any]", raw)
+    if "agentType" in fields:
+        return _read_session_request(fields)
+    if "agentId" in fields:
+        if "agent" in fields:
+            raise InvalidField("agent and agentId mean the same; send one of them", field="$.agentId")
+        board: BoardBody = as_type(fields, BoardBody)
+        plain = {name: value for name, value in fields.items() if name != "agentId"}
+        return cast("SessionSpec", as_type(plain | {"agent": board.agent_id}, SessionSpec))
+    return cast("SessionSpec", as_type(fields, SessionSpec))
 
 
-def _requested(given: dict[str, Any]) -> Wish:
+def _read_session_request(fields: dict[str, Any]) -> CreateBody:
     try:
-        request = parse_session_request(msgspec.json.encode(given), agents=catalog.names())
+        request = parse_session_request(msgspec.json.encode(fields), agents=catalog.names())
     except LocalProtocolError as error:
         raise InvalidField(str(error), field="$") from error
-    told = cast("dict[str, Any]", given.get("config", {}))
+    config_fields = cast("dict[str, Any]", fields.get("config", {}))
     if request.session_id is not None:
-        if told:
-            raise InvalidField("a session goes on with the config it began with; leave config out", field="$.config")
-        return Continued(request.session_id, request.agent_type, request.prompt)
-    return _wanted(request, request.config, told)
+        if config_fields:
+            raise InvalidField("a continued session keeps its config; leave config out", field="$.config")
+        return ContinueBody(request.session_id, request.agent_type, request.prompt)
+    return _from_request(request, request.config, config_fields)
 
 
-def _wanted(request: SessionRequest, config: RequestedConfig, told: dict[str, Any]) -> SessionSpec:
-    # What is left out is the server's to choose; its own default is never laxer than the request's.
+def _from_request(request: SessionRequest, config: RequestedConfig, config_fields: dict[str, Any]) -> SessionSpec:
+    # The server chooses what is left out; its own default is never less strict than the request's.
     return SessionSpec(
         prompt=request.prompt,
         agent=request.agent_type,
         project_id=config.project_id or "",
         cwd=config.working_directory or "",
         model=config.model,
-        approval=config.approval_mode if "approvalMode" in told else None,
-        sandbox=config.sandbox_mode if "sandboxMode" in told else None,
+        approval=config.approval_mode if "approvalMode" in config_fields else None,
+        sandbox=config.sandbox_mode if "sandboxMode" in config_fields else None,
         allowed_tools=None if config.allowed_tools is None else tuple(config.allowed_tools),
         disallowed_tools=tuple(config.blocked_tools or ()),
         max_turns=config.max_turns,
     )
 
 
-async def carry_out(service: Service, wish: Wish, *, who: str) -> SessionView:
-    """Begin what is wished for, or go on with what it names."""
-    if isinstance(wish, SessionSpec):
-        return await service.sessions.create(wish, who=who)
-    old = await service.sessions.get(wish.session_id)
-    if old.agent != wish.agent:
-        raise BadRequest(f"session {old.id} is one of {old.agent}, not of {wish.agent}")
-    if old.ended:
-        return await service.sessions.resume(old.id, wish.prompt, who=who)
-    await service.sessions.send(old.id, wish.prompt, who=who)
-    return await service.sessions.get(old.id)
+async def carry_out(service: Service, body: CreateBody, *, who: str) -> SessionView:
+    """Create the session, or continue the one it names."""
+    if isinstance(body, SessionSpec):
+        return await service.sessions.create(body, who=who)
+    view = await service.sessions.get(body.session_id)
+    if view.agent != body.agent:
+        raise BadRequest(f"session {view.id} runs {view.agent}, not {body.agent}")
+    if view.ended:
+        return await service.sessions.resume(view.id, body.prompt, who=who)
+    await service.sessions.send(view.id, body.prompt, who=who)
+    return await service.sessions.get(view.id)

@@ -1,4 +1,4 @@
-"""REST: a request is read into typed values, one verb is called, its answer is written. Nothing is decided here."""
+"""REST: a request is read into typed values, one verb is called, its answer is sent. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -17,43 +17,40 @@ from starlette.types import Receive, Scope, Send
 from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 
-from ..access.auth import caller_of, demand
-from ..docs_page import docs_routes
-from ..problems import MEDIA_TYPE, Refused, problem, problem_response
+from ..access.auth import caller_of
+from ..access.devices import demand
+from ..problems import MEDIA_TYPE, RequestRefused, problem, problem_response
 from ..reading import as_type, read_body, read_query
-from . import described
-from . import page as rest_page
-from . import permissions as rest_permissions
-from . import server as rest_surroundings
-from . import sessions as rest_sessions
-from .event_pages import Pages
-from .idempotency import HEADER, Once, Reply, checked_key, fingerprint
-from .openapi import openapi_route
-from .operations import Call, Operation
+from . import permissions, rendering, server, sessions, workspaces
+from .event_pages import EventPages
+from .idempotency import HEADER, IdempotencyKeys, RestReply, checked_key, fingerprint
+from .openapi import OTHER_DOORS, openapi_route
+from .operations import Operation, RestCall
 
 _log = logging.getLogger("stagedoor.server")
 
 OPERATIONS: tuple[Operation, ...] = (
-    *rest_sessions.OPERATIONS,
-    *rest_permissions.OPERATIONS,
-    *rest_surroundings.OPERATIONS,
-    *rest_page.OPERATIONS,
-    *described.OPERATIONS,
+    *sessions.OPERATIONS,
+    *permissions.OPERATIONS,
+    *workspaces.OPERATIONS,
+    *server.OPERATIONS,
+    *rendering.OPERATIONS,
+    *OTHER_DOORS,
 )
 _MAY_HOLD_SLASHES = ("questionId", "requestId")
 """An agent chooses the ids of its questions."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    pages, once = Pages(service.events), Once(service.replies, milliseconds)
+    pages, keys = EventPages(service.events), IdempotencyKeys(service.replies, milliseconds)
     by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         if operation.verb is not None:
             by_path[operation.path][operation.method] = operation
-    found: list[BaseRoute] = [
-        Route(_pattern(path), Path(service, pages, once, operations)) for path, operations in by_path.items()
+    paths: list[BaseRoute] = [
+        Route(_pattern(path), RestPath(service, pages, keys, operations)) for path, operations in by_path.items()
     ]
-    return [*found, openapi_route(OPERATIONS), *docs_routes()]
+    return [*paths, openapi_route(OPERATIONS)]
 
 
 def _pattern(path: str) -> str:
@@ -62,13 +59,15 @@ def _pattern(path: str) -> str:
     return path
 
 
-class Path:
+class RestPath:
     """Everything that can be done at one path."""
 
-    def __init__(self, service: Service, pages: Pages, once: Once, operations: Mapping[str, Operation]) -> None:
+    def __init__(
+        self, service: Service, pages: EventPages, keys: IdempotencyKeys, operations: Mapping[str, Operation]
+    ) -> None:
         self._service = service
         self._pages = pages
-        self._once = once
+        self._keys = keys
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,12 +83,13 @@ class Path:
         operation = self._operations.get(method)
         if operation is None:
             allowed = ", ".join([*self._operations, *(["HEAD"] if "GET" in self._operations else [])])
-            said = f"{request.method} is not possible here; {allowed} is"
-            raise Refused("method-not-allowed", said, headers={"allow": allowed})
+            raise RequestRefused(
+                "method-not-allowed", f"{request.method} is not allowed here; use {allowed}", headers={"allow": allowed}
+            )
         caller = caller_of(request)
         if operation.scope is not None:
             demand(caller, operation.scope)
-        call: Call[Any, Any] = Call(
+        call: RestCall[Any, Any] = RestCall(
             service=self._service,
             pages=self._pages,
             caller=caller,
@@ -105,25 +105,27 @@ class Path:
         reply = await self._carry_out(request, operation, call, plain)
         return _response(reply)
 
-    async def _carry_out(self, request: Request, operation: Operation, call: Call[Any, Any], plain: Any) -> Reply:
-        given = request.headers.getlist(HEADER)
-        if not given or operation.method != "POST" or not operation.keyed:
+    async def _carry_out(
+        self, request: Request, operation: Operation, call: RestCall[Any, Any], plain: Any
+    ) -> RestReply:
+        values = request.headers.getlist(HEADER)
+        if not values or operation.method != "POST" or not operation.keyed:
             return await _verb(operation, call)
-        key = f"{call.caller.device_id}:{checked_key(given)}"
+        key = f"{call.caller.device_id}:{checked_key(values)}"
 
-        async def work() -> Reply:
+        async def work() -> RestReply:
             try:
                 return await _verb(operation, call)
             except Exception as fault:
-                return _told(fault, request)
+                return _fault_reply(fault, request)
 
-        async def recall() -> Reply | None:
-            found = await operation.recall(call) if operation.recall is not None else None
-            return None if found is None else _reply(operation, found)
+        async def recall() -> RestReply | None:
+            earlier = await operation.recall(call) if operation.recall is not None else None
+            return None if earlier is None else _reply(operation, earlier)
 
         path = request.url.path.encode()
         query: bytes = request.scope["query_string"]
-        return await self._once.carry_out(
+        return await self._keys.carry_out(
             key,
             fingerprint(b"POST", path, query, _sorted(plain)),
             work,
@@ -138,26 +140,26 @@ def _sorted(plain: Any) -> bytes:
 def _typed(operation: Operation, plain: Any) -> Any:
     if not operation.bodies:
         if plain is not msgspec.UNSET and plain != {}:
-            raise Refused("bad-request", "this takes no body; leave it out")
+            raise RequestRefused("bad-request", "this request has no body; leave it out")
         return None
     read: Callable[[Any], Any] | None = operation.read
     return as_type(plain, operation.bodies[0]) if read is None else read(plain)
 
 
-async def _verb(operation: Operation, call: Call[Any, Any]) -> Reply:
+async def _verb(operation: Operation, call: RestCall[Any, Any]) -> RestReply:
     assert operation.verb is not None
     return _reply(operation, await operation.verb(call))
 
 
-def _reply(operation: Operation, answer: Any) -> Reply:
-    return Reply(operation.status, b"" if operation.answer is None else msgspec.json.encode(answer))
+def _reply(operation: Operation, answer: Any) -> RestReply:
+    return RestReply(operation.status, b"" if operation.answer is None else msgspec.json.encode(answer))
 
 
-def _told(fault: Exception, request: Request) -> Reply:
-    said = problem(fault, instance=request.url.path)
-    if said.status == 500:
+def _fault_reply(fault: Exception, request: Request) -> RestReply:
+    body = problem(fault, instance=request.url.path)
+    if body.status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=fault)
-    return Reply(said.status, msgspec.json.encode(said))
+    return RestReply(body.status, msgspec.json.encode(body))
 
 
 def _failed(fault: Exception, request: Request) -> Response:
@@ -167,7 +169,7 @@ def _failed(fault: Exception, request: Request) -> Response:
     return response
 
 
-def _response(reply: Reply) -> Response:
+def _response(reply: RestReply) -> Response:
     headers = {"cache-control": "no-store"}
     if reply.replayed:
         headers["idempotent-replayed"] = "true"

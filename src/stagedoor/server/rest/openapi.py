@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, made from the table of operations. Public: it says what could be asked, never what is there."""
+"""OpenAPI 3.1, generated from the table of operations. Public: it shows nothing that is stored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from starlette.routing import Route
 
 import stagedoor
 from stagedoor import catalog
+from stagedoor.dialects.session_request import RequestedConfig, SessionRequest
+from stagedoor.service.views import SessionSpec
 from stagedoor.unified.events import Event
 
+from ..access.pairing import DeviceList, InviteBody, Me, PairBody, Paired, Pairing
 from ..problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
+from ..streams.exporting import ExportQuery
+from ..streams.polling import PollAnswer, PollQuery
+from ..streams.sse import SseQuery
+from .create_bodies import BoardBody
+from .event_pages import EventPage
 from .idempotency import HEADER
 from .operations import AGENT_NAMES, Operation
 
@@ -25,23 +33,63 @@ _ALWAYS = (400, 401, 403, 405, 408, 413, 421, 429, 431, 503)
 _WITH_BODY = (415,)
 _WITH_KEY = (409, 422)
 _ABOUT = (
-    "Sessions of coding agents: begin them, watch them, answer their questions, steer them. "
-    "Every POST takes an Idempotency-Key: the same key with the same request is carried out once and answered alike. "
+    "Sessions of coding agents: start them, watch them, answer their questions, steer them. "
+    "Every POST takes an Idempotency-Key: the same key with the same request runs once and gets the same answer. "
     "Errors are problems (RFC 9457). Live events come over WebSocket (/ws/sessions/{sessionId}), Server-Sent Events "
     "(/api/sessions/{sessionId}/stream) and long polling (/api/sessions/{sessionId}/poll)."
 )
 _TITLES = {kind.status: kind.title for kind in (*KINDS.values(), UNEXPECTED, *REFUSALS.values())}
 
+OTHER_DOORS: tuple[Operation, ...] = (
+    Operation(
+        name="streamEvents", method="GET", path="/api/sessions/{id}/stream", tag="sessions", scope="watch",
+        summary="The events of a session as they come, as server-sent events", query=SseQuery, answer=str,
+        media=("text/event-stream",), faults=(404,),
+    ),
+    Operation(
+        name="pollEvents", method="GET", path="/api/sessions/{id}/poll", tag="sessions", scope="watch",
+        summary="The next events of a session, as soon as there are any", query=PollQuery, answer=PollAnswer,
+        faults=(404,),
+    ),
+    Operation(
+        name="exportSession", method="GET", path="/api/sessions/{sessionId}/export", tag="sessions", scope="watch",
+        summary="A whole session as one document", query=ExportQuery, answer=str, faults=(404,),
+        media=("text/markdown", "application/x-ndjson"),
+    ),
+    Operation(
+        name="invite", method="POST", path="/api/pairing", tag="devices", scope="admin", status=201,
+        summary="Create a one-time code to pair a new device", bodies=(InviteBody,), body_optional=True,
+        answer=Pairing, keyed=False,
+    ),
+    Operation(
+        name="pair", method="POST", path="/api/pair", tag="devices", scope=None, status=201,
+        summary="Pair this device with a one-time code", bodies=(PairBody,), answer=Paired, keyed=False,
+    ),
+    Operation(
+        name="listDevices", method="GET", path="/api/devices", tag="devices", scope="admin",
+        summary="The paired devices", answer=DeviceList,
+    ),
+    Operation(
+        name="revokeDevice", method="DELETE", path="/api/devices/{id}", tag="devices", scope="admin", status=204,
+        summary="Revoke a device", faults=(404,),
+    ),
+    Operation(
+        name="whoAmI", method="GET", path="/api/me", tag="devices", scope="watch",
+        summary="The device that sends this request", answer=Me,
+    ),
+)  # fmt: skip
+"""What other doors answer under ``/api``, for the description alone."""
+
 
 def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
-    kinds = [one for operation in operations for one in (*operation.bodies, operation.answer) if one is not None]
+    kinds = [shape for operation in operations for shape in (*operation.bodies, operation.answer) if shape is not None]
     described, components = msgspec.json.schema_components([*kinds, Event, Problem], ref_template=_REF)
     schemas = dict(zip(map(id, kinds), described, strict=False))
     components["Event"] = described[-2] | {"description": "One event in the dialect `stagedoor`."}
     _sharpen(components)
-    for name in ("EventPage", "Polled"):
-        told = {"anyOf": [{"$ref": _REF.format(name="Event")}, {"type": "object"}]}
-        components[name]["properties"]["events"]["items"] = told
+    for name in (EventPage.__name__, PollAnswer.__name__):
+        event_schema = {"anyOf": [{"$ref": _REF.format(name="Event")}, {"type": "object"}]}
+        components[name]["properties"]["events"]["items"] = event_schema
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
@@ -63,13 +111,12 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _sharpen(components: dict[str, Any]) -> None:
-    """What is checked beyond the types."""
-    named = {"enum": [*AGENT_NAMES]}
-    components["SessionSpec"]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
-    del components["BoardWish"]["properties"]["agent"]
-    components["BoardWish"]["properties"]["agentId"] |= named
-    components["SessionRequest"]["properties"]["agentType"] |= {"enum": [*catalog.names()]}
-    for name in ("SessionRequest", "RequestedConfig"):  # their schema knows no null
+    """Add what is checked beyond the types."""
+    components[SessionSpec.__name__]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
+    del components[BoardBody.__name__]["properties"]["agent"]
+    components[BoardBody.__name__]["properties"]["agentId"] |= {"enum": [*AGENT_NAMES]}
+    components[SessionRequest.__name__]["properties"]["agentType"] |= {"enum": [*catalog.names()]}
+    for name in (SessionRequest.__name__, RequestedConfig.__name__):  # their own schema has no null
         properties = components[name]["properties"]
         components[name]["properties"] = {key: _without_null(schema) for key, schema in properties.items()}
 
@@ -86,24 +133,24 @@ def openapi_route(operations: Sequence[Operation]) -> Route:
 
 
 def _operation(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    described_operation: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": "Takes no token." if operation.scope is None else f"Needs the scope `{operation.scope}`.",
+        "description": "Needs no token." if operation.scope is None else f"Needs the scope `{operation.scope}`.",
         "tags": [operation.tag],
         "parameters": [*_in_path(operation.path), *_in_query(operation.query), *_in_header(operation)],
         "responses": _responses(operation, schemas),
     }
-    bodies = [schemas[id(one)] for one in operation.bodies]
+    bodies = [schemas[id(shape)] for shape in operation.bodies]
     if bodies:
         schema = bodies[0] if len(bodies) == 1 else {"anyOf": bodies}
-        said["requestBody"] = {
+        described_operation["requestBody"] = {
             "required": not operation.body_optional,
             "content": {"application/json": {"schema": schema}},
         }
     if operation.scope is None:
-        said["security"] = []
-    return said
+        described_operation["security"] = []
+    return described_operation
 
 
 def _responses(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -119,7 +166,7 @@ def _responses(operation: Operation, schemas: dict[int, dict[str, Any]]) -> dict
     return {
         str(operation.status): success,
         **{str(status): {"description": _TITLES[status], "content": problem} for status in sorted(failures)},
-        **({"204": {"description": "There is nothing more to tell"}} if operation.media == (STREAM,) else {}),
+        **({"204": {"description": "There are no more events"}} if operation.media == (STREAM,) else {}),
     }
 
 
@@ -143,7 +190,7 @@ def _in_query(shape: Any) -> Iterable[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is not wanted is left out of a query; there is no ``null`` in it."""
+    """A value that is not needed is left out of a query; it has no ``null``."""
     rest = {name: value for name, value in schema.items() if value is not None}
     if "anyOf" in rest:
         kinds = [kind for kind in rest.pop("anyOf") if kind != {"type": "null"}]

@@ -1,6 +1,6 @@
-"""One REST operation as a value: what it takes, what it needs, what it answers.
+"""One REST operation as a value: what it reads, which scope it needs, what it answers.
 
-The same table answers requests (``rest``) and describes itself (``openapi``), so the description cannot lie.
+The same table answers requests (``rest``) and describes itself (``openapi``), so the description is always true.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from stagedoor.dialects import DIALECTS
 from stagedoor.service.service import Service
 from stagedoor.service.views import Scope as Right
 
-from ..access.auth import Caller
-from .event_pages import Pages
+from ..access.devices import Caller
+from .event_pages import EventPages
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 QueryType = TypeVar("QueryType")
@@ -28,14 +28,15 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 AGENT_NAMES = (*catalog.names(), *catalog.ALIASES)
 AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": ["", *AGENT_NAMES]})]
 DialectName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": [*DIALECTS]})]
+PathText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
-class Call(msgspec.Struct, Generic[QueryType, BodyType], frozen=True, kw_only=True):
+class RestCall(msgspec.Struct, Generic[QueryType, BodyType], frozen=True, kw_only=True):
     """One request, read and checked."""
 
     service: Service
-    pages: Pages
+    pages: EventPages
     caller: Caller
     path: Mapping[str, str]
     query: QueryType
@@ -50,7 +51,7 @@ class Call(msgspec.Struct, Generic[QueryType, BodyType], frozen=True, kw_only=Tr
         return self.path["sessionId"]
 
 
-Verb: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+Verb: TypeAlias = Callable[[RestCall[Any, Any]], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,13 +62,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     tag: str
     scope: Right | None
-    """``None``: it takes no token."""
+    """``None``: it needs no token."""
     verb: Verb | None = None
     """``None``: another door answers it."""
     query: Any = None
     """A struct whose fields are the names after ``?``."""
     bodies: tuple[Any, ...] = ()
-    """The type of the JSON body; none when it takes none, several when ``read`` tells them apart."""
+    """The type of the JSON body; empty when there is none, several when ``read`` chooses between them."""
     body_optional: bool = False
     read: Callable[[Any], Any] | None = None
     answer: Any = None
@@ -77,6 +78,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[int, ...] = ()
     """The statuses of its own problems, beside those every operation has."""
     keyed: bool = True
-    """For a POST: whether it takes an ``Idempotency-Key``. One whose answer is a secret does not: none is kept."""
+    """For a POST: whether it takes an ``Idempotency-Key``. One whose answer is secret does not: it is never stored."""
     recall: Verb | None = None
-    """For a request whose answer a crash has swallowed: what it made, found again (see ``idempotency``)."""
+    """For a request whose answer was lost in a crash: looks up what it created (see ``idempotency``)."""

@@ -8,32 +8,41 @@ import msgspec
 
 from stagedoor.service.identity import first_id
 from stagedoor.service.question_rows import question_id
-from stagedoor.service.questions import Questions as QuestionVerbs
+from stagedoor.service.questions import Questions
 from stagedoor.service.views import Question
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import Remember
 
-from .operations import Call, Count, Operation
+from .operations import Count, Operation, RestCall
 
 _TAG = "permissions"
 
 
 class QuestionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``open=false`` shows the answered ones too. The oldest come first."""
+    """``open=false`` also returns the answered ones. The oldest come first."""
 
     open: bool = True
     offset: Count = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
 
 
-class Questions(msgspec.Struct, frozen=True):
+class QuestionPage(msgspec.Struct, frozen=True):
     permissions: list[Question]
     total: int
     offset: int
     limit: int
 
 
-class AllowIt(
+class AnswerOptions(msgspec.Struct, frozen=True):
+    """How a question can be answered beside allow and deny: the ``rules`` that ``remember: always`` adds to the policy
+    ``file``, and whether the agent can run the call with another input (``editable``)."""
+
+    file: str
+    rules: tuple[dict[str, Any], ...]
+    editable: bool
+
+
+class AllowBody(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -42,83 +51,94 @@ class AllowIt(
     tag="allow",
     forbid_unknown_fields=True,
 ):
-    """Let the tool run, with ``updatedInput`` in place of its own where the agent can do that."""
+    """Allow the tool to run, with ``updatedInput`` instead of its own input where the agent supports that."""
 
     updated_input: dict[str, Any] | None = None
     remember: Remember = "once"
 
 
-class DenyIt(msgspec.Struct, frozen=True, kw_only=True, tag_field="decision", tag="deny", forbid_unknown_fields=True):
-    """Refuse; the agent is told ``message``. ``interrupt`` ends its turn."""
+class DenyBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="decision", tag="deny", forbid_unknown_fields=True):
+    """Deny; the agent receives ``message``. ``interrupt`` ends its turn."""
 
     message: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
     interrupt: bool = False
 
 
-Answer: TypeAlias = AllowIt | DenyIt
+AnswerBody: TypeAlias = AllowBody | DenyBody
 
 
-async def list_all(call: Call[QuestionsQuery, None]) -> Questions:
+async def list_all(call: RestCall[QuestionsQuery, None]) -> QuestionPage:
     return await _page(call.service.questions, call.query, None)
 
 
-async def list_of_session(call: Call[QuestionsQuery, None]) -> Questions:
+async def list_of_session(call: RestCall[QuestionsQuery, None]) -> QuestionPage:
     await call.service.sessions.get(call.session_id)
     return await _page(call.service.questions, call.query, call.session_id)
 
 
-async def answer(call: Call[None, Answer]) -> Question:
+async def answer(call: RestCall[None, AnswerBody]) -> Question:
     return await call.service.questions.answer(call.path["questionId"], _decision(call.body), who=call.who)
 
 
-async def answer_in_session(call: Call[None, Answer]) -> Question:
-    named = question_id(call.session_id, call.path["requestId"])
-    return await call.service.questions.answer(named, _decision(call.body), who=call.who)
+async def answer_in_session(call: RestCall[None, AnswerBody]) -> Question:
+    question = question_id(call.session_id, call.path["requestId"])
+    return await call.service.questions.answer(question, _decision(call.body), who=call.who)
 
 
-async def find_answered(call: Call[None, Answer]) -> Question | None:
-    named = call.path.get("questionId") or question_id(call.session_id, call.path["requestId"])
-    asked = await call.service.questions.find(named)
-    return asked if asked is not None and asked.answer_id == first_id() else None
+async def find_answered(call: RestCall[None, AnswerBody]) -> Question | None:
+    by_id = call.path.get("questionId") or question_id(call.session_id, call.path["requestId"])
+    question = await call.service.questions.find(by_id)
+    return question if question is not None and question.answer_id == first_id() else None
 
 
-async def _page(questions: QuestionVerbs, query: QuestionsQuery, session_id: str | None) -> Questions:
-    which: dict[str, Any] = {"session_id": session_id, "open_only": query.open}
-    return Questions(
-        permissions=await questions.list(**which, offset=query.offset, limit=query.limit),
-        total=await questions.count(**which),
+async def answer_options(call: RestCall[None, None]) -> AnswerOptions:
+    rule = await call.service.questions.rule_for(call.path["questionId"])
+    editable = await call.service.questions.editable(call.path["questionId"])
+    return AnswerOptions(file=rule.file, rules=rule.rules, editable=editable)
+
+
+async def _page(questions: Questions, query: QuestionsQuery, session_id: str | None) -> QuestionPage:
+    filters: dict[str, Any] = {"session_id": session_id, "open_only": query.open}
+    return QuestionPage(
+        permissions=await questions.list(**filters, offset=query.offset, limit=query.limit),
+        total=await questions.count(**filters),
         offset=query.offset,
         limit=query.limit,
     )
 
 
-def _decision(body: Answer) -> Decision:
+def _decision(body: AnswerBody) -> Decision:
     match body:
-        case AllowIt():
+        case AllowBody():
             return Allow(updated_input=body.updated_input, remember=body.remember)
-        case DenyIt():
+        case DenyBody():
             return Deny(body.message, body.interrupt)
 
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listPermissions", method="GET", path="/api/permissions", tag=_TAG, scope="watch", verb=list_all,
-        summary="The questions of all sessions that wait for an answer", query=QuestionsQuery, answer=Questions,
+        summary="The questions of all sessions that wait for an answer", query=QuestionsQuery, answer=QuestionPage,
     ),
     Operation(
         name="answerPermission", method="POST", path="/api/permissions/{questionId}", tag=_TAG, scope="answer",
-        verb=answer, summary="Answer a question, once", bodies=(Answer,), answer=Question, faults=(404, 409),
+        verb=answer, summary="Answer a question, once", bodies=(AnswerBody,), answer=Question, faults=(404, 409),
         recall=find_answered,
     ),
     Operation(
         name="listSessionPermissions", method="GET", path="/api/sessions/{sessionId}/permissions", tag=_TAG,
         scope="watch", verb=list_of_session, summary="The questions of one session", query=QuestionsQuery,
-        answer=Questions, faults=(404,),
+        answer=QuestionPage, faults=(404,),
     ),
     Operation(
         name="answerSessionPermission", method="POST", path="/api/sessions/{sessionId}/permissions/{requestId}",
         tag=_TAG, scope="answer", verb=answer_in_session, summary="Answer a question of one session, once",
-        bodies=(Answer,), answer=Question, faults=(404, 409),
+        bodies=(AnswerBody,), answer=Question, faults=(404, 409),
         recall=find_answered,
+    ),
+    Operation(
+        name="showRule", method="GET", path="/api/rules/{questionId}", tag=_TAG, scope="watch", verb=answer_options,
+        summary="The rule that remember: always would add, and whether the input can be edited", answer=AnswerOptions,
+        faults=(404,),
     ),
 )  # fmt: skip

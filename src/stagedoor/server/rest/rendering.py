@@ -1,23 +1,39 @@
-"""Markdown as HTML that can do no harm: whatever an agent writes, only known tags come out, and nothing is fetched."""
+"""REST: Markdown as safe HTML. Whatever an agent writes, only known tags come out, and nothing is fetched."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import lru_cache
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from .operations import Operation, RestCall
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-MOST = 200_000
+MAX_CHARACTERS = 200_000
 _HIGHLIGHTED = 60_000
 """Longer code is shown without colours: they would cost more than they help."""
+Text = Annotated[str, msgspec.Meta(max_length=MAX_CHARACTERS)]
+
+
+class RenderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Markdown. Together they may be as long as one text may be; what goes beyond is not rendered."""
+
+    texts: Annotated[list[Text], msgspec.Meta(max_length=100)]
+
+
+class RenderedTexts(msgspec.Struct, frozen=True):
+    html: list[str]
 
 
 def rendered(text: str) -> str:
     """``text`` as HTML. Raw HTML in it is shown as text, pictures become links, links leave without a trace."""
-    return _rendered(text) if len(text) <= MOST else plain(text)
+    return _rendered(text) if len(text) <= MAX_CHARACTERS else plain(text)
 
 
 def plain(text: str) -> str:
@@ -69,7 +85,7 @@ def _cell(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
 
 
 def _picture(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
-    """A picture would tell its server who reads this: its words are shown instead."""
+    """A picture would tell its server who reads this: its description is shown instead."""
     return f"<em>[{escape(str(tokens[at].content or 'picture'))}]</em>"
 
 
@@ -83,3 +99,24 @@ def _highlighted(code: str, language: str, _: str) -> str:
     except import_module("pygments.util").ClassNotFound:
         return ""
     return str(pygments.highlight(code, lexer, import_module("pygments.formatters").HtmlFormatter(nowrap=True)))
+
+
+async def render(call: RestCall[None, RenderBody]) -> RenderedTexts:
+    return await asyncio.to_thread(_render_all, call.body.texts)  # a long text takes seconds: nobody else waits
+
+
+def _render_all(texts: list[str]) -> RenderedTexts:
+    remaining = MAX_CHARACTERS
+    html: list[str] = []
+    for text in texts:
+        remaining -= len(text)
+        html.append(rendered(text) if remaining >= 0 else plain(text))
+    return RenderedTexts(html)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        name="render", method="POST", path="/api/render", tag="page", scope="watch", verb=render, keyed=False,
+        summary="Markdown as safe HTML", bodies=(RenderBody,), answer=RenderedTexts,
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""REST: sessions, their messages and their events."""
+"""REST: sessions, their messages and events; and the sessions that the agents store themselves."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from msgspec.structs import asdict, replace
 from stagedoor.dialects.session_request import SessionRequest
 from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query
+from stagedoor.service.stored import PastSession
 from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
 
 from ..problems import InvalidField
-from ..streams.dialect_cursor import CANONICAL, known_dialect
-from .create_bodies import BoardWish, Wish, carry_out, wish_of
+from ..streams.dialect_cursor import CANONICAL, check_dialect
+from .create_bodies import BoardBody, CreateBody, carry_out, read_create_body
 from .event_pages import EventPage
-from .operations import Call, Count, DialectName, Operation, Words
+from .operations import AgentName, Count, DialectName, Operation, PathText, RestCall, Words
 
 _TAG = "sessions"
 _HIDDEN = "…"
@@ -42,7 +43,7 @@ class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """``after`` is a ``seq``; ``offset`` counts events of the dialect. Give one of them, or none for the start."""
+    """``after`` is a ``seq``; ``offset`` counts events of the dialect. Send one of them, or none for the start."""
 
     offset: Count | None = None
     after: Count | None = None
@@ -50,27 +51,50 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     dialect: DialectName = CANONICAL
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
     archived: bool | None = None
 
 
-class FollowUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``steer``: said into the running turn where the agent can take it there; else it waits for its turn."""
+class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``steer``: added to the running turn where the agent supports that; else it waits for its own turn."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     steer: bool = False
 
 
-class NextPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """``keepOpen`` left out: as the session that is gone on with."""
+class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """``keepOpen`` left out: as in the session that is continued."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     keep_open: bool | None = None
 
 
-def shown(view: SessionView) -> SessionView:
-    """A session as a client may see it: what tool servers were given to sign in with stays here."""
+class QueuedMessages(msgspec.Struct, frozen=True):
+    """Follow-ups that wait for their turn, oldest first."""
+
+    messages: list[QueuedPrompt]
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cwd: PathText = ""
+    agent: AgentName = ""
+
+
+class HistoryList(msgspec.Struct, frozen=True):
+    sessions: list[PastSession]
+
+
+class ImportBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The fields as ``GET /api/history`` returns them."""
+
+    agent: AgentName
+    native_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+
+def public_view(view: SessionView) -> SessionView:
+    """The session without the secrets that its tool servers sign in with: no client sees them."""
     if view.spec is None or not view.spec.mcp_servers:
         return view
     servers = {
@@ -80,128 +104,157 @@ def shown(view: SessionView) -> SessionView:
     return replace(view, spec=replace(view.spec, mcp_servers=servers))
 
 
-async def create(call: Call[None, Wish]) -> SessionView:
-    return shown(await carry_out(call.service, call.body, who=call.who))
+async def create(call: RestCall[None, CreateBody]) -> SessionView:
+    return public_view(await carry_out(call.service, call.body, who=call.who))
 
 
-async def find_made(call: Call[Any, Any]) -> SessionView | None:
-    made = await call.service.sessions.find(first_id())
-    return None if made is None else shown(made)
+async def find_created(call: RestCall[Any, Any]) -> SessionView | None:
+    created = await call.service.sessions.find(first_id())
+    return None if created is None else public_view(created)
 
 
-async def list_sessions(call: Call[SessionsQuery, None]) -> SessionPage:
+async def list_sessions(call: RestCall[SessionsQuery, None]) -> SessionPage:
     query = call.query
-    found, total = await call.service.sessions.page(Query(**asdict(query)))
-    return SessionPage(sessions=[shown(one) for one in found], total=total, offset=query.offset, limit=query.limit)
+    views, total = await call.service.sessions.page(Query(**asdict(query)))
+    return SessionPage(
+        sessions=[public_view(view) for view in views], total=total, offset=query.offset, limit=query.limit
+    )
 
 
-async def get(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.sessions.get(call.session_id))
+async def get(call: RestCall[None, None]) -> SessionView:
+    return public_view(await call.service.sessions.get(call.session_id))
 
 
-async def change(call: Call[None, Change]) -> SessionView:
-    return shown(
+async def change(call: RestCall[None, ChangeBody]) -> SessionView:
+    return public_view(
         await call.service.sessions.change(call.session_id, title=call.body.title, archived=call.body.archived)
     )
 
 
-async def delete(call: Call[None, None]) -> None:
+async def delete(call: RestCall[None, None]) -> None:
     await call.service.sessions.delete(call.session_id)
 
 
-async def events(call: Call[EventsQuery, None]) -> EventPage:
+async def events(call: RestCall[EventsQuery, None]) -> EventPage:
     query = call.query
-    known_dialect(query.dialect)
+    check_dialect(query.dialect)
     if query.after is not None and query.offset is not None:
-        raise InvalidField("give after or offset, not both", field="offset")
+        raise InvalidField("send after or offset, not both", field="offset")
     view = await call.service.sessions.get(call.session_id)
     if query.after is not None:
         return await call.pages.after(view, query.dialect, query.after, query.limit)
     return await call.pages.offset(view, query.dialect, query.offset or 0, query.limit)
 
 
-async def send(call: Call[None, FollowUp]) -> QueuedPrompt:
+async def send(call: RestCall[None, MessageBody]) -> QueuedPrompt:
     return await call.service.sessions.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
 
 
-async def find_sent(call: Call[Any, Any]) -> QueuedPrompt | None:
-    wanted = first_id()
-    sent = await call.service.sessions.messages(call.session_id, queued_only=False)
-    return next((one for one in sent if one.id == wanted), None)
+async def find_message(call: RestCall[Any, Any]) -> QueuedPrompt | None:
+    message_id = first_id()
+    messages = await call.service.sessions.messages(call.session_id, queued_only=False)
+    return next((message for message in messages if message.id == message_id), None)
 
 
-async def interrupt(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.sessions.interrupt(call.session_id))
+async def queued_messages(call: RestCall[None, None]) -> QueuedMessages:
+    await call.service.sessions.get(call.session_id)
+    return QueuedMessages(await call.service.sessions.messages(call.session_id, queued_only=True))
 
 
-async def cancel(call: Call[None, None]) -> SessionView:
-    return shown(await call.service.sessions.cancel(call.session_id))
+async def interrupt(call: RestCall[None, None]) -> SessionView:
+    return public_view(await call.service.sessions.interrupt(call.session_id))
 
 
-async def resume(call: Call[None, NextPrompt]) -> SessionView:
-    return await _go_on(call, fork=False)
+async def cancel(call: RestCall[None, None]) -> SessionView:
+    return public_view(await call.service.sessions.cancel(call.session_id))
 
 
-async def fork(call: Call[None, NextPrompt]) -> SessionView:
-    return await _go_on(call, fork=True)
+async def resume(call: RestCall[None, ResumeBody]) -> SessionView:
+    return await _resume(call, fork=False)
 
 
-async def _go_on(call: Call[None, NextPrompt], *, fork: bool) -> SessionView:
-    wish = call.body
-    begun = await call.service.sessions.resume(
-        call.session_id, wish.prompt, fork=fork, keep_open=wish.keep_open, who=call.who
+async def fork(call: RestCall[None, ResumeBody]) -> SessionView:
+    return await _resume(call, fork=True)
+
+
+async def _resume(call: RestCall[None, ResumeBody], *, fork: bool) -> SessionView:
+    body = call.body
+    view = await call.service.sessions.resume(
+        call.session_id, body.prompt, fork=fork, keep_open=body.keep_open, who=call.who
     )
-    return shown(begun)
+    return public_view(view)
 
 
-_ONE = "/api/sessions/{sessionId}"
+async def history(call: RestCall[HistoryQuery, None]) -> HistoryList:
+    return HistoryList(await call.service.stored.sessions(cwd=call.query.cwd, agent=call.query.agent))
+
+
+async def import_session(call: RestCall[None, ImportBody]) -> SessionView:
+    body = call.body
+    return public_view(await call.service.stored.import_session(body.agent, body.native_id, body.cwd))
+
+
+_SESSION = "/api/sessions/{sessionId}"
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="createSession", method="POST", path="/api/sessions", tag=_TAG, scope="run", verb=create, status=201,
-        summary="Begin a session", bodies=(SessionSpec, BoardWish, SessionRequest), read=wish_of, answer=SessionView,
-        faults=(404, 409), recall=find_made,
+        summary="Start a session", bodies=(SessionSpec, BoardBody, SessionRequest), read=read_create_body,
+        answer=SessionView, faults=(404, 409), recall=find_created,
     ),
     Operation(
         name="listSessions", method="GET", path="/api/sessions", tag=_TAG, scope="watch", verb=list_sessions,
         summary="The sessions, newest first", query=SessionsQuery, answer=SessionPage,
     ),
     Operation(
-        name="getSession", method="GET", path=_ONE, tag=_TAG, scope="watch", verb=get,
+        name="getSession", method="GET", path=_SESSION, tag=_TAG, scope="watch", verb=get,
         summary="One session", answer=SessionView, faults=(404,),
     ),
     Operation(
-        name="changeSession", method="PATCH", path=_ONE, tag=_TAG, scope="run", verb=change,
-        summary="Rename or archive a session", bodies=(Change,), answer=SessionView, faults=(404,),
+        name="changeSession", method="PATCH", path=_SESSION, tag=_TAG, scope="run", verb=change,
+        summary="Rename or archive a session", bodies=(ChangeBody,), answer=SessionView, faults=(404,),
     ),
     Operation(
-        name="deleteSession", method="DELETE", path=_ONE, tag=_TAG, scope="run", verb=delete, status=204,
-        summary="Remove an ended session and its events", faults=(404, 409),
+        name="deleteSession", method="DELETE", path=_SESSION, tag=_TAG, scope="run", verb=delete, status=204,
+        summary="Delete an ended session and its events", faults=(404, 409),
     ),
     Operation(
-        name="listEvents", method="GET", path=_ONE + "/events", tag=_TAG, scope="watch", verb=events,
+        name="listEvents", method="GET", path=_SESSION + "/events", tag=_TAG, scope="watch", verb=events,
         summary="A page of a session's events, in any dialect", query=EventsQuery, answer=EventPage, faults=(404,),
     ),
     Operation(
-        name="sendMessage", method="POST", path=_ONE + "/messages", tag=_TAG, scope="run", verb=send, status=202,
+        name="sendMessage", method="POST", path=_SESSION + "/messages", tag=_TAG, scope="run", verb=send, status=202,
         summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
-        bodies=(FollowUp,), answer=QueuedPrompt, faults=(404, 409), recall=find_sent,
+        bodies=(MessageBody,), answer=QueuedPrompt, faults=(404, 409), recall=find_message,
     ),
     Operation(
-        name="interruptSession", method="POST", path=_ONE + "/interrupt", tag=_TAG, scope="run", verb=interrupt,
+        name="interruptSession", method="POST", path=_SESSION + "/interrupt", tag=_TAG, scope="run", verb=interrupt,
         summary="End the running turn", answer=SessionView, faults=(404,), recall=interrupt,
     ),
     Operation(
-        name="cancelSession", method="POST", path=_ONE + "/cancel", tag=_TAG, scope="run", verb=cancel,
+        name="cancelSession", method="POST", path=_SESSION + "/cancel", tag=_TAG, scope="run", verb=cancel,
         summary="End the session now", answer=SessionView, faults=(404,), recall=cancel,
     ),
     Operation(
-        name="resumeSession", method="POST", path=_ONE + "/resume", tag=_TAG, scope="run", verb=resume, status=201,
-        summary="Go on with an ended session in a new one", bodies=(NextPrompt,), answer=SessionView, faults=(404, 409),
-        recall=find_made,
+        name="resumeSession", method="POST", path=_SESSION + "/resume", tag=_TAG, scope="run", verb=resume, status=201,
+        summary="Continue an ended session in a new one", bodies=(ResumeBody,), answer=SessionView, faults=(404, 409),
+        recall=find_created,
     ),
     Operation(
-        name="forkSession", method="POST", path=_ONE + "/fork", tag=_TAG, scope="run", verb=fork, status=201,
-        summary="Begin a new session that knows what this one knows", bodies=(NextPrompt,), answer=SessionView,
-        faults=(404, 409), recall=find_made,
+        name="forkSession", method="POST", path=_SESSION + "/fork", tag=_TAG, scope="run", verb=fork, status=201,
+        summary="Start a new session with the context of this one", bodies=(ResumeBody,), answer=SessionView,
+        faults=(404, 409), recall=find_created,
+    ),
+    Operation(
+        name="listQueued", method="GET", path="/api/sessions/{sessionId}/messages", tag="sessions", scope="watch",
+        verb=queued_messages, summary="The follow-ups that wait for their turn", answer=QueuedMessages, faults=(404,),
+    ),
+    Operation(
+        name="listHistory", method="GET", path="/api/history", tag="history", scope="watch", verb=history,
+        summary="All sessions, also those that the agents store on disk", query=HistoryQuery, answer=HistoryList,
+    ),
+    Operation(
+        name="importSession", method="POST", path="/api/history/import", tag="history", scope="run",
+        verb=import_session, summary="Import a session that an agent stores on disk", bodies=(ImportBody,),
+        answer=SessionView, status=201, faults=(404,), recall=import_session,
     ),
 )  # fmt: skip

@@ -16,14 +16,15 @@ from stagedoor.service.service import Service
 from stagedoor.service.views import SessionView
 from stagedoor.unified.events import Event, decode
 
-from ..access.auth import caller_of, demand
+from ..access.auth import caller_of
+from ..access.devices import demand
 from ..reading import read_query
 
-MOST = 200_000
-"""Events in a Markdown document; it is made in memory."""
+MAX_EVENTS = 200_000
+"""Events in a Markdown document; it is built in memory."""
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExportQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Annotated[Literal["json", "markdown"], msgspec.Meta(description="One event per line, or a document")] = (
         "markdown"
     )
@@ -32,20 +33,20 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def routes(service: Service) -> list[BaseRoute]:
     async def export(request: Request) -> Response:
         demand(caller_of(request), "watch")
-        asked: Asked = read_query(request.scope["query_string"], Asked)
+        query: ExportQuery = read_query(request.scope["query_string"], ExportQuery)
         view = await service.sessions.get(request.path_params["sessionId"])
-        ending = "jsonl" if asked.format == "json" else "md"
+        ending = "jsonl" if query.format == "json" else "md"
         headers = {
             "content-disposition": f'attachment; filename="session-{view.id[:8]}.{ending}"',
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
         }
-        if asked.format == "json":
+        if query.format == "json":
             return StreamingResponse(_lines(service, view), media_type="application/x-ndjson", headers=headers)
         from stagedoor.transcript import markdown
 
         events = [event async for event in _events(service, view)]
-        document = await asyncio.to_thread(markdown, _stored(view), events)  # a long one takes seconds
+        document = await asyncio.to_thread(markdown, _stored_session(view), events)  # a long one takes seconds
         return Response(document, media_type="text/markdown", headers=headers)
 
     return [Route("/api/sessions/{sessionId}/export", export, methods=["GET"])]
@@ -62,16 +63,16 @@ async def _lines(service: Service, view: SessionView) -> AsyncGenerator[bytes]:
 
 
 async def _events(service: Service, view: SessionView) -> AsyncGenerator[Event]:
-    told = 0
+    count = 0
     async for lines in _lines(service, view):
         for line in lines.splitlines():
             yield decode(line)
-            told += 1
-        if told >= MOST:
+            count += 1
+        if count >= MAX_EVENTS:
             return
 
 
-def _stored(view: SessionView) -> StoredSession:
+def _stored_session(view: SessionView) -> StoredSession:
     return StoredSession(
         agent=view.agent,
         session_id=view.id,

@@ -1,109 +1,128 @@
-"""What all streams of a session share: where to begin, what is told of each record, and how long a client is borne.
+"""What all streams of a session share: where to start, what is sent for each record, and how long a client may stall.
 
-A client has no queue here. Each reads the log at its own pace and waits at its own socket; what the log says next is
-made ready for sending once for all who stand at the same place.
+A client has no queue here. Each reads the log at its own pace and waits at its own socket; the next records are
+encoded once for all clients that are at the same place.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from stagedoor.errors import BadRequest
 from stagedoor.service.service import Service
 from stagedoor.service.views import FollowVerdict, Record, SessionView
+from stagedoor.transports.tasks import TaskOwner
 
-from .dialect_cursor import CANONICAL, Telling, Tellings
+from ..reading import read_query
+from .dialect_cursor import CANONICAL, DialectCursor, DialectCursors, check_dialect
 
 PIECE = 64 * 1024
-"""What is handed to a socket at once, unless one event alone is larger."""
-READY_BYTES = 8 * 1024 * 1024
-STALLED = 60.0
-"""Seconds a client may leave a full socket untouched before it is cut off. It can come back with ``after``."""
+"""Bytes that go to a socket at once, unless one event alone is larger."""
+CACHED_BYTES = 8 * 1024 * 1024
+STALL_SECONDS = 60.0
+"""How long a client may leave a full socket untouched before it is cut off. It can come back with ``after``."""
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every stream can be asked for: the events after a ``seq``, in a dialect. Each door adds its own fields."""
+
+    after: Place = 0
+    dialect: str = CANONICAL
+
+
+Query = TypeVar("Query", bound=StreamQuery)
+
+
+def read_stream_query(raw: bytes, shape: type[Query]) -> Query:
+    query = cast("Query", read_query(raw, shape))
+    check_dialect(query.dialect)
+    return query
 
 
 class VerdictMessage(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
     """A verdict as a message of its own."""
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """Where a reader begins. After a gap ``after`` is what comes before the first record that is left."""
+class StreamStart(msgspec.Struct, frozen=True):
+    """Where a reader starts. After a gap ``after`` is what comes before the first record that is still stored."""
 
     view: SessionView
     verdict: VerdictMessage
     after: int
 
 
-async def begin(service: Service, session_id: str, after: int) -> Begun:
+async def start_at(service: Service, session_id: str, after: int) -> StreamStart:
     """Raises ``SessionNotFound``, and ``BadRequest`` for a place the log has not reached."""
     view = await service.sessions.get(session_id)
     if after > view.last_seq:
-        raise BadRequest(f"session {session_id} has {view.last_seq} events; after={after} is beyond them")
-    return Begun(view, VerdictMessage.of(view, after), max(after, view.first_seq - 1))
+        raise BadRequest(f"session {session_id} has only {view.last_seq} events; after={after} is too large")
+    return StreamStart(view, VerdictMessage.of(view, after), max(after, view.first_seq - 1))
 
 
-class Ready:
-    """Records made ready for sending, kept for the others who stand at the same place."""
+class EncodedRecords:
+    """Records encoded for sending, cached for the other clients that are at the same place."""
 
-    def __init__(self, write: Callable[[int, bytes], bytes], *, most_bytes: int = READY_BYTES) -> None:
-        self._write = write
-        self._most = most_bytes
+    def __init__(self, encode: Callable[[int, bytes], bytes], *, max_bytes: int = CACHED_BYTES) -> None:
+        self._encode = encode
+        self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[tuple[str, int, int], tuple[int, list[tuple[int, bytes]]]] = OrderedDict()
+        self._cached: OrderedDict[tuple[str, int, int], tuple[int, list[tuple[int, bytes]]]] = OrderedDict()
 
     def pieces(self, session_id: str, records: Sequence[Record]) -> list[tuple[int, bytes]]:
         """``records`` in the canonical form, in a few pieces, each with the last ``seq`` in it."""
         key = (session_id, records[0].seq, records[-1].seq)
-        found = self._kept.get(key)
-        if found is not None:
-            return found[1]
-        made = joined([(record.seq, self._write(record.seq, record.body)) for record in records])
-        size = sum(len(piece) for _, piece in made)
-        self._kept[key] = (size, made)
+        cached = self._cached.get(key)
+        if cached is not None:
+            return cached[1]
+        pieces = joined([(record.seq, self._encode(record.seq, record.body)) for record in records])
+        size = sum(len(piece) for _, piece in pieces)
+        self._cached[key] = (size, pieces)
         self._bytes += size
-        while self._bytes > self._most:
-            self._bytes -= self._kept.popitem(last=False)[1][0]
-        return made
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._cached.popitem(last=False)[1][0]
+        return pieces
 
 
 def joined(messages: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Messages joined into pieces of about ``PIECE`` bytes."""
     pieces: list[tuple[int, bytes]] = []
-    begun: list[bytes] = []
+    current: list[bytes] = []
     size = last = 0
     for seq, message in messages:
-        if begun and size + len(message) > PIECE:
-            pieces.append((last, b"".join(begun)))
-            begun, size = [], 0
-        begun.append(message)
+        if current and size + len(message) > PIECE:
+            pieces.append((last, b"".join(current)))
+            current, size = [], 0
+        current.append(message)
         size += len(message)
         last = seq
-    if begun:
-        pieces.append((last, b"".join(begun)))
+    if current:
+        pieces.append((last, b"".join(current)))
     return pieces
 
 
-class Patience:
-    """While a client is given something: it is cut off when it takes nothing for ``bound`` seconds.
+class StallTimer:
+    """Cuts a client off that takes nothing for ``bound`` seconds while something is being sent to it.
 
-    ``with Patience(line.abort) as patience: … patience.begin(); await send(…); patience.end()``
+    ``with StallTimer(connection.abort) as timer: … timer.begin(); await send(…); timer.end()``
     """
 
-    __slots__ = ("_abort", "_bound", "_loop", "_since", "_timer")
+    __slots__ = ("_abort", "_bound", "_handle", "_loop", "_since")
 
-    def __init__(self, abort: Callable[[], None], bound: float = STALLED) -> None:
+    def __init__(self, abort: Callable[[], None], bound: float = STALL_SECONDS) -> None:
         self._abort = abort
         self._bound = bound
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._handle: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         self._since = self._loop.time()
@@ -111,42 +130,43 @@ class Patience:
     def end(self) -> None:
         self._since = None
 
-    def __enter__(self) -> Patience:
-        self._timer = self._loop.call_later(self._bound, self._look)
+    def __enter__(self) -> StallTimer:
+        self._handle = self._loop.call_later(self._bound, self._check)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         waited = 0.0 if self._since is None else self._loop.time() - self._since
         if waited >= self._bound:
             self._abort()
         else:
-            self._timer = self._loop.call_later(self._bound - waited, self._look)
+            self._handle = self._loop.call_later(self._bound - waited, self._check)
 
 
-async def telling_from(tellings: Tellings, begun: Begun, dialect: str) -> Telling | None:
-    """A projection for this reader; none for the canonical form, which goes out as it is stored."""
+async def cursor_from(cursors: DialectCursors, start: StreamStart, dialect: str) -> DialectCursor | None:
+    """A cursor for this reader; none for the canonical form, which goes out as it is stored."""
     if dialect == CANONICAL:
         return None
-    return await tellings.at(begun.view.id, dialect, begun.after)
+    return await cursors.at(start.view.id, dialect, start.after)
 
 
 def numbered(seq: int, message: bytes, *, more: bool) -> bytes:
-    """A message of any dialect with its place. ``more``: others of the same event follow; go on after ``seq - 1``."""
+    """A message of any dialect with its ``seq``. ``more``: others of the same event follow; continue after
+    ``seq - 1``."""
     return b'{"seq":%d,"more":%b,"event":%b}' % (seq, b"true" if more else b"false", message)
 
 
-async def first_of(*waits: asyncio.Task[Any]) -> None:
-    """Wait until one of the tasks is over; end the others; raise what that one raised."""
+async def first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Run all of them until one is over; end the others; raise what that one raised."""
+    owner = TaskOwner()
+    tasks = [owner.start(work) for work in works]
     try:
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-    for wait in done:
-        if not wait.cancelled():
-            wait.result()
+        await owner.close()
+    for task in done:
+        if not task.cancelled():
+            task.result()

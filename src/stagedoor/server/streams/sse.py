@@ -1,9 +1,9 @@
 """``GET /api/sessions/{id}/stream``: the same as the WebSocket, as server-sent events.
 
 ``event: verdict`` first, then one message per event with ``id: <seq>``, comments as heartbeats, ``event: end`` last. A
-browser that comes back by itself sends ``Last-Event-ID``; when nothing is left to tell it is answered 204, which tells
-it to stay away. Where a dialect says several messages for one event, all but the last have the id ``<seq - 1>.<n>``:
-the event before it, and how many messages of the next were heard.
+browser that reconnects by itself sends ``Last-Event-ID``; when nothing is left it gets 204, which tells it not to come
+back. Where a dialect has several messages for one event, all but the last have the id ``<seq - 1>.<n>``: the event
+before it, and how many messages of the next were received.
 """
 
 from __future__ import annotations
@@ -23,21 +23,31 @@ from stagedoor.errors import EventsRemoved
 from stagedoor.service.service import Service
 from stagedoor.service.views import State
 
-from ..access.auth import caller_of, demand
-from ..connections import line_of
+from ..access.auth import caller_of
+from ..access.devices import demand
+from ..connections import connection_of
 from ..problems import InvalidField
-from ..reading import read_query
-from .dialect_cursor import CANONICAL, Telling, Tellings, known_dialect
-from .following import STALLED, Begun, Patience, Place, Ready, Seconds, begin, first_of, joined, telling_from
+from .dialect_cursor import DialectCursor, DialectCursors
+from .following import (
+    STALL_SECONDS,
+    EncodedRecords,
+    Seconds,
+    StallTimer,
+    StreamQuery,
+    StreamStart,
+    cursor_from,
+    first_of,
+    joined,
+    read_stream_query,
+    start_at,
+)
 
 HEARTBEAT = 15.0
-COMEBACK = 1000
-"""Milliseconds after which a browser comes back when the connection was lost."""
+RECONNECT_MS = 1000
+"""Milliseconds after which a browser reconnects when the connection was lost."""
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    after: Place = 0
-    dialect: str = CANONICAL
+class SseQuery(StreamQuery, frozen=True, forbid_unknown_fields=True):
     heartbeat: Seconds = HEARTBEAT
 
 
@@ -52,89 +62,93 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 class SessionStream:
-    def __init__(self, service: Service, *, stalled: float = STALLED) -> None:
+    def __init__(self, service: Service, *, stalled: float = STALL_SECONDS) -> None:
         self._service = service
-        self._tellings = Tellings(service.events)
-        self._ready = Ready(_message)
+        self._cursors = DialectCursors(service.events)
+        self._encoded = EncodedRecords(_message)
         self._stalled = stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         demand(caller_of(scope), "watch")
         request = Request(scope)
-        asked: Asked = read_query(scope["query_string"], Asked)
-        known_dialect(asked.dialect)
-        comes_back = request.headers.get("last-event-id")
-        after, heard = (asked.after, 0) if comes_back is None else _place(comes_back)
-        begun = await begin(self._service, scope["path_params"]["id"], after)
-        if comes_back is not None and begun.view.ended and begun.after >= begun.view.last_seq:
+        query = read_stream_query(scope["query_string"], SseQuery)
+        last_event_id = request.headers.get("last-event-id")
+        after, received = (query.after, 0) if last_event_id is None else _read_event_id(last_event_id)
+        start = await start_at(self._service, scope["path_params"]["id"], after)
+        if last_event_id is not None and start.view.ended and start.after >= start.view.last_seq:
             await Response(status_code=204)(scope, receive, send)
             return
-        telling = await telling_from(self._tellings, begun, asked.dialect)
+        cursor = await cursor_from(self._cursors, start, query.dialect)
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if request.method == "HEAD":
             await send({"type": "http.response.body"})
             return
-        line = line_of(scope)
-        with Patience(line.abort, self._stalled) as patience:
-            client = _Client(send, patience)
-            with contextlib.suppress(OSError):  # other servers than ours raise it when the client has gone
+        connection = connection_of(scope)
+        with StallTimer(connection.abort, self._stalled) as timer:
+            client = _SseClient(send, timer)
+            with contextlib.suppress(OSError):  # other servers than ours raise it when the client has left
                 await first_of(
-                    asyncio.create_task(self._tell(client, begun, telling, heard)),
-                    asyncio.create_task(client.beat(asked.heartbeat)),
-                    asyncio.create_task(_gone(receive)),
-                    asyncio.create_task(line.leaving.wait()),
+                    self._send_events(client, start, cursor, received),
+                    client.beat(query.heartbeat),
+                    _disconnected(receive),
+                    connection.stopping.wait(),
                 )
                 await send({"type": "http.response.body"})
 
-    async def _tell(self, client: _Client, begun: Begun, telling: Telling | None, heard: int) -> None:
-        await client.give(b"retry: %d\nevent: verdict\ndata: %b\n\n" % (COMEBACK, msgspec.json.encode(begun.verdict)))
+    async def _send_events(
+        self, client: _SseClient, start: StreamStart, cursor: DialectCursor | None, received: int
+    ) -> None:
+        await client.send_chunk(
+            b"retry: %d\nevent: verdict\ndata: %b\n\n" % (RECONNECT_MS, msgspec.json.encode(start.verdict))
+        )
         try:
-            async with contextlib.aclosing(self._pieces(begun, telling, heard)) as following:
+            async with contextlib.aclosing(self._pieces(start, cursor, received)) as following:
                 async for pieces in following:
                     for _, piece in pieces:
-                        await client.give(piece)
+                        await client.send_chunk(piece)
         except EventsRemoved:
-            return  # since the verdict: the client comes back, and is given another
-        view = await self._service.sessions.find(begun.view.id) or begun.view
+            return  # since the verdict: the client comes back, and gets another
+        view = await self._service.sessions.find(start.view.id) or start.view
         end = End(session_id=view.id, state=view.state, last_seq=view.last_seq)
-        await client.give(b"event: end\ndata: %b\n\n" % msgspec.json.encode(end))
+        await client.send_chunk(b"event: end\ndata: %b\n\n" % msgspec.json.encode(end))
 
     async def _pieces(
-        self, begun: Begun, telling: Telling | None, heard: int
+        self, start: StreamStart, cursor: DialectCursor | None, received: int
     ) -> AsyncGenerator[list[tuple[int, bytes]]]:
-        async with contextlib.aclosing(self._service.events.follow(begun.view.id, begun.after)) as following:
+        async with contextlib.aclosing(self._service.events.follow(start.view.id, start.after)) as following:
             async for records in following:
-                if telling is None:
-                    yield self._ready.pieces(begun.view.id, records)
+                if cursor is None:
+                    yield self._encoded.pieces(start.view.id, records)
                     continue
-                said: list[tuple[int, bytes]] = []
+                chunks: list[tuple[int, bytes]] = []
                 for record in records:
-                    messages = telling.tell(record)
+                    messages = cursor.project(record)
                     for number, message in enumerate(messages, 1):
-                        place = b"%d" % record.seq if number == len(messages) else b"%d.%d" % (record.seq - 1, number)
-                        if number > heard:
-                            said.append((record.seq, b"id: %b\ndata: %b\n\n" % (place, message)))
-                    heard = 0
-                yield joined(said)
+                        last = number == len(messages)
+                        event_id = b"%d" % record.seq if last else b"%d.%d" % (record.seq - 1, number)
+                        if number > received:
+                            chunks.append((record.seq, b"id: %b\ndata: %b\n\n" % (event_id, message)))
+                    received = 0
+                yield joined(chunks)
 
 
-class _Client:
-    def __init__(self, send: Send, patience: Patience) -> None:
+class _SseClient:
+    def __init__(self, send: Send, timer: StallTimer) -> None:
         self._send = send
-        self._patience = patience
-        self._gave = 0
+        self._timer = timer
+        self._sent_count = 0
 
-    async def give(self, chunk: bytes) -> None:
-        self._patience.begin()
+    async def send_chunk(self, chunk: bytes) -> None:
+        self._timer.begin()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-        self._patience.end()
-        self._gave += 1
+        self._timer.end()
+        self._sent_count += 1
 
     async def beat(self, every: float) -> None:
         while True:
-            gave = self._gave
+            sent_count = self._sent_count
             await asyncio.sleep(every)
-            if gave == self._gave:
+            if sent_count == self._sent_count:
                 await self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
 
 
@@ -149,17 +163,17 @@ def _message(seq: int, body: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (seq, body)
 
 
-def _place(text: str) -> tuple[int, int]:
-    """``Last-Event-ID``: a ``seq``, or one and how many messages of the next event were heard."""
-    seq, _, heard = text.strip().partition(".")
-    for part in (seq, heard or "0"):
+def _read_event_id(text: str) -> tuple[int, int]:
+    """``Last-Event-ID``: a ``seq``, or one and how many messages of the next event were received."""
+    seq, _, received = text.strip().partition(".")
+    for part in (seq, received or "0"):
         if not (part.isascii() and part.isdigit() and len(part) < 19):
             raise InvalidField(
-                f"Last-Event-ID is {text[:40]!r}; send the last id of this stream", field="Last-Event-ID"
+                f"Last-Event-ID {text[:40]!r} is not valid; send the last id of this stream", field="Last-Event-ID"
             )
-    return int(seq), int(heard or 0)
+    return int(seq), int(received or 0)
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,8 +1,9 @@
 """``WS /ws/sessions/{id}``: a verdict, everything after ``after``, then what comes, until the session ends.
 
-Each message is one JSON event in the wanted dialect. Close codes: 1000 the session has ended, 1012 the server stops
-(come back with the last ``seq``), 4400 the query is wrong, 4401 no or a revoked token, 4403 not allowed, 4404 no such
-session, 4410 events are gone and the client did not ask for verdicts, 1008 the client talks too much.
+Each message is one JSON event in the chosen dialect. Close codes: 1000 the session has ended, 1012 the server stops
+(come back with the last ``seq``), 4400 the query is not valid, 4401 no or a revoked token, 4403 not allowed, 4404
+session not found, 4410 events are no longer stored and the client did not request verdicts, 1008 the client sends too
+many messages.
 """
 
 from __future__ import annotations
@@ -20,26 +21,37 @@ from uvicorn.protocols.utils import ClientDisconnected
 from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.service.views import Record
+from stagedoor.transports.tasks import TaskOwner
 
-from ..access.auth import caller_of, demand
-from ..connections import FRAMES, line_of, text_frame
-from ..problems import kind_of, problem
-from ..reading import read_query
-from .dialect_cursor import CANONICAL, Telling, Tellings, known_dialect
-from .following import STALLED, Begun, Patience, Place, Ready, Seconds, begin, joined, numbered, telling_from
+from ..access.auth import caller_of
+from ..access.devices import demand
+from ..connections import FRAMES, connection_of, text_frame
+from ..problems import INTERNAL_ERROR, kind_of, problem
+from .dialect_cursor import CANONICAL, DialectCursor, DialectCursors
+from .following import (
+    STALL_SECONDS,
+    EncodedRecords,
+    Seconds,
+    StallTimer,
+    StreamQuery,
+    StreamStart,
+    cursor_from,
+    joined,
+    numbered,
+    read_stream_query,
+    start_at,
+)
 
 ENDED = 1000
-TALKS_TOO_MUCH = 1008
+TOO_MANY_MESSAGES = 1008
 GAP = 4410
-HEARD = 120
-"""Messages a client may send in a minute. They mean nothing here; some clients send pings of their own."""
+MAX_MESSAGES = 120
+"""Messages a client may send in a minute. They have no effect here; some clients send pings of their own."""
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    after: Place = 0
-    dialect: str = CANONICAL
+class SocketQuery(StreamQuery, frozen=True, forbid_unknown_fields=True):
     verdict: bool | None = None
-    """Whether the first message is the verdict. Not said: in the canonical dialect only."""
+    """Whether the first message is the verdict. By default in the canonical dialect only."""
     heartbeat: Seconds | None = None
     seq: bool = False
     """Wrap every message as ``{"seq", "more", "event"}``, for dialects whose events do not carry our ``seq``."""
@@ -52,10 +64,10 @@ def routes(service: Service) -> list[BaseRoute]:
 class SessionSocket:
     """The ASGI app of the path. Starlette's own WebSocket class is left out: it costs more than the sending."""
 
-    def __init__(self, service: Service, *, stalled: float = STALLED) -> None:
+    def __init__(self, service: Service, *, stalled: float = STALL_SECONDS) -> None:
         self._service = service
-        self._tellings = Tellings(service.events)
-        self._ready = Ready(lambda _, body: text_frame(body))
+        self._cursors = DialectCursors(service.events)
+        self._encoded = EncodedRecords(lambda _, body: text_frame(body))
         self._stalled = stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,131 +77,135 @@ class SessionSocket:
             await send({"type": "websocket.accept"})
             try:
                 demand(caller_of(scope), "watch")
-                asked: Asked = read_query(scope["query_string"], Asked)
-                known_dialect(asked.dialect)
-                begun = await begin(self._service, scope["path_params"]["id"], asked.after)
-                telling = await telling_from(self._tellings, begun, asked.dialect)
+                query = read_stream_query(scope["query_string"], SocketQuery)
+                start = await start_at(self._service, scope["path_params"]["id"], query.after)
+                cursor = await cursor_from(self._cursors, start, query.dialect)
             except StagedoorError as fault:
                 await _close(send, 4000 + kind_of(fault).status, problem(fault).detail)
                 return
-            with Patience(line_of(scope).abort, self._stalled) as patience:
+            with StallTimer(connection_of(scope).abort, self._stalled) as timer:
                 extensions: dict[str, Any] = scope.get("extensions") or {}
                 write = extensions.get(FRAMES, {}).get("write")
-                client = _Client(send, write, patience, begun, asked)
-                await self._serve(client, telling, receive)
+                client = _SocketClient(send, write, timer, start, query)
+                await self._serve(client, cursor, receive)
 
-    async def _serve(self, client: _Client, telling: Telling | None, receive: Receive) -> None:
-        tasks = [asyncio.create_task(self._tell(client, telling))]
-        if client.asked.heartbeat is not None:
-            tasks.append(asyncio.create_task(client.beat(client.asked.heartbeat)))
+    async def _serve(self, client: _SocketClient, cursor: DialectCursor | None, receive: Receive) -> None:
+        owner = TaskOwner()
+        tasks = [owner.start(self._send_events(client, cursor))]
+        if client.query.heartbeat is not None:
+            tasks.append(owner.start(client.beat(client.query.heartbeat)))
         try:
-            if await _silent(receive):
-                await client.leave(TALKS_TOO_MUCH, "this socket only tells; send messages by POST")
+            if await _talks_too_much(receive):
+                await client.close(TOO_MANY_MESSAGES, "this socket only sends events; send messages by POST")
         finally:
+            await owner.close()
             for task in tasks:
-                task.cancel()
-            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(outcome, Exception) and not isinstance(outcome, ClientDisconnected):
-                    raise outcome
+                fault = None if task.cancelled() else task.exception()
+                if fault is not None and not isinstance(fault, ClientDisconnected):
+                    raise fault
 
-    async def _tell(self, client: _Client, telling: Telling | None) -> None:
-        begun, asked = client.begun, client.asked
+    async def _send_events(self, client: _SocketClient, cursor: DialectCursor | None) -> None:
+        start, query = client.start, client.query
         try:
-            wants = asked.dialect == CANONICAL if asked.verdict is None else asked.verdict
-            if wants:
-                await client.give(msgspec.json.encode(begun.verdict))
-            elif begun.verdict.verdict == "gap":
-                missing = f"events {begun.verdict.missing_from} to {begun.verdict.missing_to} are no longer kept"
-                await client.leave(GAP, f"{missing}; ask with verdict=true to go on without them")
+            if query.dialect == CANONICAL if query.verdict is None else query.verdict:
+                await client.send_message(msgspec.json.encode(start.verdict))
+            elif start.verdict.verdict == "gap":
+                missing = f"events {start.verdict.missing_from} to {start.verdict.missing_to} are no longer stored"
+                await client.close(GAP, f"{missing}; add verdict=true to continue without them")
                 return
-            async with contextlib.aclosing(self._service.events.follow(begun.view.id, begun.after)) as following:
+            async with contextlib.aclosing(self._service.events.follow(start.view.id, start.after)) as following:
                 async for records in following:
-                    for seq, piece in self._pieces(client, telling, records):
-                        if not client.takes(piece):
-                            await client.give(piece, framed=client.framed)
-                        client.gave += 1
+                    for seq, piece in self._pieces(client, cursor, records):
+                        if not client.try_write(piece):
+                            await client.send_message(piece, framed=client.framed)
+                        client.sent_count += 1
                         client.at = seq
-            await client.leave(ENDED, "the session has ended")
+            await client.close(ENDED, "the session has ended")
         except ClientDisconnected:
             raise
         except StagedoorError as fault:
-            await client.leave(4000 + kind_of(fault).status, problem(fault).detail)
+            await client.close(4000 + kind_of(fault).status, problem(fault).detail)
         except Exception:
-            await client.leave(1011, "something went wrong in Stagedoor itself; the server's log says what")
+            await client.close(1011, INTERNAL_ERROR)
             raise
 
     def _pieces(
-        self, client: _Client, telling: Telling | None, records: Sequence[Record]
+        self, client: _SocketClient, cursor: DialectCursor | None, records: Sequence[Record]
     ) -> Sequence[tuple[int, bytes]]:
-        with_seq = client.asked.seq
-        if telling is None and client.framed and not with_seq:
-            return self._ready.pieces(client.begun.view.id, records)
-        said: list[tuple[int, bytes]] = []
+        with_seq = client.query.seq
+        if cursor is None and client.framed and not with_seq:
+            return self._encoded.pieces(client.start.view.id, records)
+        texts: list[tuple[int, bytes]] = []
         for record in records:
-            messages = [record.body] if telling is None else telling.tell(record)
+            messages = [record.body] if cursor is None else cursor.project(record)
             for number, message in enumerate(messages, 1):
                 more = number < len(messages)
                 text = numbered(record.seq, message, more=more) if with_seq else message
-                said.append((record.seq - more, text))
-        return joined([(seq, text_frame(text)) for seq, text in said]) if client.framed else said
+                texts.append((record.seq - more, text))
+        return joined([(seq, text_frame(text)) for seq, text in texts]) if client.framed else texts
 
 
-class _Client:
-    """One client's end of the socket. ``at`` is the last record it was given whole."""
+class _SocketClient:
+    """One client's end of the socket. ``at`` is the last record that was sent to it whole."""
 
-    __slots__ = ("_patience", "asked", "at", "begun", "framed", "gave", "send", "takes")
+    __slots__ = ("_timer", "at", "framed", "query", "send", "sent_count", "start", "try_write")
 
     def __init__(
-        self, send: Send, write: Callable[[bytes], bool] | None, patience: Patience, begun: Begun, asked: Asked
+        self,
+        send: Send,
+        write: Callable[[bytes], bool] | None,
+        timer: StallTimer,
+        start: StreamStart,
+        query: SocketQuery,
     ) -> None:
         self.send = send
-        self.takes = _nothing if write is None else write
-        """Hand it over if the client keeps up, without a wait."""
-        self.begun = begun
-        self.asked = asked
-        self.at = begun.after
+        self.try_write = _never if write is None else write
+        """Sends whole frames without a wait if the client keeps up; False, and nothing done, when it does not."""
+        self.start = start
+        self.query = query
+        self.at = start.after
         self.framed = write is not None
-        self.gave = 0
-        self._patience = patience
+        self.sent_count = 0
+        self._timer = timer
 
-    async def give(self, message: bytes, *, framed: bool = False) -> None:
-        self._patience.begin()
+    async def send_message(self, message: bytes, *, framed: bool = False) -> None:
+        self._timer.begin()
         if framed:
             await self.send({"type": "websocket.send", "frames": message})
         else:
             await self.send({"type": "websocket.send", "text": message.decode()})
-        self._patience.end()
+        self._timer.end()
 
-    async def leave(self, code: int, reason: str) -> None:
-        self._patience.begin()
+    async def close(self, code: int, reason: str) -> None:
+        self._timer.begin()
         await _close(self.send, code, reason)
-        self._patience.end()
+        self._timer.end()
 
     async def beat(self, every: float) -> None:
         while True:
-            gave = self.gave
+            sent_count = self.sent_count
             await asyncio.sleep(every)
-            if gave == self.gave:
+            if sent_count == self.sent_count:
                 await self.send({"type": "websocket.send", "text": f'{{"type":"heartbeat","seq":{self.at}}}'})
 
 
-def _nothing(_: bytes) -> bool:
+def _never(_: bytes) -> bool:
     return False
 
 
-async def _silent(receive: Receive) -> bool:
-    """Listen until the client is gone (False), or has said more than is borne (True)."""
+async def _talks_too_much(receive: Receive) -> bool:
+    """Listen until the client has left (False), or has sent more than is allowed (True)."""
     loop = asyncio.get_running_loop()
-    since, heard = loop.time(), 0
+    since, count = loop.time(), 0
     while (await receive())["type"] != "websocket.disconnect":
         if loop.time() - since > 60:
-            since, heard = loop.time(), 0
-        heard += 1
-        if heard > HEARD:
+            since, count = loop.time(), 0
+        count += 1
+        if count > MAX_MESSAGES:
             return True
     return False
 
 
 async def _close(send: Send, code: int, reason: str) -> None:
-    said: dict[str, Any] = {"type": "websocket.close", "code": code}
-    await send(said | {"reason": reason.encode()[:120].decode(errors="ignore")})  # a close frame holds 125 bytes
+    shortened = reason.encode()[:120].decode(errors="ignore")  # a close frame holds 125 bytes
+    await send({"type": "websocket.close", "code": code, "reason": shortened})

@@ -1,0 +1,255 @@
+"""One client: its defaults, what it follows, and its calls that run.
+
+Nothing is queued for a client. Each of its subscriptions reads the log and writes to the client, one message after the
+other; a client that reads slowly is sent slowly, and slows nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeAlias
+
+from stagedoor.errors import BadRequest, StagedoorError, TooMany
+from stagedoor.service.service import Service
+from stagedoor.transports.tasks import TaskOwner
+
+from ..access.devices import Caller
+from ..problems import InvalidField
+from ..streams.dialect_cursor import DialectCursors
+from ..streams.following import STALL_SECONDS
+from .notifications import Overview, Send, follow, notification, send_changes, watch
+from .params import Dialect, Watched
+from .results import AgentConfiguration
+
+CALLS = 32
+"""Calls of one client that run at once; further ones wait in its connection."""
+EVERYTHING = ""
+"""The name of the subscription to all sessions."""
+Work: TypeAlias = Callable[[Send], Awaitable[None]]
+_LOG = logging.getLogger("stagedoor.server.jsonrpc")
+
+
+class ClientGone(Exception):
+    """The client has left."""
+
+
+class SharedReaders:
+    """What all clients of a service read with."""
+
+    def __init__(self, service: Service) -> None:
+        self.cursors = DialectCursors(service.events)
+        self.overview = Overview(service)
+
+
+class ClientDefaults:
+    """The agent a client has selected, how it has configured each, the session it ran last."""
+
+    def __init__(self) -> None:
+        self.agent = ""
+        self.configured: dict[str, AgentConfiguration] = {}
+        self.session_id = ""
+
+
+class Subscription:
+    """What a client follows under one name. Nothing is sent before ``released``: the answer to the call goes first."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.owner = TaskOwner()
+        self.tasks: list[asyncio.Task[None]] = []
+
+
+class RpcCall:
+    """One call while it is carried out. What is in ``afterwards`` is done when its answer has been sent."""
+
+    def __init__(self, client: RpcClient) -> None:
+        self.client = client
+        self.service = client.service
+        self.caller = client.caller
+        self.defaults = client.defaults
+        self.afterwards: list[Callable[[], None]] = []
+
+    def session(self, session_id: str) -> str:
+        """The session of a call: the one it names, else the one this client ran last."""
+        if not session_id and not self.defaults.session_id:
+            raise InvalidField("this client has run no session yet: send the sessionId", field="$.sessionId")
+        return session_id or self.defaults.session_id
+
+    def subscribe(self, session_id: str, after: int, dialect: Dialect, *more: Work) -> Subscription:
+        """Follow a session; its events come after the answer. It replaces an earlier subscription to the session."""
+        service, cursors = self.service, self.client.readers.cursors
+
+        async def send_events(send: Send) -> None:
+            await follow(service, cursors, send, session_id, after, dialect)
+
+        return self._start(session_id, send_events, *more)
+
+    async def subscribe_and_watch(
+        self, session_id: str, after: int, dialect: Dialect, watched: tuple[Watched, ...]
+    ) -> None:
+        """And its workspace: from the answer on, nothing that changes there is missed."""
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def send_touches(send: Send) -> None:
+            with _reporting(started):
+                await watch(self.service, send, session_id, watched, started)
+
+        subscription = self.subscribe(session_id, after, dialect, send_touches)
+        await self._wait_until(started, session_id, subscription)
+
+    async def subscribe_to_everything(self) -> None:
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        overview = self.client.readers.overview
+
+        async def send_everything(send: Send) -> None:
+            with _reporting(started):
+                await send_changes(overview, send, started)
+
+        await self._wait_until(started, EVERYTHING, self._start(EVERYTHING, send_everything))
+
+    def _start(self, session_id: str, *works: Work) -> Subscription:
+        subscription = self.client.start(session_id, *works)
+        self.afterwards.append(subscription.released.set)
+        return subscription
+
+    async def _wait_until(self, started: asyncio.Future[None], session_id: str, subscription: Subscription) -> None:
+        """Wait until a subscription misses nothing; raise what prevents it."""
+        await asyncio.wait([started, *subscription.tasks], return_when=asyncio.FIRST_COMPLETED)
+        if started.done() and (fault := started.exception()) is not None:
+            self.client.end(session_id)
+            raise fault
+
+
+@contextlib.contextmanager
+def _reporting(started: asyncio.Future[None]) -> Generator[None]:
+    """Report a failure to whoever waits for ``started``."""
+    try:
+        yield
+    except Exception as fault:
+        if not started.done():
+            started.set_exception(fault)
+        raise
+
+
+class RpcClient:
+    """``send`` is ``None`` where only answers can be sent (HTTP)."""
+
+    def __init__(
+        self,
+        service: Service,
+        readers: SharedReaders,
+        caller: Caller,
+        *,
+        send: Send | None = None,
+        defaults: ClientDefaults | None = None,
+    ) -> None:
+        self.service = service
+        self.readers = readers
+        self.caller = caller
+        self.defaults = defaults or ClientDefaults()
+        self._send = send
+        self._sending = asyncio.Lock()
+        self._free = asyncio.Semaphore(CALLS)
+        self._calls = TaskOwner()
+        self._subscriptions: dict[str, Subscription] = {}
+        self.left = asyncio.Event()
+
+    @property
+    def listens(self) -> bool:
+        return self._send is not None
+
+    def follows(self, session_id: str) -> bool:
+        return session_id in self._subscriptions
+
+    async def receive(self, message: bytes) -> None:
+        """Start one message. When too many are running it waits, and so does the client."""
+        await self._free.acquire()
+        self._calls.start(self._carry_out(message))
+
+    async def send(self, message: bytes) -> None:
+        """Send to the client, in order. Raises ``ClientGone``."""
+        if self._send is None or self.left.is_set():
+            raise ClientGone
+        try:
+            async with self._sending, asyncio.timeout(STALL_SECONDS):
+                await self._send(message)
+        except Exception as fault:
+            self.left.set()
+            raise ClientGone from fault
+
+    def start(self, session_id: str, *works: Work) -> Subscription:
+        """Follow ``session_id``."""
+        if self._send is None:
+            raise BadRequest(
+                "notifications need an open connection: subscribe over WebSocket /ws or with stagedoor rpc"
+            )
+        limit = self.service.settings.limits.subscriptions
+        if session_id not in self._subscriptions and len(self._subscriptions) >= limit:
+            raise TooMany(f"this client follows {limit} sessions, the limit of this server; unsubscribe from one")
+        self.end(session_id)
+        subscription = self._subscriptions[session_id] = Subscription()
+
+        async def send(message: bytes) -> None:
+            await subscription.released.wait()
+            await self.send(message)
+
+        subscription.tasks = [
+            subscription.owner.start(self._carry(session_id, subscription, work, send)) for work in works
+        ]
+        return subscription
+
+    def end(self, session_id: str) -> bool:
+        """Stop following a session. False: it was not followed."""
+        subscription = self._subscriptions.pop(session_id, None)
+        if subscription is not None:
+            subscription.owner.cancel_all()
+        return subscription is not None
+
+    async def finish(self) -> None:
+        """Wait for the calls that run."""
+        await self._calls.finish()
+
+    async def close(self) -> None:
+        self.left.set()
+        subscriptions = list(self._subscriptions.values())
+        self._subscriptions.clear()
+        await self._calls.close()
+        for subscription in subscriptions:
+            await subscription.owner.close()
+
+    async def _carry_out(self, message: bytes) -> None:
+        from .dispatch import reply_to
+
+        try:
+            reply = await reply_to(self, message)
+            with contextlib.suppress(ClientGone):
+                if reply.body is not None:
+                    await self.send(reply.body)
+                for work in reply.afterwards:
+                    work()
+        finally:
+            self._free.release()
+
+    async def _carry(self, session_id: str, subscription: Subscription, work: Work, send: Send) -> None:
+        """One work of a subscription. When the last one ends by itself, the subscription makes room for another."""
+        try:
+            await work(send)
+        except ClientGone:
+            pass
+        except StagedoorError as fault:
+            await _send_end(send, session_id, str(fault))
+        except Exception:
+            _LOG.exception("a subscription failed", extra={"session": session_id})
+            await _send_end(send, session_id, "internal error of Stagedoor; subscribe again")
+        finally:
+            if self._subscriptions.get(session_id) is subscription and len(subscription.owner) == 1:
+                del self._subscriptions[session_id]
+
+
+async def _send_end(send: Send, session_id: str, why: str) -> None:
+    message = notification("subscription_ended", {"session_id": session_id, "reason": "fault", "message": why})
+    with contextlib.suppress(ClientGone):
+        await send(message)
