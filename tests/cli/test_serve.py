@@ -174,7 +174,7 @@ def test_what_it_refuses_to_start_with(
 def test_a_home_that_cannot_be_made_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "home").write_text("a file")
     assert command(["serve", "--port", "0"]) == 2
-    assert "cannot be Stagedoor's own folder: File exists; name another with STAGEDOOR_HOME" in capsys.readouterr().err
+    assert "as Stagedoor's folder: File exists; set STAGEDOOR_HOME to another one" in capsys.readouterr().err
 
 
 def test_a_token_file_that_others_can_read_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
