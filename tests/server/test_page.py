@@ -51,8 +51,8 @@ def test_text_is_compressed(server: Any, path: str) -> None:
     assert packed.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
     assert packed.headers["content-type"] == plain.headers["content-type"]
-    assert [one.headers["vary"] for one in (packed, plain)] == ["accept-encoding"] * 2
-    assert [one.headers["cache-control"] for one in (packed, plain)] == ["no-cache"] * 2
+    assert [answer.headers["vary"] for answer in (packed, plain)] == ["accept-encoding"] * 2
+    assert [answer.headers["cache-control"] for answer in (packed, plain)] == ["no-cache"] * 2
     assert packed.headers["etag"] != plain.headers["etag"]
 
 

@@ -43,11 +43,11 @@ def script(*replies: object) -> str:
     return json.dumps({"script": list(replies)})
 
 
-def until(found: Callable[[], Value], what: str = "it") -> Value:
+def until(condition: Callable[[], Value], description: str = "it") -> Value:
     """The first thing that is true; for what happens outside of the page."""
     end = time.monotonic() + BOUND
-    while not (value := found()):
-        assert time.monotonic() < end, f"{what} did not happen"
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{description} did not happen"
         time.sleep(0.02)
     return value
 
@@ -71,31 +71,31 @@ class Stage:
 
     def folder(self, name: str) -> Path:
         """A git repository of its own, with one commit."""
-        made = self.root / name
-        made.mkdir()
-        (made / "shop.py").write_text("def total(items):\n    return sum(items)\n")
+        repository = self.root / name
+        repository.mkdir()
+        (repository / "shop.py").write_text("def total(items):\n    return sum(items)\n")
         for words in (["init", "-q", "-b", "main"], ["add", "."], [*WHO, "commit", "-q", "-m", "A shop"]):
-            subprocess.run(["git", *words], cwd=made, check=True, capture_output=True)
-        return made
+            subprocess.run(["git", *words], cwd=repository, check=True, capture_output=True)
+        return repository
 
-    def start(self, *replies: object, **wanted: Any) -> str:
-        body = {"agent": "understudy", "prompt": script(*replies), "keepOpen": True, "cwd": str(self.root), **wanted}
+    def start(self, *replies: object, **options: Any) -> str:
+        body = {"agent": "understudy", "prompt": script(*replies), "keepOpen": True, "cwd": str(self.root), **options}
         answer = self.http.post("/api/sessions", json=body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
     def session(self, session_id: str) -> Json:
-        found: Json = self.http.get(f"/api/sessions/{session_id}").json()
-        return found
+        result: Json = self.http.get(f"/api/sessions/{session_id}").json()
+        return result
 
     def events(self, session_id: str) -> list[Json]:
-        found: list[Json] = []
+        result: list[Json] = []
         while True:
-            after = found[-1]["seq"] if found else 0
+            after = result[-1]["seq"] if result else 0
             page = self.http.get(f"/api/sessions/{session_id}/events", params={"after": after, "limit": 1000}).json()
-            found += page["events"]
-            if not page["events"] or found[-1]["seq"] >= page["lastSeq"]:
-                return found
+            result += page["events"]
+            if not page["events"] or result[-1]["seq"] >= page["lastSeq"]:
+                return result
 
     def ended(self, session_id: str) -> Json:
         return until(lambda: (view := self.session(session_id))["activity"] == "ended" and view, "the end of a session")
@@ -157,12 +157,12 @@ def stage(
         thread.start()
         assert ready.wait(BOUND)
         assert not faults, faults
-        [one] = running
+        [stage] = running
         try:
-            yield one
+            yield stage
         finally:
-            one.http.close()
-            one.loop.call_soon_threadsafe(stop.set)
+            stage.http.close()
+            stage.loop.call_soon_threadsafe(stop.set)
             thread.join(BOUND)
     assert not faults, faults
     assert not thread.is_alive()
@@ -180,8 +180,8 @@ def browser(surroundings: object, short_folder: Path) -> Iterator[Any]:
     """One per module: while Playwright runs, nobody else in this thread can have an event loop."""
     program = find_browser()
     if program is None and os.environ.get("CI") != "true":
-        pytest.skip("there is no Chromium: run `make browser`")
-    assert program is not None, "there is no Chromium, and under CI=true the tests of the page must run"
+        pytest.skip("Chromium not found: run `make browser`")
+    assert program is not None, "Chromium not found, and under CI=true the tests of the page must run"
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=BOUND * 1000)
@@ -189,9 +189,9 @@ def browser(surroundings: object, short_folder: Path) -> Iterator[Any]:
     own = str(short_folder)
     with sync_playwright() as playwright:
         env = {**os.environ, "HOME": own, "TMPDIR": own, "XDG_CONFIG_HOME": f"{own}/config"}
-        found = playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
-        yield found
-        found.close()
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
+        yield browser
+        browser.close()
 
 
 class Visit:
@@ -221,46 +221,46 @@ class Visit:
             context.add_cookies(self._stage.cookies)
         page = context.new_page()
         page.set_default_timeout(BOUND * 1000)
-        page.on("console", self._said)
+        page.on("console", self._check_console)
         page.on("pageerror", lambda fault: self.wrong.append(f"error: {fault}"))
-        page.on("request", self._asked)
+        page.on("request", self._check_request)
         page.goto(f"{self._stage.url}/{where}")
         return page
 
     @staticmethod
     def answer(page: Any, name: str, *, card: str = OPEN) -> None:
         """Press a button of the first open card, once it takes taps; it is answered then."""
-        asked = page.locator(card).first.get_attribute("data-question")
-        mine = f"{OPEN}[data-question='{asked}']"
+        question_id = page.locator(card).first.get_attribute("data-question")
+        mine = f"{OPEN}[data-question='{question_id}']"
         page.locator(f"{mine}:not(.settling)").get_by_role("button", name=name, exact=True).click()
         page.locator(mine).wait_for(state="detached")
 
-    def _said(self, message: Any) -> None:
+    def _check_console(self, message: Any) -> None:
         if message.type in ("error", "warning") and "blocked by Playwright" not in message.text:
             self.wrong.append(f"console: {message.text} {message.location.get('url', '')}")
 
-    def _asked(self, request: Any) -> None:
+    def _check_request(self, request: Any) -> None:
         if not request.url.startswith((self._stage.url, "data:", "blob:")):
             self.wrong.append(f"request: {request.url[:200]}")
 
     def tidy(self) -> None:
         """End what still runs: the next test begins with nothing that waits."""
-        for one in self._stage.http.get("/api/sessions", params={"ended": False}).json()["sessions"]:
-            self._stage.http.post(f"/api/sessions/{one['id']}/cancel")
+        for entry in self._stage.http.get("/api/sessions", params={"ended": False}).json()["sessions"]:
+            self._stage.http.post(f"/api/sessions/{entry['id']}/cancel")
 
     def close(self) -> None:
         for context in self._contexts:
             context.close()
         self.tidy()
-        wrong = [one for one in self.wrong if not any(word in one for word in self.forgiven)]
+        wrong = [entry for entry in self.wrong if not any(word in entry for word in self.forgiven)]
         assert wrong == []
 
 
 @pytest.fixture
 def visit(browser: Any, stage: Stage) -> Iterator[Visit]:
-    made = Visit(browser, stage)
-    yield made
-    made.close()
+    visit = Visit(browser, stage)
+    yield visit
+    visit.close()
 
 
 @pytest.fixture

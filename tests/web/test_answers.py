@@ -15,9 +15,9 @@ BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
 def resolved(stage: Any, session_id: str) -> list[tuple[str, str, str]]:
     """What the log says was decided."""
     return [
-        (one["decision"], one.get("by", ""), one.get("message", ""))
-        for one in stage.events(session_id)
-        if one["type"] == "permission_resolved"
+        (event["decision"], event.get("by", ""), event.get("message", ""))
+        for event in stage.events(session_id)
+        if event["type"] == "permission_resolved"
     ]
 
 
@@ -77,15 +77,17 @@ def test_a_notification_leads_to_the_question(visit: Any, stage: Any) -> None:
     page = visit("", service_workers="allow", permissions=["notifications"])
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     expect(page.locator(".session, .empty").first).to_be_visible()
-    told = "navigator.serviceWorker.ready.then(w => w.getNotifications()).then(all => all.map(n => [n.body, n.data]))"
+    notifications = (
+        "navigator.serviceWorker.ready.then(w => w.getNotifications()).then(all => all.map(n => [n.body, n.data]))"
+    )
     stage.start([{"shell": "echo seen"}], [{"say": "ok"}])
     expect(page).to_have_title("(1) Stagedoor")
-    assert page.evaluate(told) == []
+    assert page.evaluate(notifications) == []
     page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
     session = stage.start([{"shell": "echo unseen"}], [{"say": "ok"}])
     expect(page).to_have_title("(2) Stagedoor")
-    shown = stage.until(lambda: page.evaluate(told), "a notification")
-    assert shown == [["understudy asks: echo unseen", f"#/s/{session}"]]
+    bodies = stage.until(lambda: page.evaluate(notifications), "a notification")
+    assert bodies == [["understudy asks: echo unseen", f"#/s/{session}"]]
     [worker] = page.context.service_workers
     worker.evaluate(
         """async () => {
@@ -106,15 +108,16 @@ def test_who_reads_one_session_on_a_phone_sees_that_another_waits(visit: Any, st
 
 @BOTH
 def test_two_questions_at_once_and_a_double_tap(visit: Any, stage: Any, size: str) -> None:
-    one = stage.start([{"shell": "echo one"}], [{"say": "ok"}], title="The first")
-    two = stage.start([{"shell": "echo two"}], [{"say": "ok"}], title="The second")
+    pair = [
+        stage.start([{"shell": f"echo {name}"}], [{"say": "ok"}], title=f"The {name}") for name in ("first", "second")
+    ]
     page = visit("#/inbox", size)
     cards = page.locator(f"inbox-view {OPEN}")
     expect(cards).to_have_count(2)
     expect(page.get_by_role("link", name="Inbox, 2 waiting")).to_be_visible()
     first = page.locator(f"inbox-view {OPEN}:not(.settling)").first
     first.wait_for()
-    tapped, other = (one, two) if first.get_attribute("data-question").startswith(one) else (two, one)
+    tapped, other = pair if first.get_attribute("data-question").startswith(pair[0]) else pair[::-1]
     place = first.get_by_role("button", name="Allow once").bounding_box()
     x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
     for _ in range(4):  # the second card moves up under the finger
@@ -201,15 +204,15 @@ def test_the_tab_key_goes_through_everything_in_order(visit: Any, stage: Any) ->
     session = stage.start([{"shell": "echo hello"}], [{"say": "ok"}], title="Tabbed")
     page = visit(f"#/s/{session}")
     page.locator(OPEN).wait_for()
-    seen = []
+    labels = []
     for _ in range(60):
         page.keyboard.press("Tab")
         words = page.evaluate(
             "(e => e.getAttribute('aria-label') || e.textContent.trim().slice(0, 40))(document.activeElement)"
         )
-        seen.append(words)
-    seen = seen[seen.index("Skip to the content") :]  # it begins where the focus was
-    wanted = [
+        labels.append(words)
+    labels = labels[labels.index("Skip to the content") :]  # it begins where the focus was
+    order = [
         "Skip to the content",
         "Search sessions",
         "More",
@@ -221,6 +224,6 @@ def test_the_tab_key_goes_through_everything_in_order(visit: Any, stage: Any) ->
         "Sessions",
         "Overview",
     ]
-    places = [seen.index(one) for one in wanted]
-    assert places == sorted(places), seen
+    places = [labels.index(label) for label in order]
+    assert places == sorted(places), labels
     stage.http.post(f"/api/sessions/{session}/cancel")

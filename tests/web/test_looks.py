@@ -36,20 +36,20 @@ WIDTHS = (320, 390, 1360, 1920)
 def scene(stage: Any) -> dict[str, str]:
     """The address of each main view, with something in it."""
     folder = stage.folder("scene")
-    seen = stage.start(*SEEN, cwd=str(folder), title="A session that has been", autoApprove=["shell"])
-    stage.idle(seen)
+    session = stage.start(*SEEN, cwd=str(folder), title="A session that has been", autoApprove=["shell"])
+    stage.idle(session)
     where = {"cwd": str(stage.folder("race")), "group": "two", "worktree": True, "keepOpen": False}
     pair = [stage.start([EDIT], [{"say": "Done."}], tier="autonomous", **where) for _ in range(2)]
-    for one in pair:
-        stage.ended(one)
+    for session_id in pair:
+        stage.ended(session_id)
     long = "a_very_long_word_without_any_place_to_break_" * 4
-    asked = stage.start([{"shell": f"echo {long}"}], [{"say": "ok"}], cwd=str(folder), title=f"שלום {long} مرحبا")
-    stage.until(lambda: stage.session(asked)["openQuestions"], "a question")
+    question = stage.start([{"shell": f"echo {long}"}], [{"say": "ok"}], cwd=str(folder), title=f"שלום {long} مرحبا")
+    stage.until(lambda: stage.session(question)["openQuestions"], "a question")
     return {
         "list": "#/",
         "new": "#/new",
-        "session": f"#/s/{seen}",
-        "question": f"#/s/{asked}",
+        "session": f"#/s/{session}",
+        "question": f"#/s/{question}",
         "inbox": "#/inbox",
         "compare": "#/compare/two",
         "overview": "#/overview",
@@ -70,14 +70,14 @@ READY = {
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch, visits: Any) -> None:
+def scene_stays(monkeypatch: pytest.MonkeyPatch, visits: Any) -> None:
     """The scene is for all tests here: what runs in it goes on."""
     monkeypatch.setattr(visits, "tidy", lambda self: None)
 
 
 @pytest.mark.parametrize(("size", "theme"), [("phone", "light"), ("desk", "dark")])
 def test_everybody_can_use_every_view(
-    visit: Any, kept: None, scene: dict[str, str], stage: Any, size: str, theme: str
+    visit: Any, scene_stays: None, scene: dict[str, str], stage: Any, size: str, theme: str
 ) -> None:
     """axe-core finds nothing serious; nothing is wider than the screen, whatever its width."""
     import axe_playwright_python
@@ -86,28 +86,28 @@ def test_everybody_can_use_every_view(
     visit.forgiven = ("404",)
     page = visit("", size, theme=theme)
     page.evaluate(axe)
-    found: dict[str, list[str]] = {}
+    problems: dict[str, list[str]] = {}
     for name, where in scene.items():
         page.goto(f"{stage.url}/{where}")
         page.locator(READY[name]).first.wait_for()
         expect(page.locator(".skeleton")).to_have_count(0)
         expect(page.locator(".settling")).to_have_count(0)
         report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        for one in report["violations"]:
-            if one["impact"] in ("serious", "critical"):
-                found.setdefault(name, []).append(
-                    f"{one['id']}: {one['nodes'][0]['html'][:160]} {one['nodes'][0]['any']}"
+        for violation in report["violations"]:
+            if violation["impact"] in ("serious", "critical"):
+                problems.setdefault(name, []).append(
+                    f"{violation['id']}: {violation['nodes'][0]['html'][:160]} {violation['nodes'][0]['any']}"
                 )
         before = page.viewport_size
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                found.setdefault(name, []).append(f"wider than {width}")
+                problems.setdefault(name, []).append(f"wider than {width}")
         page.set_viewport_size(before)
-    assert found == {}
+    assert problems == {}
 
 
-def test_the_pairing_view_can_be_used_by_everybody(visit: Any, kept: None, scene: object) -> None:
+def test_the_pairing_view_can_be_used_by_everybody(visit: Any, scene_stays: None, scene: object) -> None:
     import axe_playwright_python
 
     visit.forgiven = ("401",)
@@ -115,10 +115,12 @@ def test_the_pairing_view_can_be_used_by_everybody(visit: Any, kept: None, scene
     page.get_by_label("Pairing code").wait_for()
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
     report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [one["id"] for one in report["violations"] if one["impact"] in ("serious", "critical")] == []
+    assert [
+        violation["id"] for violation in report["violations"] if violation["impact"] in ("serious", "critical")
+    ] == []
 
 
-def test_dark_and_light_and_a_choice_that_stays(visit: Any, kept: None, scene: object) -> None:
+def test_dark_and_light_and_a_choice_that_stays(visit: Any, scene_stays: None, scene: object) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     page = visit("#/overview", theme="dark")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
@@ -133,7 +135,7 @@ def test_dark_and_light_and_a_choice_that_stays(visit: Any, kept: None, scene: o
     assert page.evaluate(ground) == dark
 
 
-def test_a_day_is_one_of_whoever_looks(visit: Any, kept: None, scene: object, stage: Any) -> None:
+def test_a_day_is_one_of_whoever_looks(visit: Any, scene_stays: None, scene: object, stage: Any) -> None:
     """Tokens and cost by day: somebody east of the server is in the next one already."""
     now = datetime.now(ZoneInfo("Pacific/Kiritimati"))
     used = Usage(input_tokens=7_000_000, total_tokens=7_000_000, cost_usd=1.25)
@@ -141,22 +143,22 @@ def test_a_day_is_one_of_whoever_looks(visit: Any, kept: None, scene: object, st
     spent = TurnUsage(session_id="s", turn=1, at=at, agent="understudy", project="p", usage=used)
     stage.run(stage.service._journal.write(spent))
     page = visit("#/overview", timezone_id="Pacific/Kiritimati")
-    for what, shown in (("tokens", r"7,\d{3},\d{3}"), ("cost", r"\$1\.25")):
-        expect(page.get_by_role("img", name=re.compile(f"^{what} per day.*{now:%Y-%m-%d}: {shown}$"))).to_be_visible()
+    for unit, figure in (("tokens", r"7,\d{3},\d{3}"), ("cost", r"\$1\.25")):
+        expect(page.get_by_role("img", name=re.compile(f"^{unit} per day.*{now:%Y-%m-%d}: {figure}$"))).to_be_visible()
 
 
-def test_nothing_moves_for_who_does_not_want_it(visit: Any, kept: None, scene: dict[str, str]) -> None:
+def test_nothing_moves_for_who_does_not_want_it(visit: Any, scene_stays: None, scene: dict[str, str]) -> None:
     page = visit(scene["question"])
     page.locator(OPEN).wait_for()
     assert page.evaluate("document.getAnimations().length") == 0
 
 
-def test_a_question_is_announced(visit: Any, kept: None, scene: object, stage: Any) -> None:
+def test_a_question_is_announced(visit: Any, scene_stays: None, scene: object, stage: Any) -> None:
     page = visit()
     expect(page.locator("session-list .session").first).to_be_visible()
-    asked = stage.start([{"shell": "echo announced"}], [{"say": "ok"}])
+    question = stage.start([{"shell": "echo announced"}], [{"say": "ok"}])
     expect(page.locator("#announcer")).to_contain_text("understudy asks: echo announced")
-    stage.http.post(f"/api/sessions/{asked}/cancel")
+    stage.http.post(f"/api/sessions/{question}/cancel")
 
 
 def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) -> None:
@@ -169,9 +171,9 @@ def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) ->
         page = own.new_page()
         page.goto(stage.url)
         page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        asked = own.new_cdp_session(page)
-        assert asked.send("Page.getInstallabilityErrors") == {"installabilityErrors": []}
-        assert asked.send("Page.getAppManifest")["errors"] == []
+        devtools = own.new_cdp_session(page)
+        assert devtools.send("Page.getInstallabilityErrors") == {"installabilityErrors": []}
+        assert devtools.send("Page.getAppManifest")["errors"] == []
 
 
 def test_the_service_worker_stores_every_file_that_the_page_loads() -> None:

@@ -1,4 +1,4 @@
-"""The pictures of the page in the docs, and its icons: ``make pictures`` takes them anew, and people look at them."""
+"""The pictures of the page in the docs, and its icons: ``make pictures`` takes them again. Look at them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FRAMES: dict[str, Any] = {
     "desk": {"viewport": {"width": 1240, "height": 780}},
 }
 PLAN = ("Read the code", "Round to cents", "Run the tests")
-BEFORE, AFTER = (f"def total(items):\n    return {what}\n" for what in ("sum(items)", "round(sum(items), 2)"))
+BEFORE, AFTER = (f"def total(items):\n    return {total}\n" for total in ("sum(items)", "round(sum(items), 2)"))
 
 
 def at(step: int) -> list[dict[str, str]]:
@@ -110,9 +110,9 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent
     own = AgentSettings(args=("--script", str(plays)), env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")})
     with ScriptedModel([]) as model:
         yield {"understudy": own} | {
-            name: AgentSettings(command=str(found), env=model.environment(name, cwd=folder, home=folder / name).env)
+            name: AgentSettings(command=str(program), env=model.environment(name, cwd=folder, home=folder / name).env)
             for name in scripted_agents()
-            if (found := find_cli(name)) is not None
+            if (program := find_cli(name)) is not None
         }
 
 
@@ -143,8 +143,8 @@ def scene(stage: Any) -> dict[str, tuple[str, str]]:
         "prompt": "The totals lose cents. Find out why and repair it.",
         "title": "Round the totals to cents",
     }
-    seen = stage.start(**shop, autoApprove=["shell"])
-    stage.idle(seen)
+    finished = stage.start(**shop, autoApprove=["shell"])
+    stage.idle(finished)
     group = {
         "cwd": str(stage.folder("receipts")),
         "group": "a race",
@@ -152,18 +152,18 @@ def scene(stage: Any) -> dict[str, tuple[str, str]]:
         "keepOpen": False,
         "tier": "autonomous",
     }
-    for how in ("sum it exactly", "round it"):
-        stage.ended(stage.start(prompt=f"Totals lose cents: {how}", title="Sum without loss of cents", **group))
+    for method in ("sum it exactly", "round it"):
+        stage.ended(stage.start(prompt=f"Totals lose cents: {method}", title="Sum without loss of cents", **group))
     (folder / "shop.py").write_text("def total(items):\n    return sum(items)\n")
-    asked = stage.start(**shop, tier="supervised", approval="ask")
+    waiting = stage.start(**shop, tier="supervised", approval="ask")
     other = stage.start(prompt="Make a release", cwd=str(folder), title="Release 2.4")
-    for one in (asked, other):
-        stage.until(lambda one=one: stage.session(one)["openQuestions"], "a question")
+    for session_id in (waiting, other):
+        stage.until(lambda session_id=session_id: stage.session(session_id)["openQuestions"], "a question")
     return {
         "list": ("#/", "session-list .session.waiting"),
         "new": ("#/new", "new-session form"),
-        "session": (f"#/s/{seen}", ".rule"),
-        "question": (f"#/s/{asked}", OPEN),
+        "session": (f"#/s/{finished}", ".rule"),
+        "question": (f"#/s/{waiting}", OPEN),
         "inbox": ("#/inbox", f"inbox-view {OPEN} >> nth=1"),
         "compare": ("#/compare/a race", ".column:has-text('+1') >> nth=1"),
         "overview": ("#/overview", ".card .rows.audit"),
@@ -179,19 +179,21 @@ def icon(svg: str, scale: float | None) -> str:
 
 def indexed(pixels: list[int], size: int) -> bytes:
     """A PNG of few colours: the most frequent ones, and for every other the nearest of them."""
-    counted = Counter(one.to_bytes(4, "little") for one in pixels)
-    parts = [one for one, _ in counted.most_common(SHADES)]
+    counted = Counter(pixel.to_bytes(4, "little") for pixel in pixels)
+    palette = [colour for colour, _ in counted.most_common(SHADES)]
 
-    def nearest(wanted: bytes) -> int:
-        return min(range(len(parts)), key=lambda at: sum(abs(a - b) for a, b in zip(parts[at], wanted, strict=True)))
+    def nearest(colour: bytes) -> int:
+        return min(
+            range(len(palette)), key=lambda at: sum(abs(a - b) for a, b in zip(palette[at], colour, strict=True))
+        )
 
-    place = {int.from_bytes(one, "little"): nearest(one) for one in counted}
-    rows = (bytes(place[one] for one in pixels[at : at + size]) for at in range(0, size * size, size))
-    halves = (bytes(left << 4 | right for left, right in zip(row[::2], row[1::2], strict=True)) for row in rows)
+    place = {int.from_bytes(colour, "little"): nearest(colour) for colour in counted}
+    rows = (bytes(place[pixel] for pixel in pixels[at : at + size]) for at in range(0, size * size, size))
+    halves = (bytes(first << 4 | second for first, second in zip(row[::2], row[1::2], strict=True)) for row in rows)
     return png(
         (b"IHDR", size.to_bytes(4) * 2 + bytes((4, 3, 0, 0, 0))),
-        (b"PLTE", b"".join(one[:3] for one in parts)),
-        (b"tRNS", bytes(one[3] for one in parts)),
+        (b"PLTE", b"".join(colour[:3] for colour in palette)),
+        (b"tRNS", bytes(colour[3] for colour in palette)),
         (b"IDAT", zlib.compress(b"".join(b"\0" + row for row in halves), 9)),
     )
 
@@ -204,8 +206,8 @@ def packed(picture: bytes) -> bytes:
         chunks.append((picture[at + 4 : at + 8], picture[at + 8 : at + 8 + size]))
         at += size + 12
     pixels = zlib.compress(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), 9)
-    kept = [(kind, body) for kind, body in chunks if kind in (b"IHDR", b"PLTE", b"tRNS")]
-    return png(*kept, (b"IDAT", pixels))
+    needed = [(kind, body) for kind, body in chunks if kind in (b"IHDR", b"PLTE", b"tRNS")]
+    return png(*needed, (b"IDAT", pixels))
 
 
 def png(*chunks: tuple[bytes, bytes]) -> bytes:
@@ -243,9 +245,9 @@ def test_draw_the_icons(visit: Any) -> None:
 
 def test_the_icons_have_the_size_they_claim() -> None:
     claimed = {
-        one["src"]: one["sizes"]
-        for one in json.loads(files()["/static/manifest.webmanifest"].read_text())["icons"]
-        if one["type"] == "image/png"
+        icon["src"]: icon["sizes"]
+        for icon in json.loads(files()["/static/manifest.webmanifest"].read_text())["icons"]
+        if icon["type"] == "image/png"
     }
     drawn = {path: file.read_bytes()[16:24] for path, file in files().items() if path.endswith(".png")}
     sizes = {path: f"{int.from_bytes(head[:4])}x{int.from_bytes(head[4:])}" for path, head in drawn.items()}
@@ -256,5 +258,5 @@ def test_the_icons_have_the_size_they_claim() -> None:
 def test_the_pictures_are_there_and_small() -> None:
     sizes = {name: (IMAGES / f"{name}.png").stat().st_size for name in SHOTS}
     assert {name: size for name, size in sizes.items() if not 5_000 < size < MOST} == {}
-    shown = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
-    assert set(re.findall(r"images/(page-[\w-]+)\.png", shown)) == set(SHOTS)
+    page = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
+    assert set(re.findall(r"images/(page-[\w-]+)\.png", page)) == set(SHOTS)

@@ -45,8 +45,8 @@ def race(fresh: str) -> list[object]:
 def model() -> Iterator[ScriptedModel]:
     with ScriptedModel(
         SCRIPT, routes={RACE: race(EXACT), WAIT: [shell("until [ -e go ]; do sleep 0.05; done"), say("Done.")]}
-    ) as one:
-        yield one
+    ) as model:
+        yield model
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +101,10 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
 
     assert sorted(path.name for path in folder.iterdir()) == [".git", "edited", "shop.py"]
     assert "round(sum(items), 2)" in (folder / "shop.py").read_text()
-    heard = " ".join(str(outcome) for request in model.requests for outcome in request.outcomes)
-    assert "Half up" in heard
-    assert "not that file" in heard
-    assert [one.prompt for one in model.requests if one.beyond] == []
+    outcomes = " ".join(str(outcome) for request in model.requests for outcome in request.outcomes)
+    assert "Half up" in outcomes
+    assert "not that file" in outcomes
+    assert [request.prompt for request in model.requests if request.beyond] == []
 
 
 @pytest.mark.skipif(find_cli("codex") is None, reason="the codex CLI is not installed")
@@ -156,7 +156,7 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
         "Status": "done", "Changes": r"\+1 −1", "Tokens": r"[\d,]+",
         "Time": r"[\d.]+ (ms|s)|\d+ min \d+ s", "Branch": r"stagedoor/\w{8}",
     }  # fmt: skip
-    wrong = [(name, what) for name in both for what in shapes if not re.fullmatch(shapes[what], facts[name][what])]
+    wrong = [(name, fact) for name in both for fact in shapes if not re.fullmatch(shapes[fact], facts[name][fact])]
     assert wrong == [], facts
     assert [bool(re.fullmatch(r"\$\d\.\d+", facts[name]["Cost"])) for name in both] == [True, False]
     both["claude"].get_by_role("button", name="Keep this one").click()

@@ -29,7 +29,7 @@ def test_interrupt_and_messages_that_wait_their_turn(visit: Any, stage: Any, siz
     expect(page.locator(".reply", has_text="The second turn.")).to_be_visible()
     expect(page.locator(".queued")).to_have_count(0)
     stage.idle(session)
-    turns = [one["status"] for one in stage.events(session) if one["type"] == "turn_completed"]
+    turns = [event["status"] for event in stage.events(session) if event["type"] == "turn_completed"]
     assert turns == ["interrupted", "success"]
 
 
@@ -44,9 +44,9 @@ def test_resume_and_fork(visit: Any, stage: Any, size: str) -> None:
         page.get_by_label("Message to the agent").fill(stage.script([{"say": f"{verb}d."}]))
         page.get_by_role("button", name=verb).click()
         expect(page.locator(".reply", has_text=f"{verb}d.")).to_be_visible()
-        made = page.url.rpartition("/")[2]
-        assert made != session
-        view = stage.session(made)
+        new_id = page.url.rpartition("/")[2]
+        assert new_id != session
+        view = stage.session(new_id)
         assert (view["parentId"], view["forked"]) == (session, verb == "Fork")
 
 
@@ -107,22 +107,24 @@ def test_compare_in_worktrees_and_keep_one(visit: Any, stage: Any, size: str) ->
     page.get_by_role("dialog").get_by_role("button", name="Keep this one").click()
     expect(page.locator(".toast")).to_contain_text("Kept")
     branch = stage.session(sessions[1])["branch"]
-    shown = subprocess.run(["git", "show", f"{branch}:shop.py"], cwd=folder, capture_output=True, text=True, check=True)
-    assert "math.fsum(items)" in shown.stdout
-    left = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
-    assert len(left.stdout.splitlines()) == 1
+    result = subprocess.run(
+        ["git", "show", f"{branch}:shop.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "math.fsum(items)" in result.stdout
+    worktrees = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert len(worktrees.stdout.splitlines()) == 1
     assert (folder / "shop.py").read_text() == "def total(items):\n    return sum(items)\n"
 
 
 def test_what_was_typed_before_the_page_had_loaded_stays(visit: Any) -> None:
     page = visit("#/", "phone")
-    held: list[Any] = []
-    page.route("**/api/me", lambda route: held.append(route))
+    routes: list[Any] = []
+    page.route("**/api/me", lambda route: routes.append(route))
     page.reload(wait_until="domcontentloaded")
     page.get_by_role("link", name="New").last.click()
     page.get_by_label("Prompt").fill("Typed early.")
     with page.expect_response("**/api/permissions?*"):  # the last it asks for, when it knows who it is
-        held[0].continue_()
+        routes[0].continue_()
     page.wait_for_load_state("networkidle")
     expect(page.get_by_label("Prompt")).to_have_value("Typed early.")
 

@@ -25,7 +25,7 @@ def test_first_visit_and_pairing(visit: Any, stage: Any, size: str) -> None:
     page.get_by_label("Name of this device").fill(f"my {size}")
     page.get_by_role("button", name="Pair").click()
     expect(page.locator("session-list")).to_be_visible()
-    names = [one["name"] for one in stage.http.get("/api/devices").json()["devices"]]
+    names = [device["name"] for device in stage.http.get("/api/devices").json()["devices"]]
     assert f"my {size}" in names
     page.reload()
     expect(page.locator("session-list")).to_be_visible()

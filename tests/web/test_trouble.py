@@ -58,8 +58,8 @@ class Outside:
         )
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if found := re.search(r"listens on (http://127\.0\.0\.1:(\d+))", line):
-                self.url, self.port = found[1], int(found[2])
+            if match := re.search(r"listens on (http://127\.0\.0\.1:(\d+))", line):
+                self.url, self.port = match[1], int(match[2])
             if "Ctrl-C" in line:
                 break
         token = (self.folder / "stagedoor" / "token").read_text().strip()
@@ -78,10 +78,10 @@ class Outside:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Outside]:
-    made = Outside(tmp_path)
-    made.start()
-    yield made
-    made.end(signal.SIGTERM)
+    server = Outside(tmp_path)
+    server.start()
+    yield server
+    server.end(signal.SIGTERM)
 
 
 def test_the_page_goes_on_after_the_server_was_killed(browser: Any, stage: Any, outside: Outside, visits: Any) -> None:
@@ -105,11 +105,13 @@ def test_the_page_goes_on_after_the_server_was_killed(browser: Any, stage: Any, 
     expect(page.locator(".rule.interrupted")).to_be_visible()
     visit.answer(page, "Allow once")
     expect(page.locator(".rule.success")).to_be_visible()
-    log = [one["seq"] for one in outside.http.get(f"/api/sessions/{session}/events?limit=1000").json()["events"]]
-    held = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
-    assert held == log == list(range(1, len(log) + 1))
-    shown = page.evaluate(SHOWN_SEQS)
-    assert shown == sorted(set(shown))
+    log = [event["seq"] for event in outside.http.get(f"/api/sessions/{session}/events?limit=1000").json()["events"]]
+    received = page.evaluate(
+        "import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))"
+    )
+    assert received == log == list(range(1, len(log) + 1))
+    drawn = page.evaluate(SHOWN_SEQS)
+    assert drawn == sorted(set(drawn))
     outside.http.post(f"/api/sessions/{session}/cancel")
     visit.close()
 
@@ -135,7 +137,7 @@ def test_what_is_typed_offline_is_sent_once(visit: Any, stage: Any, size: str) -
     expect(page.locator(".queued")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('stagedoor-outbox')") == "[]"
     stage.idle(session)
-    prompts = [one["prompt"] for one in stage.events(session) if one["type"] == "turn_started"]
+    prompts = [event["prompt"] for event in stage.events(session) if event["type"] == "turn_started"]
     assert len(prompts) == 3
 
 
@@ -144,7 +146,7 @@ def test_what_could_not_be_loaded_comes_with_the_connection(visit: Any, stage: A
     session = stage.start([{"say": "Ready."}])
     page = visit("", "phone")
     expect(page.locator(".session").first).to_be_visible()
-    for where, there in {
+    for where, sign in {
         "#/new": page.get_by_label("Prompt"),
         "#/overview": page.get_by_role("button", name="Pair a device"),
         f"#/s/{session}": page.locator(".reply", has_text="Ready."),
@@ -154,7 +156,7 @@ def test_what_could_not_be_loaded_comes_with_the_connection(visit: Any, stage: A
         page.evaluate("where => { location.hash = where }", where)
         expect(page.locator(".unloaded").first).to_contain_text("the server cannot be reached")
         page.context.set_offline(False)
-        expect(there).to_be_visible()
+        expect(sign).to_be_visible()
         expect(page.locator(".unloaded")).to_have_count(0)
 
 
@@ -162,8 +164,8 @@ def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
     visit.forgiven = ("ERR_INTERNET_DISCONNECTED", "Failed to fetch")
     page = visit("", service_workers="allow")
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    kept = "caches.open('stagedoor-1').then(shelf => shelf.keys()).then(kept => kept.length)"
-    stage.until(lambda: page.evaluate(kept) > 20, "keeping the page's files")
+    stored_files = "caches.open('stagedoor-1').then(shelf => shelf.keys()).then(kept => kept.length)"
+    stage.until(lambda: page.evaluate(stored_files) > 20, "keeping the page's files")
     page.reload()
     page.context.set_offline(True)
     page.reload()
@@ -208,16 +210,18 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
     session = stored(stage, events)
     page = visit(f"#/s/{session}", "phone")
     expect(page.locator(".reply", has_text="Number 3332")).to_be_visible()  # the end, at once
-    asked = page.evaluate("performance.getEntriesByType('resource').filter(one => one.name.includes('/events')).length")
-    assert asked == 0
+    requests = page.evaluate(
+        "performance.getEntriesByType('resource').filter(one => one.name.includes('/events')).length"
+    )
+    assert requests == 0
     assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
-    known = "import('/static/core/store.js').then(({store}) => store.opened.events.length)"
-    assert page.evaluate(known) < 1000
-    while (many := page.evaluate(known)) < len(events):
+    loaded = "import('/static/core/store.js').then(({store}) => store.opened.events.length)"
+    assert page.evaluate(loaded) < 1000
+    while (many := page.evaluate(loaded)) < len(events):
         page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
         page.evaluate(TWO_FRAMES)
         top = page.evaluate(TOP_ITEM)
-        stage.until(lambda many=many: page.evaluate(known) > many, "loading back")
+        stage.until(lambda many=many: page.evaluate(loaded) > many, "loading back")
         page.evaluate(TWO_FRAMES)
         moved = abs(page.evaluate(TOP_ITEM)["key"] - top["key"])
         assert moved <= 6  # what is being read stays, to an item or two: texts above it are still drawn
@@ -232,10 +236,10 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
 
 def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> None:
     """An agent may go on beside its question; what it says comes below, and the end is gone to after the answer."""
-    asked = {"toolName": "shell", "operation": "execute", "target": "make", "input": {"command": "make"}}
+    request = {"toolName": "shell", "operation": "execute", "target": "make", "input": {"command": "make"}}
     events: list[dict[str, Any]] = [{"type": "turn_started", "prompt": "Go"}]
     events += [{"type": "text", "text": f"Before {number}", "messageId": f"b{number}"} for number in range(60)]
-    events.append({"type": "permission_request", "requestId": "1", **asked})
+    events.append({"type": "permission_request", "requestId": "1", **request})
     row = {"state": "running", "activity": "waiting", "open_questions": 1}
     session = stored(stage, events, **row)
     page = visit(f"#/s/{session}")
@@ -252,8 +256,8 @@ def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> 
         page.evaluate(TWO_FRAMES)
         assert card.bounding_box() == place
     expect(page.get_by_role("button", name="Latest")).to_be_visible()
-    over = {"type": "permission_resolved", "requestId": "1", "decision": "allow", "by": "client"}
-    appended(stage, session, len(events) + len(more), [over], state="running", activity="working")
+    resolution = {"type": "permission_resolved", "requestId": "1", "decision": "allow", "by": "client"}
+    appended(stage, session, len(events) + len(more), [resolution], state="running", activity="working")
     expect(page.locator(".reply", has_text="After 39")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Latest")).to_be_hidden()
     stage.run(stage.service._journal.forget(session))
@@ -272,7 +276,7 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
     call = {"toolUseId": "call-1", "parentToolUseId": ""}
     use = {"name": "shell", "operation": "execute"}
     diff = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-{HARM}\n+{HARM}{'y' * 300_000}\n"
-    asked = {"toolName": "shell", "operation": "execute", "target": HARM, "input": {"command": HARM}, "risk": "high"}
+    request = {"toolName": "shell", "operation": "execute", "target": HARM, "input": {"command": HARM}, "risk": "high"}
     session = stored(
         stage,
         [
@@ -287,8 +291,8 @@ def test_an_agent_that_means_harm_does_none(visit: Any, stage: Any) -> None:
             {"type": "tool_result", **call, "status": "error", "exitCode": 1, "output": HARM + "w" * 5_000_000},
             {"type": "file_change", "toolUseId": "call-1", "path": HARM, "change": "modified", "diff": diff},
             {"type": "plan", "items": [{"text": HARM, "status": "pending"}, {"text": HARM, "status": HARM}]},
-            {"type": "permission_request", "requestId": "1", **asked, "description": HARM},
-            {"type": "permission_request", "requestId": "2", **asked},
+            {"type": "permission_request", "requestId": "1", **request, "description": HARM},
+            {"type": "permission_request", "requestId": "2", **request},
             {"type": "permission_resolved", "requestId": "2", "decision": "deny", "by": "client", "message": HARM},
             {"type": "retry", "attempt": 1, "reason": HARM},
             {"type": "notice", "level": "warning", "code": HARM, "message": HARM},
@@ -343,8 +347,8 @@ def test_older_sessions_come_when_somebody_looks_for_them(visit: Any, stage: Any
     expect(page.locator(".session", has_text="Number 258")).to_have_count(1)
     expect(page.get_by_role("button", name="Show older sessions")).to_be_hidden()
     page.context.close()
-    for one in many:
-        stage.run(stage.service._journal.forget(one.id))
+    for session in many:
+        stage.run(stage.service._journal.forget(session.id))
 
 
 def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:
@@ -358,13 +362,13 @@ def test_colours_of_a_terminal_become_classes(visit: Any, stage: Any) -> None:
 
 
 def test_an_agent_that_is_silent_for_long_takes_one_line(visit: Any) -> None:
-    said = [
+    notices = [
         {"seq": number, "type": "notice", "code": code, "message": f"{code} {number}"}
         for number, code in enumerate(("stalled", "stalled", "mode", "stalled"), 1)
     ]
-    fold = """said => import('/static/core/fold.js').then(({Fold}) => {
+    fold = """notices => import('/static/core/fold.js').then(({Fold}) => {
       const fold = new Fold();
-      fold.add(said);
+      fold.add(notices);
       return fold.items.map(one => [one.key, one.version, one.event.message]);
     })"""
-    assert visit().evaluate(fold, said) == [["1", 1, "stalled 2"], ["3", 0, "mode 3"], ["4", 0, "stalled 4"]]
+    assert visit().evaluate(fold, notices) == [["1", 1, "stalled 2"], ["3", 0, "mode 3"], ["4", 0, "stalled 4"]]
