@@ -29,13 +29,13 @@ from stagedoor.understudy import command
 BOUND = 60.0
 
 
-class Heard:
-    """The events of one turn, and what tests want to know of them."""
+class TurnReply:
+    """The events of one turn, and what tests look at."""
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.updates = [event.update for event in events if isinstance(event, SessionUpdate)]
-        self.asked = [event for event in events if isinstance(event, RequestPermission)]
+        self.questions = [event for event in events if isinstance(event, RequestPermission)]
 
     @property
     def text(self) -> str:
@@ -72,23 +72,23 @@ class Heard:
 
 
 class Dialogue:
-    """``say`` sends a prompt (a list is sent as a script) and returns what was heard until the turn ended."""
+    """``say`` sends a prompt (a list is sent as a script) and returns the events until the turn ended."""
 
     def __init__(self, session: AcpSession) -> None:
         self.session = session
         self.events: AsyncIterator[Event] = session.events
 
-    async def say(self, prompt: str | list[Any]) -> Heard:
+    async def say(self, prompt: str | list[Any]) -> TurnReply:
         await self.session.send(prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode())
         return await self.hear()
 
-    async def hear(self, until: Callable[[Event], bool] | None = None) -> Heard:
-        heard: list[Event] = []
+    async def hear(self, until: Callable[[Event], bool] | None = None) -> TurnReply:
+        reply: list[Event] = []
         async for event in self.events:
-            heard.append(event)
+            reply.append(event)
             if isinstance(event, PromptResponse | RequestFailed | Unanswered) or (until and until(event)):
                 break
-        return Heard(heard)
+        return TurnReply(reply)
 
 
 class Understudy:

@@ -24,13 +24,13 @@ from stagedoor.agents.acp import (
 )
 
 
-def shown(update: ToolCallUpdate) -> str:
+def output_of(update: ToolCallUpdate) -> str:
     return "".join(content.text for content in update.contents() if isinstance(content, Content))
 
 
 def test_text_thoughts_plan_and_usage(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [
                 [
                     {"think": "Hm."},
@@ -41,14 +41,14 @@ def test_text_thoughts_plan_and_usage(understudy: Any) -> None:
                 [{"say": "Done."}, {"stop": "max_tokens"}],
             ]
         )
-        assert [update.text for update in heard.updates if isinstance(update, AgentThoughtChunk)] == ["Hm."]
-        chunks = [update.text for update in heard.updates if isinstance(update, AgentMessageChunk)]
+        assert [update.text for update in reply.updates if isinstance(update, AgentThoughtChunk)] == ["Hm."]
+        chunks = [update.text for update in reply.updates if isinstance(update, AgentMessageChunk)]
         assert chunks == ["One two", " three.", "Done."]
-        assert AcpPlan([PlanEntry("a", "completed"), PlanEntry("b", "pending")]) in heard.updates
-        assert any(isinstance(update, SessionInfoUpdate) for update in heard.updates)
-        assert heard.updates[-1] == UsageUpdate(120, 200_000, Cost(0.0, "USD"))
+        assert AcpPlan([PlanEntry("a", "completed"), PlanEntry("b", "pending")]) in reply.updates
+        assert any(isinstance(update, SessionInfoUpdate) for update in reply.updates)
+        assert reply.updates[-1] == UsageUpdate(120, 200_000, Cost(0.0, "USD"))
         usage = AcpUsage(58, 25, 135, thought_tokens=1, cached_read_tokens=52)
-        assert heard.end == PromptResponse("max_tokens", usage, session_id=dialogue.session.session_id)
+        assert reply.end == PromptResponse("max_tokens", usage, session_id=dialogue.session.session_id)
 
     understudy.dialogue(main)
 
@@ -80,7 +80,7 @@ def test_files_are_changed_for_real_and_shown_as_diffs(understudy: Any) -> None:
     (work / "old.txt").write_text("alpha\n")
 
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [
                 {"write_file": {"path": "new/a.txt", "content": "one\n"}},
                 {"edit_file": {"path": "new/a.txt", "old": "one", "new": "two"}},
@@ -89,14 +89,14 @@ def test_files_are_changed_for_real_and_shown_as_diffs(understudy: Any) -> None:
             ]
         )
         path = str(work.resolve() / "new" / "a.txt")
-        diffs = [content for update in heard.final for content in update.contents() if isinstance(content, Diff)]
+        diffs = [content for update in reply.final for content in update.contents() if isinstance(content, Diff)]
         assert diffs == [
             Diff(path, "one\n", None, {"kind": "add"}),
             Diff(path, "two\n", "one\n", {"kind": "modify"}),
             Diff(str(work.resolve() / "old.txt"), "", "alpha\n", {"kind": "delete"}),
         ]
-        assert sorted(heard.outputs[3:]) == ["new/a.txt", "new/a.txt:1: two", "two\n"]  # they ran side by side
-        assert heard.started == [
+        assert sorted(reply.outputs[3:]) == ["new/a.txt", "new/a.txt:1: two", "two\n"]  # they ran side by side
+        assert reply.started == [
             "Write new/a.txt",
             "Edit new/a.txt",
             "Delete old.txt",
@@ -131,10 +131,10 @@ def test_file_tools_do_not_leave_the_workspace(understudy: Any, step: Any) -> No
     (understudy.workspace / "out").symlink_to(understudy.workspace.parent)
 
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([step, {"say": "Went on."}])
-        assert heard.ended == ["failed"]
-        assert "outside the workspace" in heard.outputs[0]
-        assert heard.text == "Went on."
+        reply = await dialogue.say([step, {"say": "Went on."}])
+        assert reply.ended == ["failed"]
+        assert "outside the workspace" in reply.outputs[0]
+        assert reply.text == "Went on."
         assert secret.read_text() == "secret"
         assert not (understudy.workspace.parent / "new").exists()
 
@@ -146,7 +146,7 @@ COMMAND = {"shell": "echo ran > b.txt"}
 
 
 @pytest.mark.parametrize(
-    ("mode", "asked", "ended", "files"),
+    ("mode", "questions", "ended", "files"),
     [
         ("ask", ["Write a.txt", "echo ran > b.txt"], ["completed", "completed", "completed"], ["a.txt", "b.txt"]),
         ("auto_edit", ["echo ran > b.txt"], ["completed", "completed", "completed"], ["a.txt", "b.txt"]),
@@ -154,30 +154,30 @@ COMMAND = {"shell": "echo ran > b.txt"}
         ("plan", [], ["failed", "failed", "completed"], []),
     ],
 )
-def test_modes(understudy: Any, mode: str, asked: list[str], ended: list[str], files: list[str]) -> None:
+def test_modes(understudy: Any, mode: str, questions: list[str], ended: list[str], files: list[str]) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([EDIT, COMMAND, {"find_files": "*.none"}])
-        assert [event.tool_call.title for event in heard.asked] == asked
-        assert heard.ended == ended
+        reply = await dialogue.say([EDIT, COMMAND, {"find_files": "*.none"}])
+        assert [event.tool_call.title for event in reply.questions] == questions
+        assert reply.ended == ended
         assert sorted(path.name for path in understudy.workspace.iterdir()) == files
 
     understudy.dialogue(main, mode=mode, request_permission=lambda question: "allow_once")
 
 
 def test_permission_is_asked_with_four_kinds_and_the_diff(understudy: Any) -> None:
-    asked: list[RequestPermission] = []
+    questions: list[RequestPermission] = []
 
     def ask(question: RequestPermission) -> Any:
-        asked.append(question)
+        questions.append(question)
         return "reject_once"
 
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([EDIT, {"say": "Then not."}])
-        assert heard.ended == ["failed"]
-        assert heard.outputs[0] == "Not done: the user rejected it."
-        assert heard.text == "Then not."
-        assert heard.stop_reason == "end_turn"
-        (question,) = asked
+        reply = await dialogue.say([EDIT, {"say": "Then not."}])
+        assert reply.ended == ["failed"]
+        assert reply.outputs[0] == "Not done: the user rejected it."
+        assert reply.text == "Then not."
+        assert reply.stop_reason == "end_turn"
+        (question,) = questions
         assert [option.kind for option in question.options] == [
             "allow_once",
             "allow_always",
@@ -202,25 +202,25 @@ def test_permission_is_asked_with_four_kinds_and_the_diff(understudy: Any) -> No
 )
 def test_always_is_remembered(understudy: Any, answer: Any, questions: int, ended: list[str]) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([{"shell": "true"}, {"shell": "true"}, {"shell": "true #"}])
-        assert (len(heard.asked), heard.ended) == (questions, ended)
+        reply = await dialogue.say([{"shell": "true"}, {"shell": "true"}, {"shell": "true #"}])
+        assert (len(reply.questions), reply.ended) == (questions, ended)
 
     understudy.dialogue(main, request_permission=lambda question: answer)
 
 
 def test_commands_stream_their_output_and_report_their_exit_code(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [{"shell": "echo one; until [ -e go ]; do touch go; sleep 0.2; done; echo two >&2; exit 3"}, {"say": "."}]
         )
         running = [
-            shown(update)
-            for update in heard.updates
+            output_of(update)
+            for update in reply.updates
             if isinstance(update, ToolCallUpdate) and update.status == "in_progress" and update.content
         ]
         assert running[0] == "one\n"
-        (end,) = heard.final
-        assert (end.status, shown(end)) == ("failed", "one\ntwo\n")
+        (end,) = reply.final
+        assert (end.status, output_of(end)) == ("failed", "one\ntwo\n")
         assert (end.raw_output["exitCode"], end.raw_output["error"]) == (3, "exit code 3")
 
     understudy.dialogue(main, mode="auto")
@@ -228,12 +228,12 @@ def test_commands_stream_their_output_and_report_their_exit_code(understudy: Any
 
 def test_large_and_broken_output(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [[{"shell": "head -c 2000000 /dev/zero | tr '\\0' x"}, {"shell": "printf 'a\\377b\\n'"}], "half_emoji"]
         )
-        outputs = sorted(heard.outputs, key=len)
+        outputs = sorted(reply.outputs, key=len)
         assert outputs == ["a\ufffdb\n", "x" * 2_000_000]
-        assert heard.text == "Half of an emoji: \ufffd"
+        assert reply.text == "Half of an emoji: \ufffd"
 
     understudy.dialogue(main, mode="auto")
 
@@ -251,8 +251,8 @@ def test_parallel_calls_are_asked_together(understudy: Any) -> None:
         return "allow_once"
 
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([[{"shell": "echo a"}, {"shell": "echo b"}]])
-        assert sorted(heard.outputs) == ["a\n", "b\n"]
+        reply = await dialogue.say([[{"shell": "echo a"}, {"shell": "echo b"}]])
+        assert sorted(reply.outputs) == ["a\n", "b\n"]
 
     understudy.dialogue(main, request_permission=ask)
 
@@ -260,10 +260,10 @@ def test_parallel_calls_are_asked_together(understudy: Any) -> None:
 def test_a_sub_agent_works_under_its_call(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
         inner = [{"shell": "echo deep"}, {"say": "Found it."}]
-        heard = await dialogue.say([{"task": {"prompt": "look", "script": inner}}, {"say": "Thanks."}])
-        task, command = (update for update in heard.updates if isinstance(update, AcpToolCall))
+        reply = await dialogue.say([{"task": {"prompt": "look", "script": inner}}, {"say": "Thanks."}])
+        task, command = (update for update in reply.updates if isinstance(update, AcpToolCall))
         assert command.meta == {"toolName": "shell", "parentToolCallId": task.tool_call_id}
-        assert heard.outputs == ["deep\n", "Found it."]
+        assert reply.outputs == ["deep\n", "Found it."]
 
     understudy.dialogue(main, mode="auto")
 
@@ -271,8 +271,8 @@ def test_a_sub_agent_works_under_its_call(understudy: Any) -> None:
 @pytest.mark.parametrize(("answer", "ended"), [({"answer": "blue"}, "blue"), (None, "The question was not answered.")])
 def test_questions(understudy: Any, answer: Any, ended: str) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([{"question": {"text": "Which?", "options": ["red", "blue"]}}])
-        assert heard.outputs == [ended]
+        reply = await dialogue.say([{"question": {"text": "Which?", "options": ["red", "blue"]}}])
+        assert reply.outputs == [ended]
 
     forms = ClientCapabilities(elicitation_forms=True)
     understudy.dialogue(main, capabilities=forms, elicit=lambda question: answer)
@@ -280,7 +280,7 @@ def test_questions(understudy: Any, answer: Any, ended: str) -> None:
 
 def test_tools_it_does_not_have(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [
                 [
                     {"web_fetch": "http://127.0.0.1:1/"},
@@ -289,6 +289,6 @@ def test_tools_it_does_not_have(understudy: Any) -> None:
                 ]
             ]
         )
-        assert heard.ended == ["failed", "failed", "failed"]
+        assert reply.ended == ["failed", "failed", "failed"]
 
     understudy.dialogue(main, mode="auto")

@@ -17,7 +17,7 @@ from stagedoor.agents.acp import (
 )
 from stagedoor.transports.guard import descendants
 from stagedoor.transports.launch import Exited
-from stagedoor.understudy.workspace import Command
+from stagedoor.understudy.workspace import ShellCommand
 
 
 def alive(pid: int) -> bool:
@@ -54,14 +54,14 @@ def test_interrupt_mid_text_keeps_the_session(understudy: Any) -> None:
 
 def test_interrupt_mid_command_kills_it(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
-        await dialogue.session.send('[{"shell": "sleep 1000 & echo $! > pid; echo begun; wait"}]')
+        await dialogue.session.send('[{"shell": "sleep 1000 & echo $! > pid; echo command; wait"}]')
         pid = await pid_in(understudy.workspace / "pid")
         assert alive(pid)
         await dialogue.session.interrupt()
-        heard = await dialogue.hear()
-        assert heard.stop_reason == "cancelled"
-        assert heard.ended == ["failed"]
-        assert "Cancelled." in heard.outputs[0]
+        reply = await dialogue.hear()
+        assert reply.stop_reason == "cancelled"
+        assert reply.ended == ["failed"]
+        assert "Cancelled." in reply.outputs[0]
         await until(lambda: not alive(pid))
         assert (await dialogue.say([{"say": "Still here."}])).text == "Still here."
 
@@ -73,8 +73,8 @@ def test_interrupt_mid_question(understudy: Any) -> None:
         await dialogue.session.send('[{"shell": "echo x > ran"}]')
         await dialogue.hear(until=lambda event: isinstance(event, RequestPermission))
         await dialogue.session.interrupt()
-        heard = await dialogue.hear()
-        assert (heard.stop_reason, heard.ended) == ("cancelled", ["failed"])
+        reply = await dialogue.hear()
+        assert (reply.stop_reason, reply.ended) == ("cancelled", ["failed"])
         assert not (understudy.workspace / "ran").exists()
 
     async def never(question: RequestPermission) -> Any:
@@ -87,8 +87,8 @@ def test_a_command_that_leaves_something_behind_does_not_hold_up_the_turn(unders
     pids: list[int] = []
 
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([{"shell": "sleep 1000 & echo $! > pid; echo left"}])
-        assert heard.outputs == ["left\n"]
+        reply = await dialogue.say([{"shell": "sleep 1000 & echo $! > pid; echo left"}])
+        assert reply.outputs == ["left\n"]
         pids.append(int((understudy.workspace / "pid").read_text()))
         assert alive(pids[0])
 
@@ -132,11 +132,11 @@ def test_closing_ends_commands_in_the_background_too(understudy: Any) -> None:
 )
 def test_faults_are_errors_of_the_turn(understudy: Any, fault: Any, code: int, message: str, details: Any) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([[{"say": "Well"}, fault]])
-        failed = heard.end
+        reply = await dialogue.say([[{"say": "Well"}, fault]])
+        failed = reply.end
         assert isinstance(failed, RequestFailed)
         assert (failed.code, failed.message, failed.details) == (code, message, details)
-        assert heard.text == "Well"
+        assert reply.text == "Well"
         assert (await dialogue.say([[{"http_error": {"status": 500, "times": 2}}, {"say": "On."}]])).text == "On."
 
     understudy.dialogue(main)
@@ -145,8 +145,8 @@ def test_faults_are_errors_of_the_turn(understudy: Any, fault: Any, code: int, m
 @pytest.mark.parametrize("partway", [False, True])
 def test_cut_is_a_death_in_the_middle(understudy: Any, partway: bool) -> None:
     async def main(dialogue: Any) -> None:
-        heard = await dialogue.say([[{"say": "Well"}, {"cut": {"partway": partway}}]])
-        assert isinstance(heard.end, Unanswered)
+        reply = await dialogue.say([[{"say": "Well"}, {"cut": {"partway": partway}}]])
+        assert isinstance(reply.end, Unanswered)
         assert [event async for event in dialogue.events] == [Exited(1, "")]
 
     understudy.dialogue(main)
@@ -158,8 +158,8 @@ def test_stall_and_empty(understudy: Any) -> None:
         assert (await dialogue.say([[{"stall": 0.01}, {"say": "Back."}]])).text == "Back."
         await dialogue.session.send('[["stall", {"say": "never"}]]')
         await dialogue.session.interrupt()
-        heard = await dialogue.hear()
-        assert (heard.stop_reason, heard.text) == ("cancelled", "")
+        reply = await dialogue.hear()
+        assert (reply.stop_reason, reply.text) == ("cancelled", "")
 
     understudy.dialogue(main)
 
@@ -167,13 +167,13 @@ def test_stall_and_empty(understudy: Any) -> None:
 def test_a_command_that_is_cancelled_while_it_begins_is_not_left_running(tmp_path: Path) -> None:
     async def main() -> None:
         for turns in range(30):  # of the loop: at each of them it has come a little further
-            beginning = asyncio.create_task(Command.start("sleep 1000", str(tmp_path)))
+            beginning = asyncio.create_task(ShellCommand.start("sleep 1000", str(tmp_path)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             beginning.cancel()
-            [begun] = await asyncio.gather(beginning, return_exceptions=True)
-            if isinstance(begun, Command):
-                await begun.kill()
+            [command] = await asyncio.gather(beginning, return_exceptions=True)
+            if isinstance(command, ShellCommand):
+                await command.kill()
             assert [pid for pid in descendants(os.getpid()) if alive(pid)] == []
 
     asyncio.run(main())

@@ -18,7 +18,7 @@ class Editor:
     def __init__(self, kind: str = "allow_once") -> None:
         self.kind = kind
         self.updates: list[Any] = []
-        self.asked: list[Any] = []
+        self.questions: list[Any] = []
         self.question = asyncio.Event()
 
     def on_connect(self, conn: Any) -> None:
@@ -30,7 +30,7 @@ class Editor:
     async def request_permission(
         self, session_id: str, tool_call: Any, options: Any, **_: Any
     ) -> schema.RequestPermissionResponse:
-        self.asked.append(tool_call)
+        self.questions.append(tool_call)
         self.question.set()
         if self.kind == "never":
             await asyncio.Event().wait()
@@ -57,7 +57,7 @@ async def connected(editor: Editor, argv: list[str]) -> AsyncIterator[Any]:
         yield agent
 
 
-async def settled(editor: Editor) -> None:
+async def turn_reported(editor: Editor) -> None:
     """The package hands each notification to a task of its own; the usage is the last thing of a turn."""
     while not any(isinstance(update, schema.UsageUpdate) for update in editor.updates):
         await asyncio.sleep(0.01)
@@ -79,9 +79,9 @@ def test_a_whole_turn(understudy: Any) -> None:
             assert opened.modes.current_mode_id == "ask"
             answer = await agent.prompt(session_id=opened.session_id, prompt=[acp.text_block("go")])
             assert (answer.stop_reason, answer.usage.total_tokens) == ("end_turn", 360)
-            await settled(editor)
+            await turn_reported(editor)
             assert editor.text() == "Editing. Done."
-            assert [call.title for call in editor.asked] == ["Write a.txt", "cat a.txt"]
+            assert [call.title for call in editor.questions] == ["Write a.txt", "cat a.txt"]
             kinds = {type(update).__name__ for update in editor.updates}
             assert kinds >= {
                 "AgentThoughtChunk",
@@ -105,10 +105,10 @@ def test_list_load_fork_and_modes(understudy: Any) -> None:
             opened = await agent.new_session(cwd=cwd, mcp_servers=[])
             await agent.set_session_mode(session_id=opened.session_id, mode_id="auto")
             await agent.prompt(session_id=opened.session_id, prompt=[acp.text_block("go")])
-            assert editor.asked == []
+            assert editor.questions == []
             await agent.close_session(session_id=opened.session_id)
             listed = await agent.list_sessions(cwd=cwd)
-            assert [(one.session_id, one.title) for one in listed.sessions] == [(opened.session_id, "go")]
+            assert [(session.session_id, session.title) for session in listed.sessions] == [(opened.session_id, "go")]
             forked = await agent.fork_session(session_id=opened.session_id, cwd=cwd)
             assert forked.session_id != opened.session_id
         editor = Editor()
@@ -116,11 +116,11 @@ def test_list_load_fork_and_modes(understudy: Any) -> None:
             loaded = await agent.load_session(session_id=opened.session_id, cwd=cwd, mcp_servers=[])
             assert loaded.modes.current_mode_id == "auto"
             await agent.prompt(session_id=opened.session_id, prompt=[acp.text_block("more")])
-            await settled(editor)
+            await turn_reported(editor)
             assert editor.text() == "Editing. Done.Later."
             with pytest.raises(acp.RequestError, match="Session not found"):
                 await agent.load_session(session_id="nope", cwd=cwd, mcp_servers=[])
-            with pytest.raises(acp.RequestError, match="no mode"):
+            with pytest.raises(acp.RequestError, match="unknown mode"):
                 await agent.set_session_mode(session_id=opened.session_id, mode_id="yolo")
             with pytest.raises(acp.RequestError, match="not an existing absolute path"):
                 await agent.new_session(cwd="nowhere", mcp_servers=[])

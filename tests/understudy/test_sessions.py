@@ -26,17 +26,17 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
         (listed,) = await client.list_sessions()
         assert (listed.session_id, listed.cwd, listed.title) == (first, str(understudy.workspace), "first prompt")
         async with await client.resume_session(first, "go on") as session:
-            heard = await dialogue_of(session).hear()
-            assert heard.text == "Three."
-            assert not any(event.replayed for event in heard.events if isinstance(event, SessionUpdate))
+            reply = await dialogue_of(session).hear()
+            assert reply.text == "Three."
+            assert not any(event.replayed for event in reply.events if isinstance(event, SessionUpdate))
             assert session.modes is not None
             assert session.modes.current_mode_id == "auto"
         async with await client.fork_session(first, "go on") as session:
             assert session.session_id != first
             assert (await dialogue_of(session).hear()).text == "Four."
         async with await client.resume_session(first, "go on", AcpConfig(replay=True)) as session:
-            heard = await dialogue_of(session).hear()
-            replayed = [event.update for event in heard.events if isinstance(event, SessionUpdate) and event.replayed]
+            reply = await dialogue_of(session).hear()
+            replayed = [event.update for event in reply.events if isinstance(event, SessionUpdate) and event.replayed]
             assert [type(update).__name__ for update in replayed] == [
                 "UserMessageChunk",
                 "AgentThoughtChunk",
@@ -48,11 +48,11 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
             ]
             prompts = [update.text for update in replayed if isinstance(update, UserMessageChunk)]
             assert prompts == ["first prompt", "go on"]
-            live = [event.update for event in heard.events if isinstance(event, SessionUpdate) and not event.replayed]
+            live = [event.update for event in reply.events if isinstance(event, SessionUpdate) and not event.replayed]
             assert "".join(update.text for update in live if isinstance(update, AgentMessageChunk)) == "Four."
         assert len(await client.list_sessions()) == 2
         await client.delete_session(first)
-        assert first not in [one.session_id for one in await client.list_sessions()]
+        assert first not in [session.session_id for session in await client.list_sessions()]
         for unknown in (first, "../../etc/passwd", ""):
             with pytest.raises(SessionNotFound):
                 await client.resume_session(unknown, "go on")
@@ -78,10 +78,10 @@ def test_the_demo_reacts_to_the_workspace(understudy: Any) -> None:
         assert "work with no files yet" in (await dialogue.say("hello")).text
         for name, content in DEMO_FILES.items():
             (understudy.workspace / name).write_text(content)
-        heard = await dialogue.say("hello")
-        assert heard.text.endswith("Repaired, and the tests pass.")
-        assert [question.tool_call.kind for question in heard.asked] == ["edit", "execute"]
-        assert heard.ended == ["completed", "completed", "completed"]
+        reply = await dialogue.say("hello")
+        assert reply.text.endswith("Repaired, and the tests pass.")
+        assert [question.tool_call.kind for question in reply.questions] == ["edit", "execute"]
+        assert reply.ended == ["completed", "completed", "completed"]
         assert "{name}" in (understudy.workspace / "greeting.py").read_text()
         assert "work with 2 files" in (await dialogue.say("/demo")).text
 
@@ -98,12 +98,12 @@ def test_the_demo_reacts_to_the_workspace(understudy: Any) -> None:
 def test_the_demo_takes_no_for_an_answer(understudy: Any, answers: list[str], text: str) -> None:
     for name, content in DEMO_FILES.items():
         (understudy.workspace / name).write_text(content)
-    given = iter(answers)
+    decisions = iter(answers)
 
     async def main(dialogue: Any) -> None:
         assert (await dialogue.say("hello")).text.endswith(text)
 
-    understudy.dialogue(main, request_permission=lambda question: next(given))
+    understudy.dialogue(main, request_permission=lambda question: next(decisions))
 
 
 def test_bad_requests_are_refused_one_by_one(understudy: Any, bounded: Any) -> None:

@@ -12,21 +12,21 @@ from stagedoor.agents.acp import Content, McpServerStdio, RequestPermission
 from stagedoor.understudy import command
 
 SERVER = McpServerStdio("sums", sys.executable, (str(Path(__file__).with_name("tools_server.py")),))
-GONE = McpServerStdio("gone", "/no/such/program")
+MISSING = McpServerStdio("gone", "/no/such/program")
 
 
 def test_tools_of_an_mcp_server(understudy: Any) -> None:
-    asked: list[RequestPermission] = []
+    questions: list[RequestPermission] = []
 
     def ask(question: RequestPermission) -> Any:
-        asked.append(question)
+        questions.append(question)
         return "allow_always"
 
     async def main(dialogue: Any) -> None:
         def mcp(server: str, tool: str, **arguments: int) -> Any:
             return {"mcp": {"server": server, "tool": tool, "arguments": arguments}}
 
-        heard = await dialogue.say(
+        reply = await dialogue.say(
             [
                 [mcp("sums", "add", a=2, b=3), mcp("sums", "add", a=20, b=30)],
                 mcp("sums", "add", a=1, b=1),
@@ -36,7 +36,7 @@ def test_tools_of_an_mcp_server(understudy: Any) -> None:
             ]
         )
         outputs = [
-            "".join(part.text for part in update.contents() if isinstance(part, Content)) for update in heard.final
+            "".join(part.text for part in update.contents() if isinstance(part, Content)) for update in reply.final
         ]
         assert sorted(outputs[:2]) == ["5", "50"]
         assert outputs[2] == "2"
@@ -45,10 +45,10 @@ def test_tools_of_an_mcp_server(understudy: Any) -> None:
             "The MCP server 'gone' did not start: No such file or directory",
             "The session has no MCP server 'nobody'.",
         ]
-        assert heard.ended == ["completed"] * 3 + ["failed"] * 3
-        assert [question.tool_call.title for question in asked].count("sums: add") == 2
+        assert reply.ended == ["completed"] * 3 + ["failed"] * 3
+        assert [question.tool_call.title for question in questions].count("sums: add") == 2
 
-    understudy.dialogue(main, mcp_servers=(SERVER, GONE), request_permission=ask)
+    understudy.dialogue(main, mcp_servers=(SERVER, MISSING), request_permission=ask)
 
 
 def test_nothing_in_the_workspace_is_imported(understudy: Any) -> None:

@@ -17,16 +17,19 @@ from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized
 
 from .agent import VERSION, Understudy
-from .link import Link
-from .store import Store, default_home
+from .link import AgentLink
+from .store import UnderstudyStore, default_home
 
 STDIN, STDOUT = 0, 1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="understudy", description="A scripted agent that speaks ACP on stdio.")
-    parser.add_argument("--script", type=Path, help="what to play, as YAML or JSON; without it, a short demo")
-    parser.add_argument("--home", type=Path, help="where sessions are stored")
+    parser = argparse.ArgumentParser(
+        prog="understudy",
+        description="A scripted agent that uses the Agent Client Protocol on standard input and output.",
+    )
+    parser.add_argument("--script", type=Path, help="the script to play, as YAML or JSON; without it, a short demo")
+    parser.add_argument("--home", type=Path, help="the folder for stored sessions")
     parser.add_argument("--version", action="version", version=f"understudy {VERSION}")
     options = parser.parse_args()
     script: Script | None = None
@@ -40,36 +43,37 @@ def main() -> int:
             print(f"understudy: {error}", file=sys.stderr)
             return 2
         script, routes = loaded.script, loaded.routes
-    asyncio.run(_serve(Store(options.home or default_home()), script, routes))
+    asyncio.run(_serve(UnderstudyStore(options.home or default_home()), script, routes))
     return 0
 
 
-async def _serve(store: Store, script: Script | None, routes: Mapping[str, Script]) -> None:
+async def _serve(store: UnderstudyStore, script: Script | None, routes: Mapping[str, Script]) -> None:
     loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-    understudy = Understudy(Link(_write), store, script, routes)
+    ended = asyncio.Event()
+    link = AgentLink(_write)
+    understudy = Understudy(link, store, script, routes)
     lines = LineBuffer()
 
-    def heard(chunk: bytes) -> None:
+    def receive(chunk: bytes) -> None:
         for line in lines.feed(chunk) if chunk else lines.finish():
             if not isinstance(line, Unrecognized):
-                understudy.receive(line)
+                link.receive(line)
         if not chunk:
-            over.set()
+            ended.set()
 
     def listen() -> None:
         # A thread, because standard input may be a file, which the event loop cannot watch.
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
             while True:
                 chunk = os.read(STDIN, 2**16)
-                loop.call_soon_threadsafe(heard, chunk)
+                loop.call_soon_threadsafe(receive, chunk)
                 if not chunk:
                     return
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, over.set)
+        loop.add_signal_handler(number, ended.set)
     threading.Thread(target=listen, daemon=True).start()
-    await over.wait()
+    await ended.wait()
     await understudy.end()
 
 

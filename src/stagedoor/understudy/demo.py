@@ -1,4 +1,4 @@
-"""What the understudy does when nobody gave it a script: a short scene that looks at the workspace first."""
+"""What the understudy plays without a script: a short demo that looks at the workspace first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stagedoor.testing.script import (
     write_file,
 )
 
-from .workspace import Workspace
+from .workspace import WorkspaceFiles
 
 DEMO_FILES: dict[str, str] = {
     "greeting.py": '''"""Greets people."""
@@ -56,7 +56,7 @@ SHOW = re.compile(r"\bshow me\b|\bwhat (can you|you can) do\b|\btry something\b|
 """Who asks like this wants to see edits and questions, and may have one file more for it."""
 
 
-def demo(workspace: Workspace, prompt: str = "") -> Script:
+def demo(workspace: WorkspaceFiles, prompt: str = "") -> Script:
     if MISTAKE in (workspace.before("greeting.py") or ""):
         return _repair()
     if SHOW.search(prompt):
@@ -100,7 +100,7 @@ def _repair() -> Script:
     ]
 
 
-def _show(workspace: Workspace) -> Script:
+def _show(workspace: WorkspaceFiles) -> Script:
     """Plans, writes one note (or changes the one it wrote before), runs one command; whatever is refused is left."""
     files = workspace.find("**", ".").splitlines()
     before = workspace.before(NOTE)
@@ -167,7 +167,7 @@ def _show(workspace: Workspace) -> Script:
     ]
 
 
-def _tour(workspace: Workspace) -> Script:
+def _tour(workspace: WorkspaceFiles) -> Script:
     files = workspace.find("**", ".").splitlines()
     name = workspace.root.name or "the workspace"
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}" if files else "no files yet"

@@ -10,35 +10,23 @@ from typing import Any
 
 import msgspec
 
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.jsonrpc import Id, Peer, Response, parse
 
-from .workspace import ToolFailed
+from .link import McpServerParams
+from .workspace import ToolCallFailed
 
 PROTOCOL_VERSION = "2025-06-18"
 PATIENCE = 60.0
 
 
-class EnvVariable(msgspec.Struct, frozen=True):
-    name: str
-    value: str
-
-
-class ServerSpec(msgspec.Struct, frozen=True):
-    """A server as ``session/new`` gives it. Those without a command are spoken to otherwise, and not by us."""
-
-    name: str
-    command: str = ""
-    args: list[str] = []
-    env: list[EnvVariable] = []
-
-
-class ToolAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class McpToolAnswer(msgspec.Struct, frozen=True, rename="camel"):
     content: list[dict[str, Any]] = []
     is_error: bool = False
 
 
-class McpServer:
+class RunningMcpServer:
     """One running server. Made by :meth:`start`."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
@@ -46,12 +34,13 @@ class McpServer:
         self._process = process
         self._peer = Peer()
         self._waiting: dict[Id, asyncio.Future[Any]] = {}
-        self._listening = asyncio.create_task(self._listen())
+        self._tasks = TaskOwner()
+        self._tasks.start(self._listen())
 
     @classmethod
-    async def start(cls, spec: ServerSpec, cwd: str) -> McpServer:
+    async def start(cls, spec: McpServerParams, cwd: str) -> RunningMcpServer:
         if not spec.command:
-            raise ToolFailed(f"The MCP server {spec.name!r} is not one that is started by a command.")
+            raise ToolCallFailed(f"The MCP server {spec.name!r} has no command to start it with.")
         try:
             process = await asyncio.create_subprocess_exec(
                 spec.command,
@@ -64,7 +53,7 @@ class McpServer:
                 start_new_session=True,
             )
         except OSError as error:
-            raise ToolFailed(f"The MCP server {spec.name!r} did not start: {error.strerror}") from None
+            raise ToolCallFailed(f"The MCP server {spec.name!r} did not start: {error.strerror}") from None
         server = cls(spec.name, process)
         client = {"name": "understudy", "version": "0.1.0"}
         hello = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
@@ -78,16 +67,16 @@ class McpServer:
         return server
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """What the tool said, and whether it called that an error."""
+        """The tool's output, and whether the server called it an error."""
         result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
         try:
-            answer = msgspec.convert(result, ToolAnswer)
+            answer = msgspec.convert(result, McpToolAnswer)
         except msgspec.ValidationError as error:
-            raise ToolFailed(f"The MCP server {self._name!r} gave no result: {error}") from None
+            raise ToolCallFailed(f"The MCP server {self._name!r} sent an invalid result: {error}") from None
         return "\n".join(str(block.get("text", "")) for block in answer.content), answer.is_error
 
     async def stop(self) -> None:
-        self._listening.cancel()
+        await self._tasks.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
@@ -100,7 +89,7 @@ class McpServer:
             async with asyncio.timeout(PATIENCE):
                 return await future
         except TimeoutError:
-            raise ToolFailed(f"The MCP server {self._name!r} did not answer {method}.") from None
+            raise ToolCallFailed(f"The MCP server {self._name!r} did not answer {method}.") from None
 
     async def _flush(self) -> None:
         stdin = self._process.stdin
@@ -120,13 +109,13 @@ class McpServer:
                     self._answered(message)
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(ToolFailed(f"The MCP server {self._name!r} ended."))
+                future.set_exception(ToolCallFailed(f"The MCP server {self._name!r} ended."))
 
     def _answered(self, response: Response) -> None:
         future = self._waiting.pop(response.id, None)
         if future is None or future.done():
             return
         if response.fault is not None:
-            future.set_exception(ToolFailed(response.fault.message))
+            future.set_exception(ToolCallFailed(response.fault.message))
         else:
             future.set_result(msgspec.json.decode(bytes(response.result or b"null")))

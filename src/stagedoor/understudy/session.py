@@ -1,4 +1,4 @@
-"""One session of the understudy: its workspace, its mode, its place in the script, and what the user allowed."""
+"""One session of the understudy: its workspace, its mode, how far its script is, and what the user allowed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .link import Link
-from .mcp import McpServer, ServerSpec
-from .store import Entry, Store
-from .workspace import Command, ToolFailed, Workspace
+from stagedoor.transports.tasks import TaskOwner
 
-Verdict: TypeAlias = Literal["allowed", "rejected", "cancelled"]
+from .link import AgentLink, McpServerParams
+from .mcp import RunningMcpServer
+from .store import StoredEntry, UnderstudyStore
+from .workspace import ShellCommand, ToolCallFailed, WorkspaceFiles
+
+PermissionOutcome: TypeAlias = Literal["allowed", "rejected", "cancelled"]
 Effect: TypeAlias = Literal["read", "edit", "execute"]
 
 
-class Mode(msgspec.Struct, frozen=True):
+class SessionModeRules(msgspec.Struct, frozen=True):
     """What a mode does with a call: ``free`` effects run unasked, ``barred`` ones are refused, the others are asked."""
 
     id: str
@@ -26,13 +28,13 @@ class Mode(msgspec.Struct, frozen=True):
     barred: frozenset[Effect] = frozenset()
 
 
-MODES: dict[str, Mode] = {
+MODES: dict[str, SessionModeRules] = {
     mode.id: mode
     for mode in (
-        Mode("ask", "Ask", "Asks before edits and commands", frozenset({"read"})),
-        Mode("auto_edit", "Auto edit", "Asks before commands", frozenset({"read", "edit"})),
-        Mode("auto", "Auto", "Asks nothing", frozenset({"read", "edit", "execute"})),
-        Mode("plan", "Plan", "Reads only", frozenset({"read"}), frozenset({"edit", "execute"})),
+        SessionModeRules("ask", "Ask", "Asks before edits and commands", frozenset({"read"})),
+        SessionModeRules("auto_edit", "Auto edit", "Asks before commands", frozenset({"read", "edit"})),
+        SessionModeRules("auto", "Auto", "Asks nothing", frozenset({"read", "edit", "execute"})),
+        SessionModeRules("plan", "Plan", "Reads only", frozenset({"read"}), frozenset({"edit", "execute"})),
     )
 }
 
@@ -44,41 +46,46 @@ OPTIONS = (
 )
 
 
-class Session:
-    def __init__(self, session_id: str, cwd: str, link: Link, store: Store, more: tuple[str, ...] = ()) -> None:
+class UnderstudySession:
+    def __init__(
+        self, session_id: str, cwd: str, link: AgentLink, store: UnderstudyStore, more: tuple[str, ...] = ()
+    ) -> None:
         self.session_id = session_id
         self.cwd = cwd
-        self.workspace = Workspace(cwd, more)
+        self.files = WorkspaceFiles(cwd, more)
         self.mode = "ask"
         self.model = ""
         self.route = ""
         self.step = 0
         self.calls = 0
         self.title = ""
-        self.background: list[Command] = []
-        self.mcp_specs: dict[str, ServerSpec] = {}
-        self._mcp: dict[str, McpServer] = {}
+        self.background: list[ShellCommand] = []
+        self.mcp_specs: dict[str, McpServerParams] = {}
+        self._mcp: dict[str, RunningMcpServer] = {}
         self._mcp_starting = asyncio.Lock()
+        self.tasks = TaskOwner()
         self.turn: asyncio.Task[str] | None = None
         self._link = link
         self._store = store
-        self._remembered: dict[tuple[str, ...], Verdict] = {}
+        self._remembered: dict[tuple[str, ...], PermissionOutcome] = {}
 
     def show(self, update: dict[str, Any]) -> None:
-        """Tell the client, and keep nothing."""
+        """Send it to the client, and store nothing."""
         self._link.notify("session/update", {"sessionId": self.session_id, "update": update})
 
-    def keep(self, update: dict[str, Any]) -> None:
+    def store(self, update: dict[str, Any]) -> None:
         """Make it part of the stored conversation."""
-        self._store.append(self.session_id, Entry(update=update))
+        self._store.append(self.session_id, StoredEntry(update=update))
 
-    def mark(self) -> None:
+    def store_progress(self) -> None:
         """Store how far the session has come."""
-        self._store.append(self.session_id, Entry(step=self.step, calls=self.calls, mode=self.mode, route=self.route))
+        self._store.append(
+            self.session_id, StoredEntry(step=self.step, calls=self.calls, mode=self.mode, route=self.route)
+        )
 
-    def name(self, title: str) -> None:
+    def set_title(self, title: str) -> None:
         self.title = title
-        self._store.append(self.session_id, Entry(title=title))
+        self._store.append(self.session_id, StoredEntry(title=title))
         self.show({"sessionUpdate": "session_info_update", "title": title})
 
     def next_call_id(self, tool: str) -> str:
@@ -86,13 +93,13 @@ class Session:
         self.calls += 1
         return f"{tool}__{self.calls}"
 
-    async def mcp(self, name: str) -> McpServer:
+    async def mcp(self, name: str) -> RunningMcpServer:
         """The running server of this name, started when it is first needed."""
         if name not in self.mcp_specs:
-            raise ToolFailed(f"The session has no MCP server {name!r}.")
+            raise ToolCallFailed(f"The session has no MCP server {name!r}.")
         async with self._mcp_starting:
             if name not in self._mcp:
-                self._mcp[name] = await McpServer.start(self.mcp_specs[name], self.cwd)
+                self._mcp[name] = await RunningMcpServer.start(self.mcp_specs[name], self.cwd)
             return self._mcp[name]
 
     async def end(self) -> None:
@@ -105,8 +112,10 @@ class Session:
         while self._mcp:
             await self._mcp.popitem()[1].stop()
 
-    async def permission(self, effect: Effect, subject: tuple[str, ...], tool_call: dict[str, Any]) -> Verdict:
-        """Whether a call may go on: by the mode, by what was answered for good, or by asking."""
+    async def permission(
+        self, effect: Effect, subject: tuple[str, ...], tool_call: dict[str, Any]
+    ) -> PermissionOutcome:
+        """Whether a call may run: by the mode, by an answer for the whole session, or by asking."""
         mode = MODES[self.mode]
         if effect in mode.barred:
             return "rejected"
@@ -118,7 +127,7 @@ class Session:
         answer = await self._link.ask("session/request_permission", params)
         match answer:
             case {"outcome": {"outcome": "selected", "optionId": "allow" | "allow_always" as chosen}}:
-                verdict: Verdict = "allowed"
+                verdict: PermissionOutcome = "allowed"
             case {"outcome": {"outcome": "selected", "optionId": str(chosen)}}:
                 verdict = "rejected"
             case _:

@@ -1,4 +1,4 @@
-"""Sessions on disk: one JSON Lines file each, a header first, then what was said and done."""
+"""Sessions on disk: one JSON Lines file each, a header first, then the updates and how far the script is."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stagedoor.wire.shapes import repaired
 Update = dict[str, Any]
 
 
-class Header(msgspec.Struct, frozen=True, rename="camel"):
+class StoredHeader(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
     cwd: str
     created_ms: int
     forked_from: str | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line after the header: something said or done, or how far the script has come."""
+class StoredEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line after the header: an update, or how far the script is."""
 
     update: Update | None = None
     step: int | None = None
@@ -35,11 +35,11 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     route: str | None = None
 
 
-class Stored(msgspec.Struct, frozen=True):
+class UnderstudyRecord(msgspec.Struct, frozen=True):
     """A session as the file has it."""
 
-    header: Header
-    entries: tuple[Entry, ...] = ()
+    header: StoredHeader
+    entries: tuple[StoredEntry, ...] = ()
 
     @property
     def updates(self) -> list[Update]:
@@ -50,8 +50,8 @@ class Stored(msgspec.Struct, frozen=True):
         return values[-1] if values else default
 
 
-class Listed(msgspec.Struct, frozen=True):
-    header: Header
+class ListedSession(msgspec.Struct, frozen=True):
+    header: StoredHeader
     title: str
     updated: datetime
 
@@ -64,34 +64,34 @@ def default_home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(state) / "stagedoor" / "understudy"
 
 
-class Store:
+class UnderstudyStore:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def create(self, header: Header, entries: tuple[Entry, ...] = ()) -> None:
+    def create(self, header: StoredHeader, entries: tuple[StoredEntry, ...] = ()) -> None:
         self._home.mkdir(parents=True, exist_ok=True)
         lines = [msgspec.json.encode(header), *map(_line, entries)]
         self._path(header.session_id).write_bytes(b"\n".join(lines) + b"\n")
 
-    def append(self, session_id: str, *entries: Entry) -> None:
+    def append(self, session_id: str, *entries: StoredEntry) -> None:
         with self._path(session_id).open("ab") as file:
             file.write(b"".join(_line(entry) + b"\n" for entry in entries))
 
-    def load(self, session_id: str) -> Stored | None:
-        """None when there is no such session. A line that was cut short by a crash is passed over."""
+    def load(self, session_id: str) -> UnderstudyRecord | None:
+        """None for an unknown session. A line that was cut short by a crash is passed over."""
         path = self._path(session_id)
         if not session_id or path.parent != self._home or not path.is_file():
             return None
         head, *lines = path.read_bytes().split(b"\n")
         try:
-            header = msgspec.json.decode(head, type=Header)
+            header = msgspec.json.decode(head, type=StoredHeader)
         except msgspec.MsgspecError:
             return None
-        entries: list[Entry] = []
+        entries: list[StoredEntry] = []
         for line in lines:
             with contextlib.suppress(msgspec.MsgspecError):
-                entries.append(msgspec.json.decode(line, type=Entry))
-        return Stored(header, tuple(entries))
+                entries.append(msgspec.json.decode(line, type=StoredEntry))
+        return UnderstudyRecord(header, tuple(entries))
 
     def delete(self, session_id: str) -> bool:
         path = self._path(session_id)
@@ -100,19 +100,19 @@ class Store:
         path.unlink()
         return True
 
-    def listed(self) -> Iterator[Listed]:
+    def list(self) -> Iterator[ListedSession]:
         """Newest first."""
         for path in sorted(self._home.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
             stored = self.load(path.stem)
             if stored is not None:
                 updated = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-                yield Listed(stored.header, stored.last("title", ""), updated)
+                yield ListedSession(stored.header, stored.last("title", ""), updated)
 
     def _path(self, session_id: str) -> Path:
         return self._home / f"{session_id}.jsonl"
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: StoredEntry) -> bytes:
     try:
         return msgspec.json.encode(entry)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape and UTF-8 cannot hold

@@ -11,9 +11,9 @@ import msgspec
 
 from stagedoor.testing.script import Call, ToolOutcome
 
-from .link import Refused
-from .session import Effect, Session
-from .workspace import Command, ToolFailed
+from .link import ClientRefused
+from .session import Effect, UnderstudySession
+from .workspace import ShellCommand, ToolCallFailed
 
 SHOWN_WHILE_RUNNING = 16_000
 PROGRESS_EVERY = 0.05
@@ -42,14 +42,14 @@ def text(content: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": content}}
 
 
-class Card:
+class ToolCallCard:
     """One tool call as the client sees it."""
 
-    def __init__(self, session: Session, call: Call, parent: str | None) -> None:
+    def __init__(self, session: UnderstudySession, call: Call, parent: str | None) -> None:
         self.call_id = session.next_call_id(call.tool)
         self._session = session
         self._started = time.monotonic()
-        self._shown = 0.0
+        self._shown_at = 0.0
         self._output = ""
         self.failed = False
         meta: dict[str, Any] = {"toolName": call.tool}
@@ -63,27 +63,27 @@ class Card:
             "_meta": meta,
         }
         if isinstance(path := call.input.get("path"), str) and call.tool.endswith("_file"):
-            self.facts["locations"] = [{"path": str(session.workspace.root / path)}]
+            self.facts["locations"] = [{"path": str(session.files.root / path)}]
 
     def begin(self) -> None:
         self._session.show({"sessionUpdate": "tool_call", **self.facts, "status": "pending"})
 
     def running(self) -> None:
-        self._started = time.monotonic()  # how long somebody took to answer is not how long it ran
+        self._started = time.monotonic()  # how long the user took to answer is not how long it ran
         self._update(status="in_progress")
 
     async def progress(self, output: str) -> None:
         self._output = output
         now = time.monotonic()
-        if now - self._shown >= PROGRESS_EVERY:
-            self._shown = now
+        if now - self._shown_at >= PROGRESS_EVERY:
+            self._shown_at = now
             self._update(status="in_progress", content=[text(output[-SHOWN_WHILE_RUNNING:])])
 
     def end(self, status: str, content: list[dict[str, Any]], raw_output: Any = None) -> None:
         self.failed = status == "failed"
         more = {} if raw_output is None else {"rawOutput": raw_output}
         self._update(status=status, content=content, **more)
-        self._session.keep({"sessionUpdate": "tool_call", **self.facts, "status": status, "content": content, **more})
+        self._session.store({"sessionUpdate": "tool_call", **self.facts, "status": status, "content": content, **more})
 
     def cancelled(self) -> None:
         self.end("failed", [text(f"{self._output}\nCancelled.".lstrip())], {"error": "cancelled"})
@@ -96,15 +96,15 @@ class Card:
 
 
 class Toolbox:
-    """``play`` performs a sub-agent's script and returns what it said."""
+    """``play`` performs a sub-agent's script and returns its text."""
 
     def __init__(
-        self, session: Session, play: Callable[[Call, str], Awaitable[str]], parent: str | None = None
+        self, session: UnderstudySession, play: Callable[[Call, str], Awaitable[str]], parent: str | None = None
     ) -> None:
         self._session = session
         self._play = play
         self._parent = parent
-        self._tools: dict[str, Callable[[Call, Card], Awaitable[str]]] = {
+        self._tools: dict[str, Callable[[Call, ToolCallCard], Awaitable[str]]] = {
             "shell": self._shell,
             "read_file": self._read_file,
             "write_file": self._write_file,
@@ -121,14 +121,14 @@ class Toolbox:
         """Run one call to its end. Whatever happens, the client sees how it ended."""
         if call.tool == "plan":
             return self._plan(call)
-        card = Card(self._session, call, self._parent)
+        card = ToolCallCard(self._session, call, self._parent)
         card.begin()
         try:
             tool = self._tools.get(call.tool)
             if tool is None:
-                raise ToolFailed(f"The understudy has no tool {call.tool!r}.")
+                raise ToolCallFailed(f"The understudy has no tool {call.tool!r}.")
             output = await tool(call, card)
-        except (ToolFailed, Refused) as failure:
+        except (ToolCallFailed, ClientRefused) as failure:
             card.end("failed", [text(str(failure))], {"error": str(failure)})
             return ToolOutcome(call.tool, str(failure), error=True, id=card.call_id)
         except KeyError as missing:
@@ -140,77 +140,77 @@ class Toolbox:
             raise
         return ToolOutcome(call.tool, output, error=card.failed, id=card.call_id)
 
-    async def _permit(self, effect: Effect, subject: tuple[str, ...], card: Card, content: list[Any]) -> None:
-        shown = {**card.facts, "status": "pending", "content": content}
-        verdict = await self._session.permission(effect, subject, shown)
+    async def _permit(self, effect: Effect, subject: tuple[str, ...], card: ToolCallCard, content: list[Any]) -> None:
+        tool_call = {**card.facts, "status": "pending", "content": content}
+        verdict = await self._session.permission(effect, subject, tool_call)
         if verdict == "cancelled":
             raise TurnCancelled
         if verdict == "rejected":
             barred = "the session is read-only" if self._session.mode == "plan" else "the user rejected it"
-            raise ToolFailed(f"Not done: {barred}.")
+            raise ToolCallFailed(f"Not done: {barred}.")
         card.running()
 
     # ----------------------------------------------------------------------------------------------------- files
 
-    async def _read_file(self, call: Call, card: Card) -> str:
-        content = self._session.workspace.read(str(call.input["path"]))
+    async def _read_file(self, call: Call, card: ToolCallCard) -> str:
+        content = self._session.files.read(str(call.input["path"]))
         card.end("completed", [text(content)])
         return content
 
-    async def _write_file(self, call: Call, card: Card) -> str:
+    async def _write_file(self, call: Call, card: ToolCallCard) -> str:
         path, content = str(call.input["path"]), str(call.input["content"])
-        before = self._session.workspace.before(path)
-        return await self._change(card, path, before, content, lambda: self._session.workspace.write(path, content))
+        before = self._session.files.before(path)
+        return await self._change(card, path, before, content, lambda: self._session.files.write(path, content))
 
-    async def _edit_file(self, call: Call, card: Card) -> str:
+    async def _edit_file(self, call: Call, card: ToolCallCard) -> str:
         path, old, new = (str(call.input[name]) for name in ("path", "old", "new"))
-        before, after = self._session.workspace.edited(path, old, new)
-        return await self._change(card, path, before, after, lambda: self._session.workspace.write(path, after))
+        before, after = self._session.files.edit(path, old, new)
+        return await self._change(card, path, before, after, lambda: self._session.files.write(path, after))
 
-    async def _delete_file(self, call: Call, card: Card) -> str:
+    async def _delete_file(self, call: Call, card: ToolCallCard) -> str:
         path = str(call.input["path"])
-        before = self._session.workspace.before(path)
+        before = self._session.files.before(path)
         if before is None:
-            raise ToolFailed(f"{path}: No such file or directory")
-        return await self._change(card, path, before, None, lambda: self._session.workspace.delete(path))
+            raise ToolCallFailed(f"{path}: No such file or directory")
+        return await self._change(card, path, before, None, lambda: self._session.files.delete(path))
 
     async def _change(
-        self, card: Card, path: str, before: str | None, after: str | None, make: Callable[[], None]
+        self, card: ToolCallCard, path: str, before: str | None, after: str | None, make: Callable[[], None]
     ) -> str:
         kind = "add" if before is None else "delete" if after is None else "modify"
-        place = str(self._session.workspace.locate(path))
+        place = str(self._session.files.locate(path))
         diff = {"type": "diff", "path": place, "oldText": before, "newText": after or "", "_meta": {"kind": kind}}
         await self._permit("edit", ("edit",), card, [diff])
         make()
         card.end("completed", [diff])
         return f"{path}: {'created' if kind == 'add' else 'deleted' if kind == 'delete' else 'changed'}"
 
-    async def _search_content(self, call: Call, card: Card) -> str:
+    async def _search_content(self, call: Call, card: ToolCallCard) -> str:
         pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
-        found = await asyncio.to_thread(self._session.workspace.search, pattern, path)
-        card.end("completed", [text(found)])
-        return found
+        matches = await asyncio.to_thread(self._session.files.search, pattern, path)
+        card.end("completed", [text(matches)])
+        return matches
 
-    async def _find_files(self, call: Call, card: Card) -> str:
+    async def _find_files(self, call: Call, card: ToolCallCard) -> str:
         pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
-        found = await asyncio.to_thread(self._session.workspace.find, pattern, path)
-        card.end("completed", [text(found)])
-        return found
+        matches = await asyncio.to_thread(self._session.files.find, pattern, path)
+        card.end("completed", [text(matches)])
+        return matches
 
     # -------------------------------------------------------------------------------------------------- the others
 
-    async def _shell(self, call: Call, card: Card) -> str:
+    async def _shell(self, call: Call, card: ToolCallCard) -> str:
         command = str(call.input["command"])
         await self._permit("execute", ("shell", command), card, [text(command)])
         if call.input.get("background"):
-            running = await Command.start(command, self._session.cwd, heard=False)
+            running = await ShellCommand.start(command, self._session.cwd, capture=False)
             self._session.background.append(running)
-            said = f"Started in the background as process {running.pid}."
-            card.end("completed", [text(said)])
-            return said
-        running = await Command.start(command, self._session.cwd)
+            message = f"Started in the background as process {running.pid}."
+            card.end("completed", [text(message)])
+            return message
+        running = await ShellCommand.start(command, self._session.cwd)
         code = await running.run(card.progress)
-        if running.left_running:
+        if running.has_survivors:
             self._session.background.append(running)
         facts: dict[str, Any] = {"exitCode": code, "durationMs": card.duration_ms()}
         if code != 0:
@@ -218,25 +218,25 @@ class Toolbox:
         card.end("failed" if code else "completed", [text(running.output)], facts)
         return running.output
 
-    async def _task(self, call: Call, card: Card) -> str:
+    async def _task(self, call: Call, card: ToolCallCard) -> str:
         card.running()
-        said = await self._play(call, card.call_id)
-        card.end("completed", [text(said)])
-        return said
-
-    async def _question(self, call: Call, card: Card) -> str:
-        options = [str(option) for option in call.input.get("options", ())]
-        answer = await self._session.elicit(str(call.input["text"]), options)
-        if answer is None:
-            raise ToolFailed("The question was not answered.")
+        answer = await self._play(call, card.call_id)
         card.end("completed", [text(answer)])
         return answer
 
-    async def _mcp(self, call: Call, card: Card) -> str:
+    async def _question(self, call: Call, card: ToolCallCard) -> str:
+        options = [str(option) for option in call.input.get("options", ())]
+        answer = await self._session.elicit(str(call.input["text"]), options)
+        if answer is None:
+            raise ToolCallFailed("The question was not answered.")
+        card.end("completed", [text(answer)])
+        return answer
+
+    async def _mcp(self, call: Call, card: ToolCallCard) -> str:
         server, tool = str(call.input["server"]), str(call.input["tool"])
         arguments = dict(call.input.get("arguments", {}))
-        shown = [text(msgspec.json.encode(arguments).decode())]
-        await self._permit("execute", ("mcp", server, tool), card, shown)
+        content = [text(msgspec.json.encode(arguments).decode())]
+        await self._permit("execute", ("mcp", server, tool), card, content)
         running = await self._session.mcp(server)
         output, failed = await running.call(tool, arguments)
         card.end("failed" if failed else "completed", [text(output)])
@@ -249,24 +249,24 @@ class Toolbox:
         ]
         update = {"sessionUpdate": "plan", "entries": entries}
         self._session.show(update)
-        self._session.keep(update)
+        self._session.store(update)
         return ToolOutcome("plan", "The plan is noted.")
 
 
 def _title(call: Call) -> str:
-    given = call.input
+    arguments = call.input
     match call.tool:
         case "shell":
-            return str(given.get("command", ""))
+            return str(arguments.get("command", ""))
         case "search_content" | "find_files":
-            return f"{'Search' if call.tool == 'search_content' else 'Find'} {given.get('pattern', '')}"
+            return f"{'Search' if call.tool == 'search_content' else 'Find'} {arguments.get('pattern', '')}"
         case "task":
-            return str(given.get("description", "Sub-agent"))
+            return str(arguments.get("description", "Sub-agent"))
         case "question":
-            return str(given.get("text", "Question"))
+            return str(arguments.get("text", "Question"))
         case "mcp":
-            return f"{given.get('server', '')}: {given.get('tool', '')}"
+            return f"{arguments.get('server', '')}: {arguments.get('tool', '')}"
         case name if name.endswith("_file"):
-            return f"{name.removesuffix('_file').title()} {given.get('path', '')}"
+            return f"{name.removesuffix('_file').title()} {arguments.get('path', '')}"
         case name:
             return name

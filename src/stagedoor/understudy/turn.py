@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,13 +33,15 @@ from stagedoor.testing.script import (
     parts_of,
     say,
 )
+from stagedoor.transports.tasks import TaskOwner
+from stagedoor.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
-from .link import Link
-from .session import Session
+from .demo import demo
+from .link import AgentLink, RequestRefused
+from .session import UnderstudySession
 from .tools import Toolbox, TurnCancelled
 
 CONTEXT = 200_000
-INTERNAL_ERROR = -32603
 STOP_REASONS = {
     "end": "end_turn",
     "max_tokens": "max_tokens",
@@ -49,17 +51,7 @@ STOP_REASONS = {
 SCRIPT_OVER = say("The script is over.")
 
 
-class TurnFailed(Exception):
-    """The turn ends with a JSON-RPC error, as an agent reports a failing model."""
-
-    def __init__(self, code: int, message: str, details: dict[str, Any]) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.details = details
-
-
-class Spent(msgspec.Struct):
+class TurnUsage(msgspec.Struct):
     """Tokens of a turn."""
 
     input: int = 0
@@ -87,22 +79,27 @@ class Spent(msgspec.Struct):
 
 
 class Performer:
-    """Performs replies in a session. A sub-agent's performer says everything to its parent's tool call."""
+    """Performs replies in a session. A sub-agent's performer sends everything as part of its parent's tool call."""
 
     def __init__(
-        self, session: Session, link: Link, spent: Spent, routes: Mapping[str, Script], parent: str | None = None
+        self,
+        session: UnderstudySession,
+        link: AgentLink,
+        usage: TurnUsage,
+        routes: Mapping[str, Script],
+        parent: str | None = None,
     ) -> None:
         self._session = session
         self._link = link
-        self._spent = spent
+        self._turn_usage = usage
         self._routes = routes
         self._parent = parent
         self._toolbox = Toolbox(session, self._sub_agent, parent)
         self._messages = 0
-        self.said = ""
+        self.text = ""
 
     async def session_script(self, script: Script) -> str:
-        """Go on in the session's own script; the turn ends with the first reply that calls no tool."""
+        """Continue the session's own script; the turn ends with the first reply that calls no tool."""
         outcomes: list[ToolOutcome] = []
         while True:
             reply = reply_at(script, self._session.step)
@@ -115,8 +112,8 @@ class Performer:
         """Every reply of it in this one turn."""
         outcomes: list[ToolOutcome] = []
         for reply in script:
-            stop, given = await self._perform(parts_of(reply, outcomes))
-            outcomes = given or outcomes
+            stop, latest = await self._perform(parts_of(reply, outcomes))
+            outcomes = latest or outcomes
             if stop is not None:
                 return stop
         return "end_turn"
@@ -124,7 +121,7 @@ class Performer:
     async def _perform(self, parts: Sequence[Part]) -> tuple[str | None, list[ToolOutcome]]:
         self._messages += 1
         usage = next((part for part in parts if isinstance(part, UsageOverride)), UsageOverride())
-        self._spent.add(usage)
+        self._turn_usage.add(usage)
         stop: str | None = None
         for part in parts:
             match part:
@@ -145,29 +142,26 @@ class Performer:
 
     async def _use_tools(self, calls: Sequence[Call]) -> list[ToolOutcome]:
         """All at once, as models ask for them; when one ends the turn, the others are ended too."""
-        tasks = [asyncio.create_task(self._toolbox.use(call)) for call in calls]
+        tasks = TaskOwner()
         try:
-            return list(await asyncio.gather(*tasks))
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+            return list(await asyncio.gather(*(tasks.start(self._toolbox.use(call)) for call in calls)))
+        finally:
+            await tasks.close()
 
     async def _say(self, pieces: Sequence[str], pause: float) -> None:
-        self.said += "".join(pieces)
+        self.text += "".join(pieces)
         await self._chunks("agent_message_chunk", pieces, pause)
 
     async def _chunks(self, kind: str, pieces: Sequence[str], pause: float) -> None:
-        heard: list[str] = []
+        sent: list[str] = []
         try:
             for number, piece in enumerate(pieces):
                 await asyncio.sleep(pause if number else 0)
                 self._session.show(self._chunk(kind, piece))
-                heard.append(piece)
+                sent.append(piece)
         finally:
-            if heard:
-                self._session.keep(self._chunk(kind, "".join(heard)))
+            if sent:
+                self._session.store(self._chunk(kind, "".join(sent)))
 
     def _chunk(self, kind: str, text: str) -> dict[str, Any]:
         message_id = f"message_{self._session.step}_{self._messages}"
@@ -187,12 +181,12 @@ class Performer:
             case HttpError(status=status, message=message, kind=kind, retry_after=retry_after):
                 details = {"kind": kind, "retryAfter": retry_after}
                 stated = {name: value for name, value in details.items() if value is not None}
-                raise TurnFailed(status, message or f"HTTP {status}", {"status": status, **stated})
+                raise RequestRefused(status, message or f"HTTP {status}", {"status": status, **stated})
             case StreamError(kind=kind, message=message):
-                raise TurnFailed(INTERNAL_ERROR, message, {"kind": kind})
+                raise RequestRefused(INTERNAL_ERROR, message, {"kind": kind})
             case ContextOverflow():
                 why = "The conversation is too long: it exceeds the context window."
-                raise TurnFailed(400, why, {"status": 400, "kind": "context_length_exceeded"})
+                raise RequestRefused(400, why, {"status": 400, "kind": "context_length_exceeded"})
             case Cut(partway=partway):
                 if partway:
                     self._link.half_a_message()
@@ -205,30 +199,45 @@ class Performer:
                     await asyncio.sleep(pause)
 
     async def _sub_agent(self, call: Call, call_id: str) -> str:
-        performer = Performer(self._session, self._link, self._spent, self._routes, call_id)
+        performer = Performer(self._session, self._link, self._turn_usage, self._routes, call_id)
         prompt = str(call.input.get("prompt", ""))
         routed = next((script for mark, script in self._routes.items() if mark in prompt), None)
         await performer.whole_script(call.script or routed or (say("The sub-agent is done."),))
-        return performer.said
+        return performer.text
 
 
 async def perform(
-    session: Session, link: Link, routes: Mapping[str, Script], play: Callable[[Performer], Awaitable[str]]
+    session: UnderstudySession, link: AgentLink, prompt: str, script: Script | None, routes: Mapping[str, Script]
 ) -> dict[str, Any]:
-    """Run a turn to its end and return the prompt's result. Raises :class:`TurnFailed`."""
-    spent = Spent()
-    performer = Performer(session, link, spent, routes)
-    task = asyncio.ensure_future(play(performer))
-    session.turn = task
+    """Run a turn to its end and return the prompt's result. Raises :class:`RequestRefused`."""
+    usage = TurnUsage()
+    performer = Performer(session, link, usage, routes)
+    task = session.turn = session.tasks.start(_play(session, performer, prompt, script, routes))
     try:
         await asyncio.wait([task])
         stop = "cancelled" if task.cancelled() else _stop_reason(task)
     finally:
         session.turn = None
-        session.mark()
+        session.store_progress()
     cost = {"amount": 0.0, "currency": "USD"}
-    session.show({"sessionUpdate": "usage_update", "used": spent.context, "size": CONTEXT, "cost": cost})
-    return {"stopReason": stop, "usage": spent.members()}
+    session.show({"sessionUpdate": "usage_update", "used": usage.context, "size": CONTEXT, "cost": cost})
+    return {"stopReason": stop, "usage": usage.members()}
+
+
+async def _play(
+    session: UnderstudySession, performer: Performer, prompt: str, script: Script | None, routes: Mapping[str, Script]
+) -> str:
+    """A script in the prompt comes first, then that of a route, then the program's own; without any, a demo."""
+    own = script_in(prompt)
+    if own is not None:
+        return await performer.whole_script(own)
+    marks = [mark for mark in routes if mark in prompt]
+    if marks:
+        session.route, session.step = max(marks, key=len), 0
+    chosen = routes.get(session.route, script)
+    if chosen is not None and prompt.strip() != "/demo":
+        return await performer.session_script(chosen)
+    return await performer.whole_script(demo(session.files, prompt))
 
 
 def _stop_reason(task: asyncio.Future[str]) -> str:
@@ -249,12 +258,8 @@ FENCE = re.compile(r"^```stagedoor[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LIKE_A_SCRIPT = re.compile(r"\s*(\[\s*[\[{\"]|\{\s*\"?script\"?\s*:|script:\s|- )")
 
 
-class BadScript(Exception):
-    """A prompt's fenced script cannot be read; the sentence says where and why."""
-
-
 def script_in(prompt: str) -> Script | None:
-    """The script a prompt is, or holds in a fenced ``stagedoor`` block; None for an ordinary prompt."""
+    """The script a prompt is, or has in a fenced ``stagedoor`` block; None for an ordinary prompt."""
     fenced = FENCE.search(prompt)
     if fenced is None and LIKE_A_SCRIPT.match(prompt) is None:
         return None
@@ -265,4 +270,4 @@ def script_in(prompt: str) -> Script | None:
     except ScriptError as error:
         if fenced is None:
             return None  # an ordinary prompt may well begin with a dash
-        raise BadScript(str(error)) from None
+        raise RequestRefused(INVALID_PARAMS, str(error)) from None

@@ -11,24 +11,26 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-MOST_FOUND = 200
+from stagedoor.transports.tasks import TaskOwner
+
+MAX_MATCHES = 200
 SKIPPED = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"}
 
 
-class ToolFailed(Exception):
-    """The tool did not do it; the sentence goes to the agent and the user."""
+class ToolCallFailed(Exception):
+    """The tool failed; the message goes to the agent and the user."""
 
 
-class Workspace:
+class WorkspaceFiles:
     def __init__(self, root: str, more: tuple[str, ...] = ()) -> None:
         self.root = Path(root).resolve()
-        self._roots = [self.root, *(Path(one).resolve() for one in more)]
+        self._roots = [self.root, *(Path(folder).resolve() for folder in more)]
 
     def locate(self, path: str) -> Path:
-        """The real place of ``path``, links followed. Raises ``ToolFailed`` outside the workspace."""
+        """The real place of ``path``, links followed. Raises ``ToolCallFailed`` outside the workspace."""
         place = Path(os.path.join(self.root, path)).resolve()  # noqa: PTH118 (an absolute path replaces the root)
         if not any(place == root or root in place.parents for root in self._roots):
-            raise ToolFailed(f"{path} is outside the workspace.")
+            raise ToolCallFailed(f"{path} is outside the workspace.")
         return place
 
     def read(self, path: str) -> str:
@@ -36,7 +38,7 @@ class Workspace:
         try:
             return place.read_bytes().decode("utf-8", "replace")
         except OSError as error:
-            raise ToolFailed(f"{path}: {error.strerror}") from None
+            raise ToolCallFailed(f"{path}: {error.strerror}") from None
 
     def before(self, path: str) -> str | None:
         """What is there now; None for nothing."""
@@ -49,14 +51,14 @@ class Workspace:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content.encode("utf-8", "replace"))
         except OSError as error:
-            raise ToolFailed(f"{path}: {error.strerror}") from None
+            raise ToolCallFailed(f"{path}: {error.strerror}") from None
 
-    def edited(self, path: str, old: str, new: str) -> tuple[str, str]:
+    def edit(self, path: str, old: str, new: str) -> tuple[str, str]:
         """The file before and after the edit, which is not made yet."""
         before = self.read(path)
-        found = before.count(old) if old else 0
-        if found != 1:
-            raise ToolFailed(f"{path}: the text to replace occurs {found} times; it must occur once.")
+        count = before.count(old) if old else 0
+        if count != 1:
+            raise ToolCallFailed(f"{path}: the text to replace occurs {count} times; it must occur once.")
         return before, before.replace(old, new)
 
     def delete(self, path: str) -> None:
@@ -64,15 +66,15 @@ class Workspace:
         try:
             place.unlink()
         except OSError as error:
-            raise ToolFailed(f"{path}: {error.strerror}") from None
+            raise ToolCallFailed(f"{path}: {error.strerror}") from None
 
     def search(self, pattern: str, path: str) -> str:
         """Lines that match, as ``file:line: text``."""
         try:
-            wanted = re.compile(pattern)
+            regex = re.compile(pattern)
         except re.error as error:
-            raise ToolFailed(f"{pattern!r} is no regular expression: {error}") from None
-        found: list[str] = []
+            raise ToolCallFailed(f"{pattern!r} is not a regular expression: {error}") from None
+        matches: list[str] = []
         for place in self._files(path):
             try:
                 text = place.read_bytes()
@@ -81,21 +83,21 @@ class Workspace:
             if b"\0" in text[:1024]:
                 continue
             for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
-                if wanted.search(line):
-                    found.append(f"{place.relative_to(self.root)}:{number}: {line[:300]}")
-                    if len(found) == MOST_FOUND:
-                        return "\n".join(found)
-        return "\n".join(found)
+                if regex.search(line):
+                    matches.append(f"{place.relative_to(self.root)}:{number}: {line[:300]}")
+                    if len(matches) == MAX_MATCHES:
+                        return "\n".join(matches)
+        return "\n".join(matches)
 
     def find(self, pattern: str, path: str) -> str:
-        found: list[str] = []
+        matches: list[str] = []
         for place in self._files(path):
             name = place.relative_to(self.root)
             if name.match(pattern) or pattern in ("**", "**/*"):
-                found.append(str(name))
-                if len(found) == MOST_FOUND:
+                matches.append(str(name))
+                if len(matches) == MAX_MATCHES:
                     break
-        return "\n".join(found)
+        return "\n".join(matches)
 
     def _files(self, path: str) -> Iterator[Path]:
         start = self.locate(path)
@@ -110,13 +112,13 @@ class Workspace:
                     yield place
 
 
-OUTPUT_KEPT = 8 * 2**20
+OUTPUT_LIMIT = 8 * 2**20
 GRACE = 1.0
 SILENCE = 0.3
-"""A process that the command left behind may hold its output open: so long after the last word we stop listening."""
+"""A process that the command left behind may hold its output open: so long after the last output we stop reading."""
 
 
-class Command:
+class ShellCommand:
     """One running command. ``kill`` ends its whole process group."""
 
     def __init__(
@@ -131,9 +133,9 @@ class Command:
         self.output = ""
 
     @classmethod
-    async def start(cls, command: str, cwd: str, *, heard: bool = True) -> Command:
-        """``heard``: its output is kept; otherwise it goes nowhere. Cancelled, it leaves nothing running."""
-        starting = asyncio.ensure_future(cls._start(command, cwd, heard=heard))
+    async def start(cls, command: str, cwd: str, *, capture: bool = True) -> ShellCommand:
+        """``capture``: its output is kept; otherwise it goes nowhere. Cancelled, it leaves nothing running."""
+        starting = TaskOwner().start(cls._start(command, cwd, capture=capture))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -141,9 +143,9 @@ class Command:
             raise
 
     @classmethod
-    async def _start(cls, command: str, cwd: str, *, heard: bool) -> Command:
+    async def _start(cls, command: str, cwd: str, *, capture: bool) -> ShellCommand:
         # The pipe is ours: asyncio's own would tie the end of the process to the end of its output.
-        read, write = os.pipe() if heard else (-1, os.open(os.devnull, os.O_WRONLY))
+        read, write = os.pipe() if capture else (-1, os.open(os.devnull, os.O_WRONLY))
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh",
@@ -157,7 +159,7 @@ class Command:
             )
         finally:
             os.close(write)
-        if not heard:
+        if not capture:
             return cls(process)
         stream = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
@@ -169,7 +171,7 @@ class Command:
         return self._process.pid
 
     @property
-    def left_running(self) -> bool:
+    def has_survivors(self) -> bool:
         """Whether anything of its process group is still there."""
         try:
             os.killpg(self._process.pid, 0)
@@ -179,19 +181,20 @@ class Command:
 
     async def run(self, progress: Callable[[str], Awaitable[None]]) -> int:
         """Wait for the end; cancelled, it kills the command. ``progress`` gets the output so far, whenever it grew."""
-        listening = asyncio.create_task(self._listen(progress))
+        tasks = TaskOwner()
+        listening = tasks.start(self._listen(progress))
         try:
             code = await self._process.wait()
-            heard = -1
-            while not listening.done() and heard != len(self.output):
-                heard = len(self.output)
+            length = -1
+            while not listening.done() and length != len(self.output):
+                length = len(self.output)
                 await asyncio.wait([listening], timeout=SILENCE)
             return code
         except asyncio.CancelledError:
             await self.kill()
             raise
         finally:
-            listening.cancel()
+            await tasks.close()
 
     async def kill(self) -> None:
         """Ask it to end, then end it, with everything in its process group."""
@@ -207,7 +210,7 @@ class Command:
     async def _listen(self, progress: Callable[[str], Awaitable[None]]) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while self._stream is not None and (chunk := await self._stream.read(2**16)):
-            self.output = (self.output + decoder.decode(chunk))[-OUTPUT_KEPT:]
+            self.output = (self.output + decoder.decode(chunk))[-OUTPUT_LIMIT:]
             await progress(self.output)
         self.output += decoder.decode(b"", final=True)
 

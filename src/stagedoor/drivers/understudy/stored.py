@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
-from ...understudy.store import Store, default_home
+from ...understudy.store import UnderstudyStore, default_home
 from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
 from ..agent import StoredSession
 from ..stored import Json, ended, table, tables, text, used
@@ -16,7 +16,7 @@ NAMES: dict[str, ToolName] = {name: name for name in get_args(ToolName)}
 
 
 def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
-    listed = Store(default_home(os.environ if env is None else env)).listed()
+    listed = UnderstudyStore(default_home(os.environ if env is None else env)).list()
     return [
         StoredSession(
             agent=NAME,
@@ -32,7 +32,7 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
-    session = Store(default_home(env)).load(stored.session_id)
+    session = UnderstudyStore(default_home(env)).load(stored.session_id)
     if session is None:
         raise FileNotFoundError(f"session {stored.session_id!r} not found")
     for update in session.updates:
