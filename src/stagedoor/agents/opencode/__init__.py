@@ -1,4 +1,4 @@
-"""OpenCode, as a library of its own: ``run``, ``serve`` and ``acp``."""
+"""OpenCode as a library: ``run``, ``serve`` and ``acp``."""
 
 from .client import OpenCodeClient
 from .commands import Action, Attachment, ModelName, PermissionReply, PermissionRule

@@ -27,7 +27,7 @@ from .sessions import OpenCodeRunSession, OpenCodeSession, acp_config
 AnySession: TypeAlias = OpenCodeSession | OpenCodeRunSession | AcpSession
 HINTS = ("~/.opencode/bin", "~/.local/bin", "~/.bun/bin", "~/node_modules/.bin")
 HOSTED = "opencode"
-"""OpenCode's own provider, which it falls back to when there is no other."""
+"""OpenCode's own provider, its last resort."""
 
 PORT_TRIES = 3
 NOT_FOUND = (400, 404)

@@ -1,7 +1,7 @@
-"""What OpenCode says, in its own words: ``run`` prints one finished part a line, ``serve`` streams events.
+"""OpenCode's events, in its own words: ``run`` prints one finished part a line, ``serve`` streams events.
 
 The events of ``serve`` are the ``properties`` of what the server sent; the name in the table is its ``type``. The last
-few are not OpenCode's: they say what happened around it.
+few are not OpenCode's: they report what happened around it.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ _DEFAULTS: dict[str, object] = {field: getattr(OpenCodeConfig(), field) for fiel
 
 # --------------------------------------------------------------------------------------------------------------- guard
 
-# OpenCode asks about the commands its parser finds in a script, and runs a script without any unasked: ``> file``,
+# OpenCode asks about the commands its parser finds in a script, and does not ask where it finds none: ``> file``,
 # ``cd . > file``, ``[[ x ]] > file``. A command that does nothing, put before each script, is always found.
 # OpenCode continues when a plugin is switched off or cannot be loaded, so this one leaves a proof beside itself, and
 # no prompt is sent without it.
@@ -238,11 +238,6 @@ export default {
   }),
 }
 """
-
-
-def without_mark(command: str) -> str:
-    """The command as the model wrote it."""
-    return command.removeprefix(GUARD_MARK)
 
 
 # ------------------------------------------------------------------------------------------------------------ failures

@@ -1,4 +1,4 @@
-"""OpenCode's conversations as state machines: what ``run`` prints, and what ``serve`` is asked and says. Pure."""
+"""OpenCode's conversations as state machines: what ``run`` prints, what ``serve`` gets and sends. Pure."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class ServeTurn:
         self._failure = OpenCodeFailure("UnknownError", {"message": refusal.message, "statusCode": refusal.status})
         return [self._end()]
 
-    def end_unheard(self) -> list[TurnEnded]:
+    def end_missed(self) -> list[TurnEnded]:
         """The server answers that the session is not busy: we have missed the turn's end."""
         return [self._end()] if self.running else []
 
@@ -247,7 +247,6 @@ class RunProtocol:
 
     def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS, most_steps: int | None = None) -> None:
         self.session_id = ""
-        self.runaway = False
         self._watch = RunawayWatch(most_empty_steps)
         self._limit = StepLimit(most_steps)
 
@@ -261,10 +260,8 @@ class RunProtocol:
             if self._limit.finish_step(event.part.reason):
                 return [event, StepsExhausted(event.session_id, self._limit.steps)]
         elif isinstance(event, StepStart) and self._watch.start_step():
-            self.runaway = True
             return [event, Runaway(event.session_id, self._watch.steps)]
         elif isinstance(event, OpenCodeError) and event.error.name == OVERFLOW and self._watch.count_overflow():
-            self.runaway = True
             return [event, Runaway(event.session_id, self._watch.overflows, "context_overflow")]
         return [event]
 
@@ -364,7 +361,7 @@ class ServeProtocol:
         if not self.session_id:
             raise LocalProtocolError("no session is open: create or open one first")
         if self.in_turn:
-            # A prompt sent to a busy session is stored, but gets no turn of its own.
+            # A prompt sent to a busy session is stored, but starts no turn.
             raise LocalProtocolError("a turn is running: wait for TurnEnded, or interrupt it")
         if not command.text.strip() and not command.attachments:
             raise LocalProtocolError("the prompt is empty: pass some text or an attachment")
@@ -456,7 +453,7 @@ class ServeProtocol:
         self._idle_answers += 1
         turn = self._turn(self.session_id)
         # A prompt just accepted may not be busy yet; at the next heartbeat it is, or it was and we missed it.
-        return [*turn.end_unheard()] if turn.is_under_way or self._idle_answers > 1 else []
+        return [*turn.end_missed()] if turn.is_under_way or self._idle_answers > 1 else []
 
     def _printed(self, line: bytes) -> list[ServerEvent]:
         if line.startswith(LISTENING):
@@ -558,7 +555,7 @@ class _Complaint(msgspec.Struct, frozen=True):
 
 
 def complaint_in(body: bytes) -> str:
-    """What the body of a refusal says."""
+    """The reason in the body of a refusal."""
     try:
         complaint = msgspec.json.decode(body, type=_Complaint)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from msgspec.structs import replace
 
-from ...agents.opencode.launch import GUARD_MARK, without_mark
+from ...agents.opencode.launch import GUARD_MARK
 from ...agents.opencode.parts import ToolPart
 from ...unified.diffs import diff_of
 from ...unified.events import Event, FileChange, Plan, PlanItem, ToolProgress, ToolResult, ToolStatus, ToolUse
@@ -125,7 +125,7 @@ def as_written(arguments: dict[str, Any]) -> dict[str, Any]:
     """A command's input without what our guard put before it."""
     match arguments:
         case {"command": str(command)} if command.startswith(GUARD_MARK):
-            return {**arguments, "command": without_mark(command)}
+            return {**arguments, "command": command.removeprefix(GUARD_MARK)}
         case _:
             return arguments
 

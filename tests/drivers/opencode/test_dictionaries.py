@@ -73,7 +73,7 @@ from stagedoor.unified.options import Options
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import Unrecognized as NativeUnrecognized
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "opencode-1.18.33"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 NOT_STREAMS = ("list", "db-path", "debug-paths")
 CASES = sorted(path for path in TRANSCRIPTS.glob("*.jsonl") if not any(word in path.name for word in NOT_STREAMS))
 SMALL = [path for path in CASES if path.stat().st_size < 20_000]
