@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Generic, Literal, TypeVar, get_args
 
+from .transports.tasks import TaskOwner
+
 Item = TypeVar("Item")
 
 Overflow = Literal["wait", "drop_oldest", "drop_newest", "raise"]
@@ -52,6 +54,7 @@ class EventBuffer(Generic[Item]):
         self._first_at = 0.0
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
+        self._tasks = TaskOwner()
         self._reader: asyncio.Task[None] | None = None
         self._fault: BaseException | None = None
         self._ended = False
@@ -68,7 +71,7 @@ class EventBuffer(Generic[Item]):
     async def __anext__(self) -> list[Item]:
         """The next batch. A fault of the source is raised after what came before it."""
         if self._reader is None and not self._ended:
-            self._reader = asyncio.create_task(self._read())
+            self._reader = self._tasks.start(self._read())
         loop = asyncio.get_running_loop()
         while not (self._ended or len(self._items) >= self._size):
             left = self._interval - (loop.time() - self._first_at) if self._items else None
@@ -86,9 +89,7 @@ class EventBuffer(Generic[Item]):
         """Stop reading and close the source: for a stream of ``stagedoor.run`` this stops the agent."""
         self._ended = True
         self._items.clear()
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
+        await self._tasks.close()
         aclose: Callable[[], Awaitable[None]] | None = getattr(self._source, "aclose", None)
         if aclose is not None:
             await aclose()

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from .transports.tasks import TaskOwner
+
 
 class Closes(Protocol):
     """A session, here or on a server."""
@@ -68,9 +70,9 @@ async def ends_with(session: Closes, token: CancelToken | None) -> AsyncGenerato
         await started.wait()
         await session.close()
 
-    obeying = asyncio.get_running_loop().create_task(obey())
+    tasks = TaskOwner()
+    tasks.start(obey())
     try:
         yield started
     finally:
-        obeying.cancel()
-        await asyncio.wait([obeying])
+        await tasks.close()

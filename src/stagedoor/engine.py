@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
-from .permissions.questions import Questions
+from .permissions.questions import SessionQuestions
 from .register import Register, entry_of
 from .transports.relay import Relay
 from .transports.tasks import TaskOwner
@@ -49,7 +49,7 @@ from .unified.options import Options
 from .workspace import Workspace, inside
 
 if TYPE_CHECKING:
-    from .permissions.audit import Entry as AuditEntry
+    from .permissions.audit import AuditEntry
     from .permissions.risk.judge import RiskVerdict
     from .permissions.rules import Rule
 
@@ -77,7 +77,7 @@ class SessionEngine:
         self.session_id = session_id
         self.native_id = ""
         self.relay: Relay[Event] = Relay()
-        self.questions = Questions(
+        self.questions = SessionQuestions(
             emit=self.emit,
             now=now,
             callback=options.can_use_tool,

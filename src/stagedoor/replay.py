@@ -62,7 +62,7 @@ class Account(msgspec.Struct):
         )
 
 
-class _TwoWay(msgspec.Struct):
+class _RecordedLine(msgspec.Struct):
     dir: str
     line: str | msgspec.Raw
     t: float = 0.0
@@ -278,7 +278,7 @@ def _side(line: Line) -> tuple[str, Line]:
     if isinstance(line, shapes.Unrecognized) or b'"dir"' not in line[:200]:
         return "out", line
     try:
-        both = msgspec.json.decode(line, type=_TwoWay)
+        both = msgspec.json.decode(line, type=_RecordedLine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "out", line
     return both.dir, both.line.encode() if isinstance(both.line, str) else bytes(both.line)

@@ -25,7 +25,7 @@ from stagedoor.agents.opencode.commands import (
     question_request,
     rejection_request,
 )
-from stagedoor.wire.http import Request
+from stagedoor.wire.http import HttpRequest
 
 
 def line(**members: Any) -> bytes:
@@ -250,15 +250,15 @@ def test_acp_requests() -> None:
             opencode.ReplyPermission("p", "reject", "No."),
         ),
         (
-            Request("POST", "/session/s/permissions/p", b'{"response":"reject"}'),
+            HttpRequest("POST", "/session/s/permissions/p", b'{"response":"reject"}'),
             opencode.ReplyPermission("p", "reject"),
         ),
         (question_request(opencode.ReplyQuestion("q", (("A", "B"),)), ""), opencode.ReplyQuestion("q", (("A", "B"),))),
         (rejection_request("q", "/w"), opencode.RejectQuestion("q")),
-        (Request("POST", "/permission/p/reply", b'{"reply":"perhaps"}'), None),
-        (Request("GET", "/session/s/message"), None),
-        (Request("POST", "/session/s/message", b"{"), opencode.OpenCodePrompt("")),
+        (HttpRequest("POST", "/permission/p/reply", b'{"reply":"perhaps"}'), None),
+        (HttpRequest("GET", "/session/s/message"), None),
+        (HttpRequest("POST", "/session/s/message", b"{"), opencode.OpenCodePrompt("")),
     ],
 )
-def test_opencode(request_: Request, command: opencode.Command | None) -> None:
+def test_opencode(request_: HttpRequest, command: opencode.Command | None) -> None:
     assert command_in(request_.line()) == command

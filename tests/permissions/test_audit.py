@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.permissions.audit import AuditLog, Entry, Head, Verification, entry_of, head_path, read_log, verify
+from stagedoor.permissions.audit import AuditEntry, AuditLog, Head, Verification, entry_of, head_path, read_log, verify
 from stagedoor.unified.events import PermissionRequest, PermissionResolved
 
 
-def entry(number: int) -> Entry:
-    return Entry(
+def entry(number: int) -> AuditEntry:
+    return AuditEntry(
         session="s", request=f"q{number}", decision="allow", by="rule", rule="tests", target=f"npm test {number}"
     )
 
@@ -120,9 +120,9 @@ def test_a_crash_between_line_and_head_is_mended(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from stagedoor.permissions.audit import AuditLog, Entry
+from stagedoor.permissions.audit import AuditEntry, AuditLog
 for number in range(20):
-    entry = Entry(session=sys.argv[2], request=str(number), decision="deny", by="timeout")
+    entry = AuditEntry(session=sys.argv[2], request=str(number), decision="deny", by="timeout")
     AuditLog(Path(sys.argv[1])).append(entry, number)
 """
 
@@ -159,7 +159,7 @@ def test_what_an_entry_keeps() -> None:
         session_id="s",
     )
     resolved = PermissionResolved(request_id="q", decision="deny", by="client", message="no")
-    assert entry_of(request, resolved) == Entry(
+    assert entry_of(request, resolved) == AuditEntry(
         session="s", request="q", decision="deny", by="person", agent="claude", tool="shell", operation="execute",
         target="rm x", risk="medium", message="no",
     )  # fmt: skip

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import AlreadyAnswered
-from stagedoor.permissions.audit import Entry
+from stagedoor.permissions.audit import AuditEntry
 from stagedoor.permissions.policy import Policy
-from stagedoor.permissions.questions import Questions
+from stagedoor.permissions.questions import SessionQuestions
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved
@@ -31,9 +31,9 @@ class Stage:
 
     def __init__(self, **settings: Any) -> None:
         self.events: list[Event] = []
-        self.audited: list[Entry] = []
+        self.audited: list[AuditEntry] = []
         self.rules: list[Rule] = []
-        self.questions = Questions(
+        self.questions = SessionQuestions(
             emit=self.events.append,
             now=lambda: 1000,
             cwd=WORKSPACE,
@@ -334,7 +334,7 @@ def test_a_rule_that_cannot_be_kept_is_said() -> None:
 
 def test_what_cannot_be_recorded_does_not_happen() -> None:
     async def main() -> None:
-        def full(entry: Entry, now: int) -> None:
+        def full(entry: AuditEntry, now: int) -> None:
             raise OSError("disk full")
 
         stage = Stage(callback=lambda request: Allow(), audit=full)

@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import StoreBroken, StoreTooNew
-from stagedoor.permissions.audit import Entry
+from stagedoor.permissions.audit import AuditEntry
 from stagedoor.service.sqlite import SqliteStore, schema
 from stagedoor.service.sqlite import threads as writer
 from stagedoor.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
@@ -86,7 +86,7 @@ SPENT = TurnUsage(session_id="s1", turn=1, at=50, agent="understudy", project="p
 MESSAGES = [QueuedPrompt(id=f"m{n}", session_id="s1", prompt="go", at=n) for n in (1, 2)]
 DEVICE = Device(id="d1", name="phone", scopes=("watch",), token_hash="h", created_at=1)
 ANSWERED = IdempotentReply(key="k", fingerprint="f", status=201, body=b"{}", at=5)
-DECIDED = Audited(entry=Entry(session="s1", request="r1", decision="allow", by="person"), at=7, who="phone")
+DECIDED = Audited(entry=AuditEntry(session="s1", request="r1", decision="allow", by="person"), at=7, who="phone")
 CHANGED = ConfigChange(at=8, who="phone", name="policy", before="a", after="b")
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from stagedoor.errors import AgentRefused, ConnectionLost, MessageTooLarge
 from stagedoor.transports.http import Backoff, HttpTransport
-from stagedoor.wire.http import Answer, Request
+from stagedoor.wire.http import HttpAnswer, HttpRequest
 from stagedoor.wire.shapes import Unrecognized
 
 BOUND = 60.0
 QUICK = Backoff(first=0.01, longest=0.05, patience=BOUND)
-EVENTS = Request("GET", "/event", query={"directory": "/a b"})
+EVENTS = HttpRequest("GET", "/event", query={"directory": "/a b"})
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
@@ -80,8 +80,8 @@ def test_calls_carry_method_target_body_and_password() -> None:
 
     async def main() -> None:
         async with server(reply) as url, HttpTransport(url, auth=("opencode", "secret")) as transport:
-            answer = await transport.send(Request("POST", "/session", b'{"title":"x"}', {"directory": "/a b"}))
-        assert answer == Answer(404, b'{"_tag":"PermissionNotFoundError"}')
+            answer = await transport.send(HttpRequest("POST", "/session", b'{"title":"x"}', {"directory": "/a b"}))
+        assert answer == HttpAnswer(404, b'{"_tag":"PermissionNotFoundError"}')
         assert not answer.ok
 
     asyncio.run(main())
@@ -196,7 +196,7 @@ def test_nobody_there_is_a_lost_connection() -> None:
             pass
         async with HttpTransport(url) as transport:
             with pytest.raises(ConnectionLost, match="no answer to GET /doc"):
-                await transport.send(Request("GET", "/doc"))
+                await transport.send(HttpRequest("GET", "/doc"))
 
     asyncio.run(main())
 
@@ -214,7 +214,7 @@ def test_what_is_over_the_bound_is_said_and_the_stream_goes_on() -> None:
             HttpTransport(url, events=EVENTS, max_message=100, backoff=QUICK) as transport,
         ):
             with pytest.raises(MessageTooLarge, match="GET /big is over the bound of 100 bytes"):
-                await transport.send(Request("GET", "/big"))
+                await transport.send(HttpRequest("GET", "/big"))
             long, small = (await collect(transport, 2))[:2]
             assert isinstance(long, Unrecognized)
             assert small == b"small"

@@ -10,7 +10,7 @@ import pytest
 
 from stagedoor.errors import ConnectionLost
 from stagedoor.transports.replay import Recorded, Replay, kind_of, read_transcript
-from stagedoor.wire.http import Request
+from stagedoor.wire.http import HttpRequest
 from stagedoor.wire.jsonrpc import Peer
 
 
@@ -203,7 +203,10 @@ def _plain(line: bytes) -> bytes:
         (b'{"id":3,"error":{"code":1}}', ("answer", 3)),
         (b'{"type":"user","message":{}}', ("user",)),
         (b'{"type":"control_response","response":{"request_id":"r","response":{}}}', ("control_response", "r")),
-        (Request("POST", "/session/ses_1/abort", query={"directory": "/x"}).line(), ("POST", "/session/ses_1/abort")),
+        (
+            HttpRequest("POST", "/session/ses_1/abort", query={"directory": "/x"}).line(),
+            ("POST", "/session/ses_1/abort"),
+        ),
         (b"{not json", ("text",)),
         (b"[1,2]", ("text",)),
         (b"", ("text",)),

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagedoor.wire.shapes import Unrecognized
-from stagedoor.wire.sse import EventBuffer, ServerEvent
+from stagedoor.wire.sse import ServerEvent, SseBuffer
 
 
 def cut(content: bytes, size: int, max_event: int = 2**30) -> list[ServerEvent | Unrecognized]:
-    buffer = EventBuffer(max_event)
+    buffer = SseBuffer(max_event)
     chunks = [content[at : at + size] for at in range(0, len(content), size)]
     return [event for chunk in chunks for event in buffer.feed(chunk)] + buffer.finish()
 

@@ -69,10 +69,10 @@ def _verify(path: Path) -> int:
 def _show(path: Path, arguments: argparse.Namespace) -> int:
     import msgspec
 
-    from ..permissions.audit import Record, read_log
+    from ..permissions.audit import AuditRecord, read_log
     from .output import Cell, one_line, style_for, table
 
-    def matches(record: Record) -> bool:
+    def matches(record: AuditRecord) -> bool:
         entry = record.entry
         return arguments.agent in (None, entry.agent) and arguments.decision in (None, entry.decision)
 

@@ -31,7 +31,7 @@ _BY: dict[str, By] = {
 }
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One decision: who decided about what, and why."""
 
     session: str
@@ -66,20 +66,20 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the log without its own hash."""
 
     n: int
     at: int
     prev: str
-    entry: Entry
+    entry: AuditEntry
 
 
 def entry_of(
     request: PermissionRequest, resolved: PermissionResolved, *, session: str = "", rule: str = "", why: str = ""
-) -> Entry:
+) -> AuditEntry:
     """What the log keeps of a question and its answer."""
-    return Entry(
+    return AuditEntry(
         session=session or request.session_id,
         request=request.request_id,
         decision=resolved.decision,
@@ -103,12 +103,12 @@ class AuditLog:
         self.path = path
         self._head_path = head_path(path)
 
-    def append(self, entry: Entry, now_ms: int) -> Head:
+    def append(self, entry: AuditEntry, now_ms: int) -> Head:
         """Write one entry; when this returns, it is on the disk. Raises ``OSError`` when it cannot be."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path) as file:
             head = self._continue(file)
-            body = msgspec.json.encode(Record(n=head.entries + 1, at=now_ms, prev=head.hash, entry=entry))
+            body = msgspec.json.encode(AuditRecord(n=head.entries + 1, at=now_ms, prev=head.hash, entry=entry))
             digest = hashlib.sha256(body).hexdigest()
             file.seek(0, os.SEEK_END)
             file.write(body[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
@@ -151,14 +151,14 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-def read_log(path: Path) -> Iterator[Record]:
+def read_log(path: Path) -> Iterator[AuditRecord]:
     """The entries that can be read, in order; not verified."""
     with path.open("rb") as file:
         for line in file:
             body, _ = _split(line)
             if body is not None:
                 try:
-                    yield msgspec.json.decode(body, type=Record)
+                    yield msgspec.json.decode(body, type=AuditRecord)
                 except msgspec.MsgspecError:
                     continue
 
@@ -206,7 +206,7 @@ def _fault(line: bytes, number: int, previous: str) -> str:
     if hashlib.sha256(body).hexdigest() != digest:
         return "the line was changed"
     try:
-        record = msgspec.json.decode(body, type=Record)
+        record = msgspec.json.decode(body, type=AuditRecord)
     except msgspec.MsgspecError as fault:
         return f"the line is not an entry of this log: {fault}"
     if record.n != number:

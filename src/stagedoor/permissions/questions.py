@@ -16,7 +16,7 @@ from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, CanUseTool, Decis
 from ..unified.events import By, Event, Notice, PermissionRequest, PermissionResolved
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
-    from .audit import Entry
+    from .audit import AuditEntry
     from .policy import Policy, Ruling
     from .rules import Rule
 
@@ -48,7 +48,7 @@ class _OpenQuestion(msgspec.Struct, frozen=True):
         return not self.answer.done() and not late
 
 
-class Questions:
+class SessionQuestions:
     """Decides by ``policy``, then by what was remembered, then by whoever answers first, closed when time is up.
 
     ``emit`` puts the question and its resolution into the stream; ``on_resolved`` and ``audit`` are told of every
@@ -71,7 +71,7 @@ class Questions:
         attended: bool = False,
         editable: bool = True,
         always: Callable[[Rule], None] | None = None,
-        audit: Callable[[Entry, int], object] | None = None,
+        audit: Callable[[AuditEntry, int], object] | None = None,
         on_resolved: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
     ) -> None:
         self._emit = emit

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import ConnectionLost, NotInstalled
 from ..service.views import FollowVerdict, SessionView
 from ..unified.events import Done, Event, Notice, Unrecognized
-from ..wire.sse import EventBuffer, ServerEvent
+from ..wire.sse import ServerEvent, SseBuffer
 from .connection import CONNECT_WITHIN, ServerConnection, bearer
 from .problems import close_fault, fault_of, read_problem
 
@@ -189,7 +189,7 @@ async def by_sse(connection: ServerConnection, session_id: str, after: int) -> A
 
 
 async def _server_events(response: httpx.Response, first_within: float) -> AsyncGenerator[list[ServerEvent]]:
-    buffer = EventBuffer()
+    buffer = SseBuffer()
     first = True
     chunks = response.aiter_bytes()
     while True:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from stagedoor.permissions.audit import Entry
+from stagedoor.permissions.audit import AuditEntry
 
 from .views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, State, TurnUsage, UsageSum
 
@@ -58,7 +58,7 @@ class Remember(msgspec.Struct, frozen=True):
 class Audited(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A decision. The audit file holds the same ``entry`` in its chain of hashes; rows are only ever added."""
 
-    entry: Entry
+    entry: AuditEntry
     at: int
     who: str = ""
     """The device or person."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import AgentRefused, ConnectionLost, MessageTooLarge
-from ..wire.http import Answer, Request
+from ..wire.http import HttpAnswer, HttpRequest
 from ..wire.jsonl import MAX_LINE, LineBuffer
 from ..wire.shapes import Unrecognized
-from ..wire.sse import EventBuffer, ServerEvent
+from ..wire.sse import ServerEvent, SseBuffer
+from .tasks import TaskOwner
 
 if TYPE_CHECKING:
     import httpx
@@ -49,7 +50,7 @@ class HttpTransport:
         self,
         base_url: str,
         *,
-        events: Request | None = None,
+        events: HttpRequest | None = None,
         auth: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         backoff: Backoff = BACKOFF,
@@ -80,14 +81,14 @@ class HttpTransport:
         self._base_url = base_url
         self.last_event_id = ""
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: HttpRequest) -> HttpAnswer:
         """Make one call. Raises only when no answer came, or one over the bound."""
         content_type = {"content-type": "application/json"} if request.body else None
         try:
             async with self._client.stream(
                 request.method, request.target, content=request.body or None, headers=content_type
             ) as response:
-                return Answer(response.status_code, await self._whole(response, request.line()))
+                return HttpAnswer(response.status_code, await self._whole(response, request.line()))
         except self._errors as error:
             why = str(error) or type(error).__name__
             raise ConnectionLost(f"no answer to {request.method} {request.path} at {self._base_url}: {why}") from error
@@ -134,11 +135,11 @@ class HttpTransport:
 
     async def _until_closed(self, source: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         """``source``, ended by ``close`` even while it waits: httpx leaves a reader waiting on a closed client."""
-        closed = asyncio.ensure_future(self._closed.wait())
-        following: asyncio.Future[Any] | None = None
+        tasks = TaskOwner()
+        closed = tasks.start(self._closed.wait())
         try:
             while True:
-                following = asyncio.ensure_future(anext(source))
+                following = tasks.start(_next(source))
                 await asyncio.wait((closed, following), return_when=asyncio.FIRST_COMPLETED)
                 if closed.done():
                     return
@@ -148,13 +149,10 @@ class HttpTransport:
                     return
                 yield item
         finally:
-            closed.cancel()
-            if following is not None:
-                following.cancel()
-                await asyncio.wait((following,))
+            await tasks.close()
             await source.aclose()
 
-    async def _connection(self, events: Request) -> AsyncGenerator[tuple[Batch, float | None], None]:
+    async def _connection(self, events: HttpRequest) -> AsyncGenerator[tuple[Batch, float | None], None]:
         """One connection from its opening to its end: batches, each with the pause the server asked for."""
         headers = {"accept": "text/event-stream, application/json;q=0.5", "cache-control": "no-store"}
         if self.last_event_id:
@@ -176,7 +174,7 @@ class HttpTransport:
                 async for item in self._polled(response, events):
                     yield item
 
-    async def _refused(self, response: httpx.Response, events: Request) -> None:
+    async def _refused(self, response: httpx.Response, events: HttpRequest) -> None:
         body = (await self._whole(response, events.line())).decode("utf-8", "replace")[:500]
         if response.status_code in WORTH_RETRYING:
             response.raise_for_status()
@@ -186,7 +184,7 @@ class HttpTransport:
         )
 
     async def _streamed(self, response: httpx.Response) -> AsyncIterator[tuple[Batch, float | None]]:
-        buffer = EventBuffer(self._max_message)
+        buffer = SseBuffer(self._max_message)
         buffer.last_id = self.last_event_id
         broken: Exception | None = None
         try:
@@ -201,7 +199,7 @@ class HttpTransport:
         if broken is not None:
             raise broken
 
-    async def _polled(self, response: httpx.Response, events: Request) -> AsyncIterator[tuple[Batch, float | None]]:
+    async def _polled(self, response: httpx.Response, events: HttpRequest) -> AsyncIterator[tuple[Batch, float | None]]:
         body = await self._whole(response, events.line())
         batch = _listed(body, self._max_message)
         for message in reversed(batch):
@@ -249,4 +247,5 @@ def _identity(message: bytes) -> str:
         return ""
 
 
-__all__ = ["Answer", "Backoff", "Batch", "HttpTransport", "Request"]
+async def _next(source: AsyncGenerator[Any, None]) -> Any:
+    return await anext(source)

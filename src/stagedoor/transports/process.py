@@ -25,7 +25,9 @@ from ..wire.shapes import Unrecognized
 from . import guard, tap
 from .launch import SCRATCH, EndInput, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
+from .tasks import TaskOwner
 
+STDERR_READS = 64
 STDERR_KEPT = 64 * 2**10
 LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
@@ -74,6 +76,7 @@ class ChildProcess:
         self._released = False
         self._collected = False
         self._recorder = tap.current()
+        self._tasks = TaskOwner()
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
         self._inbox = b""
@@ -146,7 +149,7 @@ class ChildProcess:
         self._loop.add_reader(ours, self._hear_guard)
         self._loop.add_reader(stderr_ours, self._drain_stderr)
         if isinstance(self._launch.stdin, bytes):
-            self._feeding = self._loop.create_task(self._feed(self._launch.stdin))
+            self._feeding = self._tasks.start(self._feed(self._launch.stdin))
 
     async def _started(self) -> None:
         await asyncio.wait([self._ended, self._news], return_when=asyncio.FIRST_COMPLETED)
@@ -213,7 +216,7 @@ class ChildProcess:
     async def stop(self) -> int:
         """Climb the launch's ladder, then kill. When it returns, nothing of the child's tree is left."""
         if self._stopping is None:
-            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+            self._stopping = self._tasks.start(self._stop())
         return await asyncio.shield(self._stopping)
 
     async def _stop(self) -> int:
@@ -274,6 +277,7 @@ class ChildProcess:
                 case "failed":
                     self._failure = int(number)
                 case "exited":
+                    self._drain_stderr_to_its_end()  # what it wrote last is in the pipe by now
                     self._exit.set_result(int(number))
                 case _:
                     self.left_running = int(number)
@@ -284,13 +288,20 @@ class ChildProcess:
             if not self._ended.done():
                 self._ended.set_result(None)
 
-    def _drain_stderr(self) -> None:
+    def _drain_stderr(self) -> bool:
+        """Read once what is there; false when there was nothing."""
         received = self._stderr_end.take()
         if received == b"":
             self._loop.remove_reader(self._stderr_fd)
         elif received:
             self._stderr += received
             del self._stderr[:-STDERR_KEPT]
+        return bool(received)
+
+    def _drain_stderr_to_its_end(self) -> None:
+        for _ in range(STDERR_READS):  # a bound, because others that hold the pipe may go on writing
+            if not self._drain_stderr():
+                return
 
     def _presume_killed(self) -> None:
         if not self._exit.done():

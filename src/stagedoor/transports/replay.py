@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from ..errors import ConnectionLost
-from ..wire.http import Request
+from ..wire.http import HttpRequest
 from ..wire.jsonl import MAX_LINE, LineBuffer
 from ..wire.shapes import Unrecognized, repaired
 
@@ -123,10 +123,10 @@ class Replay:
             yield batch
         self._finished.set()
 
-    async def send(self, message: bytes | Request) -> None:
+    async def send(self, message: bytes | HttpRequest) -> None:
         if self._closed or self._input_ended:
             raise ConnectionLost("the replay was closed; make a new one to play the transcript again")
-        self._sent.append(message.line() if isinstance(message, Request) else message)
+        self._sent.append(message.line() if isinstance(message, HttpRequest) else message)
         self._news.set()
 
     async def end_input(self) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """One call. ``path`` begins with a slash; ``body`` is JSON, or empty for none."""
 
     method: str
@@ -27,7 +27,7 @@ class Request(msgspec.Struct, frozen=True):
         return head + b" " + self.body if self.body else head
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """What came back. A refusal is an answer too; only a broken connection is an exception."""
 
     status: int

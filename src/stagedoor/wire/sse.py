@@ -16,7 +16,7 @@ class ServerEvent(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class EventBuffer:
+class SseBuffer:
     """Cuts a byte stream, arriving in arbitrary chunks, into events. CR, LF and CRLF end a line."""
 
     def __init__(self, max_event: int = MAX_LINE) -> None:

@@ -54,7 +54,7 @@ from stagedoor.agents.opencode.parts import (
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.transports.launch import Exited
-from stagedoor.wire.http import Answer, Request
+from stagedoor.wire.http import HttpAnswer, HttpRequest
 from stagedoor.wire.shapes import Unrecognized
 
 DIRECTORY = {"directory": "/repo"}
@@ -70,7 +70,7 @@ def opened(**more: Any) -> ServeProtocol:
     protocol = ServeProtocol(directory="/repo", **more)
     protocol.send(CreateSession())
     (request,) = protocol.outgoing()
-    protocol.receive_answer(request, Answer(200, json.dumps({"id": SESSION, "directory": "/repo"}).encode()))
+    protocol.receive_answer(request, HttpAnswer(200, json.dumps({"id": SESSION, "directory": "/repo"}).encode()))
     assert protocol.session_id == SESSION
     return protocol
 
@@ -183,12 +183,12 @@ def test_run_notices_a_loop_once_and_forgives_retries() -> None:
 # --------------------------------------------------------------------------------------- what is asked of serve
 
 
-REQUESTS: list[tuple[Command, list[Request]]] = [
-    (CreateSession(), [Request("POST", "/session", b"{}", DIRECTORY)]),
+REQUESTS: list[tuple[Command, list[HttpRequest]]] = [
+    (CreateSession(), [HttpRequest("POST", "/session", b"{}", DIRECTORY)]),
     (
         CreateSession("T", "plan", ModelName("p", "m"), "high", (PermissionRule("bash", "*", "deny"),)),
         [
-            Request(
+            HttpRequest(
                 "POST",
                 "/session",
                 b'{"title":"T","agent":"plan","model":{"providerID":"p","id":"m","variant":"high"},'
@@ -200,8 +200,8 @@ REQUESTS: list[tuple[Command, list[Request]]] = [
     (
         OpenSession("ses_9", (PermissionRule("edit"),)),
         [
-            Request("GET", "/session/ses_9", b"", DIRECTORY),
-            Request(
+            HttpRequest("GET", "/session/ses_9", b"", DIRECTORY),
+            HttpRequest(
                 "PATCH",
                 "/session/ses_9",
                 b'{"permission":[{"permission":"edit","pattern":"*","action":"ask"}]}',
@@ -211,7 +211,7 @@ REQUESTS: list[tuple[Command, list[Request]]] = [
     ),
     (
         OpenCodeForkSession("ses_9", "msg_2"),
-        [Request("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', DIRECTORY)],
+        [HttpRequest("POST", "/session/ses_9/fork", b'{"messageID":"msg_2"}', DIRECTORY)],
     ),
     (
         OpenCodePrompt(
@@ -225,7 +225,7 @@ REQUESTS: list[tuple[Command, list[Request]]] = [
             {"type": "object"},
         ),
         [
-            Request(
+            HttpRequest(
                 "POST",
                 "/session/ses_1/prompt_async",
                 b'{"parts":[{"type":"text","text":"hi"},{"type":"file","mime":"image/png","url":"file:///a.png",'
@@ -236,13 +236,13 @@ REQUESTS: list[tuple[Command, list[Request]]] = [
             )
         ],
     ),
-    (Abort(), [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]),
-    (CheckStatus(), [Request("GET", "/session/status", b"", DIRECTORY)]),
+    (Abort(), [HttpRequest("POST", "/session/ses_1/abort", b"", DIRECTORY)]),
+    (CheckStatus(), [HttpRequest("GET", "/session/status", b"", DIRECTORY)]),
 ]
 
 
 @pytest.mark.parametrize(("command", "requests"), REQUESTS)
-def test_commands_become_requests(command: Command, requests: list[Request]) -> None:
+def test_commands_become_requests(command: Command, requests: list[HttpRequest]) -> None:
     protocol = opened()
     protocol.send(command)
     assert protocol.outgoing() == requests
@@ -317,7 +317,7 @@ def test_a_refused_prompt_and_a_dead_server_end_the_turn() -> None:
     protocol = opened()
     protocol.send(OpenCodePrompt("go"))
     (request,) = protocol.outgoing()
-    events = protocol.receive_answer(request, Answer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
+    events = protocol.receive_answer(request, HttpAnswer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
     assert events == [
         RequestRefused(500, "POST /session/ses_1/prompt_async", "Oh."),
         TurnEnded(SESSION, "failed", None, OpenCodeFailure("UnknownError", {"message": "Oh.", "statusCode": 500})),
@@ -347,7 +347,7 @@ def test_an_abort_before_the_server_is_busy_waits_for_it() -> None:
     protocol.send(Abort())
     assert protocol.outgoing() == []
     consequences(protocol, BUSY)
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
+    assert protocol.outgoing() == [HttpRequest("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 def test_a_broken_stream_is_asked_about() -> None:
@@ -357,10 +357,10 @@ def test_a_broken_stream_is_asked_about() -> None:
     assert protocol.outgoing() == []
     consequences(protocol, connected)
     (request,) = protocol.outgoing()
-    assert request == Request("GET", "/session/status", b"", DIRECTORY)
-    busy = Answer(200, b'{"ses_1":{"type":"busy"}}')
+    assert request == HttpRequest("GET", "/session/status", b"", DIRECTORY)
+    busy = HttpAnswer(200, b'{"ses_1":{"type":"busy"}}')
     assert protocol.receive_answer(request, busy) == [ServerAnswer(200, busy.body, "GET /session/status")]
-    answered, ended = protocol.receive_answer(request, Answer(200, b"{}"))
+    answered, ended = protocol.receive_answer(request, HttpAnswer(200, b"{}"))
     assert isinstance(answered, ServerAnswer)
     assert isinstance(ended, TurnEnded)
 
@@ -374,10 +374,10 @@ def test_a_turn_of_which_nothing_was_heard_ends_at_the_second_idle() -> None:
     assert len(protocol.outgoing()) == 1  # the prompt: nothing is in doubt
     consequences(protocol, connected)
     (request,) = protocol.outgoing()
-    assert len(protocol.receive_answer(request, Answer(200, b"{}"))) == 1
+    assert len(protocol.receive_answer(request, HttpAnswer(200, b"{}"))) == 1
     consequences(protocol, beat)
     (request,) = protocol.outgoing()
-    assert protocol.receive_answer(request, Answer(200, b"{}"))[1] == TurnEnded(SESSION, "completed")
+    assert protocol.receive_answer(request, HttpAnswer(200, b"{}"))[1] == TurnEnded(SESSION, "completed")
 
 
 def test_a_loop_is_aborted() -> None:
@@ -386,7 +386,7 @@ def test_a_loop_is_aborted() -> None:
     finish = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "unknown"})
     assert consequences(protocol, step, finish) == []
     assert consequences(protocol, step, finish, step) == [Runaway(SESSION, 2)]
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
+    assert protocol.outgoing() == [HttpRequest("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
@@ -394,7 +394,7 @@ def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
     step = sse("message.part.updated", sessionID=SESSION, part={"type": "step-finish", "reason": "tool-calls"})
     events = [event for line in (step, step, step) for event in protocol.receive(line)]
     assert [event for event in events if isinstance(event, StepsExhausted)] == [StepsExhausted(SESSION, 2)]
-    assert protocol.outgoing() == [Request("POST", "/session/ses_1/abort", b"", DIRECTORY)]
+    assert protocol.outgoing() == [HttpRequest("POST", "/session/ses_1/abort", b"", DIRECTORY)]
 
 
 # --------------------------------------------------------------------------------------------------------- questions
@@ -407,7 +407,7 @@ def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
     assert (question.permission, question.patterns, question.always) == ("bash", ["ls"], ["ls *"])
     protocol.send(ReplyPermission("per_1", "reject", "Use git."))
     assert protocol.outgoing() == [
-        Request("POST", "/permission/per_1/reply", b'{"reply":"reject","message":"Use git."}', DIRECTORY)
+        HttpRequest("POST", "/permission/per_1/reply", b'{"reply":"reject","message":"Use git."}', DIRECTORY)
     ]
     with pytest.raises(AlreadyAnswered):
         protocol.send(ReplyPermission("per_1", "once"))
@@ -428,15 +428,15 @@ def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
     assert isinstance(question, QuestionAsked)
     assert question.questions[0].options[0].label == "A"
     protocol.send(ReplyQuestion("que_1", (("A",),)))
-    assert protocol.outgoing() == [Request("POST", "/question/que_1/reply", b'{"answers":[["A"]]}', DIRECTORY)]
+    assert protocol.outgoing() == [HttpRequest("POST", "/question/que_1/reply", b'{"answers":[["A"]]}', DIRECTORY)]
 
     consequences(protocol, sse("permission.asked", **{**PERMISSION, "id": "per_3"}))
     consequences(protocol, sse("question.asked", id="que_2", sessionID=SESSION))
     protocol.send(Abort())
     assert protocol.outgoing() == [
-        Request("POST", "/session/ses_1/abort", b"", DIRECTORY),
-        Request("POST", "/permission/per_3/reply", b'{"reply":"reject"}', DIRECTORY),
-        Request("POST", "/question/que_2/reject", b"", DIRECTORY),
+        HttpRequest("POST", "/session/ses_1/abort", b"", DIRECTORY),
+        HttpRequest("POST", "/permission/per_3/reply", b'{"reply":"reject"}', DIRECTORY),
+        HttpRequest("POST", "/question/que_2/reject", b"", DIRECTORY),
     ]
 
 

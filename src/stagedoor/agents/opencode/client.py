@@ -15,7 +15,7 @@ from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.session import AcpSession
 from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError
 from stagedoor.transports.executables import find_executable, read_version, require_version
-from stagedoor.wire.http import Request
+from stagedoor.wire.http import HttpRequest
 
 from . import history
 from .commands import CreateSession, ModelName, OpenCodeForkSession, OpenSession, PermissionRule
@@ -214,7 +214,7 @@ async def check_model(server: Server, config: OpenCodeConfig, directory: str) ->
     """Refuse an unknown model: once sent, it would stick to the session."""
     query = {"directory": directory}
     # Not through the protocol: the answer holds the user's keys in clear and is no event.
-    answer = await server.http.send(Request("GET", "/config/providers", query=query))
+    answer = await server.http.send(HttpRequest("GET", "/config/providers", query=query))
     try:
         providers = msgspec.json.decode(answer.body, type=_OfferedProviders).providers
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -230,7 +230,7 @@ async def check_model(server: Server, config: OpenCodeConfig, directory: str) ->
             few = ", ".join(sorted(offered[model.provider_id])[:20]) or "none"
             raise LocalProtocolError(f"{model.provider_id} has no model {model.model_id!r}: choose from {few}")
         return
-    configured = await server.http.send(Request("GET", "/config", query=query))
+    configured = await server.http.send(HttpRequest("GET", "/config", query=query))
     with_model = msgspec.json.decode(configured.body, type=_ConfiguredModel).model if configured.ok else None
     if with_model is None and set(offered) <= {HOSTED}:
         raise no_provider(None)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from stagedoor.wire.http import Request
+from stagedoor.wire.http import HttpRequest
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 PermissionReply: TypeAlias = Literal["once", "always", "reject"]
@@ -120,16 +120,16 @@ Command: TypeAlias = (
 # ---------------------------------------------------------------------------------------------------- as HTTP requests
 
 
-def _post(path: str, body: object, directory: str, method: str = "POST") -> Request:
+def _post(path: str, body: object, directory: str, method: str = "POST") -> HttpRequest:
     content = b"" if body is None else msgspec.json.encode(body)
-    return Request(method, path, content, {"directory": directory} if directory else {})
+    return HttpRequest(method, path, content, {"directory": directory} if directory else {})
 
 
 def _session_path(session_id: str, verb: str = "") -> str:
     return f"/session/{quote(session_id, safe='')}{verb}"
 
 
-def create_request(command: CreateSession, directory: str) -> Request:
+def create_request(command: CreateSession, directory: str) -> HttpRequest:
     body: dict[str, Any] = {}
     if command.title is not None:
         body["title"] = command.title
@@ -144,7 +144,7 @@ def create_request(command: CreateSession, directory: str) -> Request:
     return _post("/session", body, directory)
 
 
-def open_requests(command: OpenSession, directory: str) -> list[Request]:
+def open_requests(command: OpenSession, directory: str) -> list[HttpRequest]:
     path = _session_path(command.session_id)
     requests = [_post(path, None, directory, "GET")]
     if command.rules is not None:
@@ -152,12 +152,12 @@ def open_requests(command: OpenSession, directory: str) -> list[Request]:
     return requests
 
 
-def fork_request(command: OpenCodeForkSession, directory: str) -> Request:
+def fork_request(command: OpenCodeForkSession, directory: str) -> HttpRequest:
     body = {} if command.message_id is None else {"messageID": command.message_id}
     return _post(_session_path(command.session_id, "/fork"), body, directory)
 
 
-def prompt_request(session_id: str, command: OpenCodePrompt, directory: str) -> Request:
+def prompt_request(session_id: str, command: OpenCodePrompt, directory: str) -> HttpRequest:
     parts: list[dict[str, Any]] = [{"type": "text", "text": command.text}] if command.text else []
     for attachment in command.attachments:
         part = {"type": "file", "mime": attachment.mime, "url": attachment.url}
@@ -173,20 +173,20 @@ def prompt_request(session_id: str, command: OpenCodePrompt, directory: str) -> 
     return _post(_session_path(session_id, "/prompt_async"), body, directory)
 
 
-def abort_request(session_id: str, directory: str) -> Request:
+def abort_request(session_id: str, directory: str) -> HttpRequest:
     return _post(_session_path(session_id, "/abort"), None, directory)
 
 
-def permission_request(command: ReplyPermission, directory: str) -> Request:
+def permission_request(command: ReplyPermission, directory: str) -> HttpRequest:
     body: dict[str, Any] = {"reply": command.reply}
     if command.message:
         body["message"] = command.message
     return _post(f"/permission/{quote(command.permission_id, safe='')}/reply", body, directory)
 
 
-def question_request(command: ReplyQuestion, directory: str) -> Request:
+def question_request(command: ReplyQuestion, directory: str) -> HttpRequest:
     return _post(f"/question/{quote(command.question_id, safe='')}/reply", {"answers": command.answers}, directory)
 
 
-def rejection_request(question_id: str, directory: str) -> Request:
+def rejection_request(question_id: str, directory: str) -> HttpRequest:
     return _post(f"/question/{quote(question_id, safe='')}/reject", None, directory)

@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.transports.launch import Exited
-from stagedoor.wire.http import Answer, Request
+from stagedoor.wire.http import HttpAnswer, HttpRequest
 from stagedoor.wire.shapes import Unrecognized, repaired
 
 from .command_decoder import command_in
@@ -315,7 +315,7 @@ class ServeProtocol:
         self._in_doubt = False
         self._abort_once_busy = False
         self._is_recording = True  # until we send something, we read a recording and not a server of ours
-        self._outgoing: list[Request] = []
+        self._outgoing: list[HttpRequest] = []
 
     @property
     def in_turn(self) -> bool:
@@ -348,13 +348,13 @@ class ServeProtocol:
                 self._take(self.questions, question_id)
                 self._request(rejection_request(question_id, self._directory))
             case CheckStatus():
-                self._request(Request("GET", "/session/status", query={"directory": self._directory}))
+                self._request(HttpRequest("GET", "/session/status", query={"directory": self._directory}))
 
-    def outgoing(self) -> list[Request]:
+    def outgoing(self) -> list[HttpRequest]:
         requests, self._outgoing = self._outgoing, []
         return requests
 
-    def _request(self, request: Request) -> None:
+    def _request(self, request: HttpRequest) -> None:
         self._outgoing.append(request)
 
     def _start_turn(self, command: OpenCodePrompt) -> None:
@@ -408,7 +408,7 @@ class ServeProtocol:
             case _:
                 return self._printed(message)
 
-    def receive_answer(self, request: Request, answer: Answer) -> list[ServerEvent]:
+    def receive_answer(self, request: HttpRequest, answer: HttpAnswer) -> list[ServerEvent]:
         """What came back for a request of ours."""
         call = f"{request.method} {request.path}"
         if not answer.ok:

@@ -13,7 +13,7 @@ from stagedoor.transports.launch import Exited, Launch, Stalled
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Relay
 from stagedoor.transports.tasks import TaskOwner
-from stagedoor.wire.http import Request
+from stagedoor.wire.http import HttpRequest
 from stagedoor.wire.shapes import Unrecognized
 
 from .answers import AnswerCommand, OpenCodeAnswers
@@ -118,10 +118,10 @@ class Server:
     async def _connect(self, url: str, password: str) -> None:
         if not url.startswith("http://127.0.0.1:"):
             raise LaunchError(f"opencode serve listens on {url}, not on the loopback address: check its configuration")
-        events = Request("GET", "/event", query={"directory": self._directory})
+        events = HttpRequest("GET", "/event", query={"directory": self._directory})
         self._http = HttpTransport(url, events=events, auth=(USERNAME, password), silence=SILENCE)
         # A folder's configuration is read at its first use; mistakes in it are reported here and nowhere else.
-        first = await self._http.send(Request("GET", "/config", query={"directory": self._directory}))
+        first = await self._http.send(HttpRequest("GET", "/config", query={"directory": self._directory}))
         if not first.ok:
             raise refused_configuration(complaint_in(first.body))
         await self._check_version(self._http)
@@ -131,7 +131,7 @@ class Server:
             raise ConnectionLost("opencode serve ended before it sent an event: try again")
 
     async def _check_version(self, http: HttpTransport) -> None:
-        health = await http.send(Request("GET", "/global/health"))
+        health = await http.send(HttpRequest("GET", "/global/health"))
         version = VERSION.search(health.body.decode("utf-8", "replace"))
         if version is not None:
             require_version("OpenCode", (int(version[1]), int(version[2]), int(version[3])), LEAST_VERSION, INSTALL)
@@ -198,11 +198,11 @@ class Server:
         if requests := self.protocol.outgoing():
             self._tasks.start(self._perform_quietly(requests))
 
-    async def _perform_quietly(self, requests: list[Request]) -> None:
+    async def _perform_quietly(self, requests: list[HttpRequest]) -> None:
         with contextlib.suppress(StagedoorError):  # a dead server says so itself
             await self._perform(requests)
 
-    async def _perform(self, requests: list[Request]) -> list[ServerEvent]:
+    async def _perform(self, requests: list[HttpRequest]) -> list[ServerEvent]:
         answers: list[ServerEvent] = []
         for request in requests:
             answer = await self.http.send(request)

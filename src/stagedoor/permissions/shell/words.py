@@ -65,7 +65,7 @@ class Piece(NamedTuple):
     kind: Kind
 
 
-class Scope(Protocol):
+class WordScope(Protocol):
     """What a word needs to know of the script around it."""
 
     def values_of(self, name: str) -> Sequence[str]:
@@ -81,17 +81,17 @@ class Scope(Protocol):
         ...
 
 
-def readings(node: Node, scope: Scope) -> list[tuple[str, ...]]:
+def readings(node: Node, scope: WordScope) -> list[tuple[str, ...]]:
     """The fields one word becomes, once for each thing it may mean."""
     return [tuple(_fields(pieces, scope.separators())) for pieces in _read(node, scope, quoted=False)]
 
 
-def texts(node: Node, scope: Scope) -> list[str]:
+def texts(node: Node, scope: WordScope) -> list[str]:
     """The readings of a word where nothing is split: an assignment, a here-doc, the target of a redirection."""
     return ["".join(piece.text for piece in pieces) for pieces in _read(node, scope, quoted=False)]
 
 
-def assigned(value: Node | None, scope: Scope) -> list[str]:
+def assigned(value: Node | None, scope: WordScope) -> list[str]:
     """What a variable may hold after ``name=value``; an array is its words in a row."""
     if value is None:
         return [""]
@@ -101,7 +101,7 @@ def assigned(value: Node | None, scope: Scope) -> list[str]:
     return [" ".join(word for reading in fields for word in (reading[0] if len(reading) == 1 else (HOLE,)))]
 
 
-def heredoc(node: Node, scope: Scope) -> str:
+def heredoc(node: Node, scope: WordScope) -> str:
     """The body of a here-doc with its expansions made."""
     return _joined(_between(node, node.children, scope, quoted=True))
 
@@ -118,7 +118,7 @@ def _joined(alternatives: list[tuple[Piece, ...]]) -> str:
     return "".join(piece.text for piece in alternatives[0]) if len(alternatives) == 1 else HOLE
 
 
-def _read(node: Node, scope: Scope, *, quoted: bool) -> list[tuple[Piece, ...]]:
+def _read(node: Node, scope: WordScope, *, quoted: bool) -> list[tuple[Piece, ...]]:
     value: Kind = "quoted" if quoted else "value"
     match node.type:
         case "word" | "number" | "variable_name" | "special_variable_name" | "brace_expression" if not quoted:
@@ -157,7 +157,7 @@ def _read(node: Node, scope: Scope, *, quoted: bool) -> list[tuple[Piece, ...]]:
             return [(Piece(_double_quoted(source(node)), "quoted"),)] if quoted else [tuple(_unescaped(source(node)))]
 
 
-def _between(node: Node, children: Sequence[Node], scope: Scope, *, quoted: bool) -> list[tuple[Piece, ...]]:
+def _between(node: Node, children: Sequence[Node], scope: WordScope, *, quoted: bool) -> list[tuple[Piece, ...]]:
     """The children in order with the text between them, which the grammar does not always make a node of."""
     raw = node.text or b""
     parts: list[list[tuple[Piece, ...]]] = []
@@ -183,7 +183,7 @@ def _between(node: Node, children: Sequence[Node], scope: Scope, *, quoted: bool
     return combined or [(Piece("", "quoted"),)]
 
 
-def _expanded(node: Node, scope: Scope) -> Sequence[str]:
+def _expanded(node: Node, scope: WordScope) -> Sequence[str]:
     """``${…}``: the forms that can be followed; a hole for the rest."""
     for inner in _substitutions(node):
         scope.substitute(inner)
