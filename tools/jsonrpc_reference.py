@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from stagedoor.dialects.notify_payloads import METHODS as NOTIFY
+from stagedoor.dialects.notify import METHODS as NOTIFY
 from stagedoor.server.jsonrpc.client import CALLS
 from stagedoor.server.jsonrpc.dispatch import MAX_BATCH
 from stagedoor.server.jsonrpc.methods import METHODS, RpcMethod

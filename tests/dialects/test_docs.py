@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stagedoor.dialects import DIALECTS, encode
-from stagedoor.dialects.fields import type_of
+from stagedoor.dialects.event_parts import type_of
 from stagedoor.unified.events import Event
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
@@ -19,14 +19,17 @@ COLUMNS = ["ues", "lifecycle", "board", "notify", "chat"]
 BEGIN, END = "<!-- table: written by tests/dialects/test_docs.py -->\n", "<!-- end of table -->\n"
 
 
-def words(dialect: str, event: Event) -> str:
-    said = [msgspec.json.decode(line) for line in encode(DIALECTS[dialect](), event)]
-    names = [each["method" if dialect == "notify" else "type"] for each in said]
+def message_types(dialect: str, event: Event) -> str:
+    messages = [msgspec.json.decode(line) for line in encode(DIALECTS[dialect](), event)]
+    names = [each["method" if dialect == "notify" else "type"] for each in messages]
     return " ".join(f"`{name.replace('claude-code:', '<agent>:')}`" for name in dict.fromkeys(names)) or "–"
 
 
 def silent(dialect: str) -> dict[str, str]:
-    return import_module(f"stagedoor.dialects.{dialect}").SILENT
+    if dialect == "stagedoor":  # the canonical form itself
+        return {}
+    reasons: dict[str, str] = import_module(f"stagedoor.dialects.{dialect}").SILENT
+    return reasons
 
 
 def table(samples: list[Event]) -> str:
@@ -34,11 +37,11 @@ def table(samples: list[Event]) -> str:
     for event in samples:
         row = rows.setdefault(type_of(event), [[] for _ in COLUMNS])
         for cell, dialect in zip(row, COLUMNS, strict=True):
-            if (said := words(dialect, event)) not in cell:
-                cell.append(said)
+            if (types := message_types(dialect, event)) not in cell:
+                cell.append(types)
     lines = ["| event | " + " | ".join(f"`{name}`" for name in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
     lines += [f"| `{kind}` | " + " | ".join(" or ".join(cell) for cell in row) + " |" for kind, row in rows.items()]
-    lines += ["", "Where a dialect says nothing:", ""]
+    lines += ["", "Where a dialect sends nothing:", ""]
     lines += [f"- `{dialect}`, `{kind}`: {why}." for dialect in COLUMNS for kind, why in silent(dialect).items()]
     return "\n".join(lines) + "\n"
 
@@ -54,8 +57,8 @@ def test_the_table_is_what_the_dialects_say(samples: list[Event]) -> None:
 
 def test_nothing_is_kept_silent_about_without_a_reason(samples: list[Event]) -> None:
     for dialect in DIALECTS:
-        unsaid = {type_of(event) for event in samples if not encode(DIALECTS[dialect](), event)}
-        assert unsaid == set(silent(dialect))
+        missing = {type_of(event) for event in samples if not encode(DIALECTS[dialect](), event)}
+        assert missing == set(silent(dialect))
 
 
 def test_the_examples_run() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from stagedoor.dialects import DIALECTS, encode
 from stagedoor.dialects.board import session_state
-from stagedoor.dialects.drafts import Drafts
-from stagedoor.dialects.moments import iso_time, whole_ms
+from stagedoor.dialects.event_parts import Drafts, iso_time, whole_ms
 from stagedoor.unified.events import (
     Done,
     Error,
@@ -32,7 +31,7 @@ from stagedoor.unified.events import (
 )
 
 
-def said(dialect: str, *events: Event) -> list[dict[str, Any]]:
+def project(dialect: str, *events: Event) -> list[dict[str, Any]]:
     projection = DIALECTS[dialect]()
     return [msgspec.json.decode(line) for event in events for line in encode(projection, event)]
 
@@ -54,7 +53,7 @@ def test_the_rest_of_a_message(pieces: list[str], wholes: list[str], rests: list
     for piece in pieces:
         drafts.add((None, "m"), piece)
     assert [drafts.rest((None, "m"), whole) for whole in wholes] == rests
-    assert [text for _, text in drafts.left() if text] == []
+    assert [text for _, text in drafts.drain() if text] == []
 
 
 def test_deltas_without_a_message_id_belong_to_the_next_message() -> None:
@@ -62,8 +61,8 @@ def test_deltas_without_a_message_id_belong_to_the_next_message() -> None:
     drafts.add((None, ""), "Hel")
     drafts.add(("t1", ""), "other")
     assert drafts.rest((None, "m1"), "Hello") == "lo"
-    assert drafts.left() == [(("t1", ""), "other")]
-    assert drafts.left() == []
+    assert drafts.drain() == [(("t1", ""), "other")]
+    assert drafts.drain() == []
 
 
 @pytest.mark.parametrize(
@@ -81,13 +80,13 @@ def test_deltas_without_a_message_id_belong_to_the_next_message() -> None:
     ],
 )
 def test_why_a_lifecycle_ends(end: Any, errors: list[Event], reason: str, message: str | None) -> None:
-    last = said("lifecycle", *errors, Done(status=end))[-1]
+    last = project("lifecycle", *errors, Done(status=end))[-1]
     assert (last["reason"], last.get("error")) == (reason, message)
 
 
 def test_a_failure_is_forgotten_with_its_turn() -> None:
     failure = Error(kind="timeout", message="slow", fatal=True)
-    last = said("lifecycle", failure, TurnStarted(), Done(status="error", result="odd"))[-1]
+    last = project("lifecycle", failure, TurnStarted(), Done(status="error", result="odd"))[-1]
     assert (last["reason"], last["error"]) == ("failed", "odd")
 
 
@@ -105,7 +104,7 @@ def test_notify_says_the_state_when_it_changes() -> None:
         TurnCompleted(status="interrupted"),
         Done(status="interrupted"),
     ]
-    notes = said("notify", *story)
+    notes = project("notify", *story)
     assert [
         note["params"]["payload"]["state"] for note in notes if note["method"] == "agent_status"
     ] == ["running", "running", "waiting", "waiting", "running", "idle", "running", "idle", "stopped"]  # fmt: skip
@@ -119,7 +118,7 @@ def test_notify_speaks_to_old_clients_of_claude_in_parallel() -> None:
         TextDelta(agent="claude", text="cut sh", message_id="m"),
         TurnCompleted(agent="claude", status="interrupted"),
     ]
-    assert [note["method"] for note in said("notify", *story)] == [
+    assert [note["method"] for note in project("notify", *story)] == [
         "agent_message",
         "claude_log",
         "agent_complete",
@@ -152,22 +151,23 @@ def test_notify_speaks_to_old_clients_of_claude_in_parallel() -> None:
     ],
 )
 def test_thoughts_in_a_chat_start_and_end(story: list[Event], expected: list[tuple[str, str]]) -> None:
-    assert [(each["type"], each["content"]) for each in said("chat", *story)] == expected
+    assert [(each["type"], each["content"]) for each in project("chat", *story)] == expected
 
 
 def test_a_chat_is_told_tokens_once() -> None:
     usage = Usage(input_tokens=1, output_tokens=2, total_tokens=3)
     report = UsageReport(input_tokens=1, output_tokens=2, total_tokens=3)
-    told = said("chat", report, TurnCompleted(status="success", usage=usage))
-    assert [each["type"] for each in told] == ["TokenUsage", "Complete"]
-    told = said("chat", report, TurnStarted(), TurnCompleted(status="success", usage=usage))
-    assert [each["type"] for each in told] == ["TokenUsage", "TokenUsage", "Complete"]
+    messages = project("chat", report, TurnCompleted(status="success", usage=usage))
+    assert [each["type"] for each in messages] == ["TokenUsage", "Complete"]
+    messages = project("chat", report, TurnStarted(), TurnCompleted(status="success", usage=usage))
+    assert [each["type"] for each in messages] == ["TokenUsage", "TokenUsage", "Complete"]
 
 
 def test_a_chat_hears_of_a_session_that_never_came_to_a_turn() -> None:
     end = {"type": "Error", "message": "no key", "status": "error"}
-    assert said("chat", Done(status="error", result="no key")) == [end]
-    assert said("chat", TurnCompleted(status="error", result="no key"), Done(status="error", result="no key")) == [end]
+    assert project("chat", Done(status="error", result="no key")) == [end]
+    failures: list[Event] = [TurnCompleted(status="error", result="no key"), Done(status="error", result="no key")]
+    assert project("chat", *failures) == [end]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.dialects import DIALECTS, board, chat, encode, lifecycle_events, notify_payloads, ues
-from stagedoor.dialects.fields import own_fields
+from stagedoor.dialects import DIALECTS, board, chat, encode, lifecycle, notify, ues
+from stagedoor.dialects.event_parts import own_fields
 from stagedoor.dialects.schemas import board_schema, lifecycle_schema
 from stagedoor.unified.events import Event, TextDelta, stamp
 from stagedoor.unified.events import decode as decode_canonical
@@ -34,10 +34,10 @@ def validator(*, widened: bool) -> Any:
 
 
 def read_lifecycle(line: bytes) -> object:
-    said = msgspec.json.decode(line)
-    validator(widened=said.get("agentType") not in {None, *SEED_AGENTS}).validate(said)
-    assert datetime.fromisoformat(said["timestamp"]).tzinfo is not None  # the validator does not look at formats
-    return lifecycle_events.decode(line)
+    message = msgspec.json.decode(line)
+    validator(widened=message.get("agentType") not in {None, *SEED_AGENTS}).validate(message)
+    assert datetime.fromisoformat(message["timestamp"]).tzinfo is not None  # the validator does not look at formats
+    return lifecycle.decode(line)
 
 
 BOARD = jsonschema.Draft7Validator(board_schema())
@@ -45,22 +45,22 @@ BOARD = jsonschema.Draft7Validator(board_schema())
 
 def read_board(line: bytes) -> object:
     BOARD.validate(msgspec.json.decode(line))
-    return msgspec.json.decode(line, type=board.SessionEvent)
+    return msgspec.json.decode(line, type=board.BoardEvent)
 
 
 def read_notify(line: bytes) -> object:
-    said = msgspec.json.decode(line, type=dict[str, Any])
-    assert list(said) == ["jsonrpc", "method", "params"]
-    assert said["params"]["event"] == said["method"]
-    payload = next(shape for shape, method in notify_payloads.METHODS.items() if method == said["method"])
-    return msgspec.convert(said["params"]["payload"], payload)
+    message = msgspec.json.decode(line, type=dict[str, Any])
+    assert list(message) == ["jsonrpc", "method", "params"]
+    assert message["params"]["event"] == message["method"]
+    payload = next(shape for shape, method in notify.METHODS.items() if method == message["method"])
+    return msgspec.convert(message["params"]["payload"], payload)
 
 
 def read_stagedoor(line: bytes) -> object:
     # The canonical decoder does not take back a ``native`` it has written.
-    said = msgspec.json.decode(line, type=dict[str, Any])
-    said.pop("native", None)
-    return decode_canonical(msgspec.json.encode(said))
+    message = msgspec.json.decode(line, type=dict[str, Any])
+    message.pop("native", None)
+    return decode_canonical(msgspec.json.encode(message))
 
 
 READERS: dict[str, Callable[[bytes], object]] = {
@@ -152,10 +152,14 @@ def test_every_transcript_can_be_said(golden: Path | None) -> None:
 @given(event=EVENTS)
 def test_ues_says_each_event_once_and_loses_nothing(event: Event) -> None:
     (line,) = encode(DIALECTS["ues"](), event)
-    said = ues.decode(line)
-    assert (said.metadata["seq"], said.metadata["turn"], said.timestamp) == (event.seq, event.turn, event.timestamp)
-    heard = msgspec.json.decode(line, type=dict[str, Any])
-    values = [*heard["metadata"].values(), *heard["payload"].values()]
+    decoded = ues.decode(line)
+    assert (decoded.metadata["seq"], decoded.metadata["turn"], decoded.timestamp) == (
+        event.seq,
+        event.turn,
+        event.timestamp,
+    )
+    fields = msgspec.json.decode(line, type=dict[str, Any])
+    values = [*fields["metadata"].values(), *fields["payload"].values()]
     values += [value for each in values if isinstance(each, dict) for value in each.values()]
     for name, value in msgspec.json.decode(msgspec.json.encode(own_fields(event))).items():
         # ``fatal`` is turned round into ``recoverable``.

@@ -20,11 +20,11 @@ EXPECTED = Path(__file__).parent / "expected"
 OTHERS = sorted(set(DIALECTS) - {"stagedoor"})
 
 
-def check(name: str, told: list[tuple[Event, list[bytes]]]) -> None:
+def check(name: str, projected: list[tuple[Event, list[bytes]]]) -> None:
     lines = [
         line
-        for event, said in told
-        for line in (canonical_line(event).decode(), *(f"    {each.decode()}" for each in said))
+        for event, messages in projected
+        for line in (canonical_line(event).decode(), *(f"    {each.decode()}" for each in messages))
     ]
     path = EXPECTED / name
     if os.environ.get("STAGEDOOR_REWRITE"):

@@ -1,7 +1,7 @@
 """The canonical stream in the vocabularies others speak. Pure.
 
-A *projection* reads one session's events in order and says each in its dialect's words. Some remember what went before
-(a message's deltas, a tool's own name), so every stream and every reader needs a projection of its own::
+A *projection* reads one session's events in order and translates each into its dialect. Some remember earlier events
+(a message's deltas, a tool's native name), so every stream and every reader needs its own projection::
 
     projection = DIALECTS["ues"]()
     for line in encode(projection, event): ...
@@ -19,14 +19,15 @@ from stagedoor.unified.events import Event
 
 class Projection(Protocol):
     def project(self, event: Event) -> Sequence[msgspec.Struct]:
-        """What the dialect says for ``event``: mostly one thing, sometimes several or nothing. Never raises."""
+        """``event`` in the dialect: mostly one value, sometimes several or none. Never raises."""
         ...
 
 
-def _stagedoor() -> Projection:
-    from .stagedoor import StagedoorProjection
+class StagedoorProjection:
+    """The canonical form itself, so that every door can treat all dialects alike."""
 
-    return StagedoorProjection()
+    def project(self, event: Event) -> Sequence[Event]:
+        return [event]
 
 
 def _ues() -> Projection:
@@ -60,7 +61,7 @@ def _chat() -> Projection:
 
 
 DIALECTS: dict[str, Callable[[], Projection]] = {
-    "stagedoor": _stagedoor,
+    "stagedoor": StagedoorProjection,
     "ues": _ues,
     "lifecycle": _lifecycle,
     "board": _board,
@@ -72,5 +73,5 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode(projection: Projection, event: Event) -> list[bytes]:
-    """What ``projection`` says for ``event``, each as one JSON object without a newline."""
-    return [_ENCODER.encode(said) for said in projection.project(event)]
+    """``event`` in the dialect of ``projection``: JSON objects without newlines."""
+    return [_ENCODER.encode(value) for value in projection.project(event)]

@@ -1,6 +1,6 @@
-"""``board``: a log for people. Seven words, ``plan log diff action toolResult error cancelled``.
+"""``board``: a log for human readers. Seven types, ``plan log diff action toolResult error cancelled``.
 
-What has no word of its own is a line of the log; its payload names the canonical type in ``kind`` and keeps the
+An event without a type of its own is a line of the log; its payload names the canonical type in ``kind`` and keeps the
 fields, so a board can filter and nothing is lost.
 """
 
@@ -13,28 +13,26 @@ import msgspec
 from stagedoor.unified import events as canonical
 from stagedoor.unified.events import Event, Status
 
-from .drafts import Drafts, unsaid
-from .fields import checklist, own_fields, type_of
-from .moments import iso_time
+from .event_parts import Drafts, checklist, iso_time, own_fields, type_of, unfinished_parts
 
 SILENT: dict[str, str] = {
-    "text_delta": "held, because `text` repeats it; what nothing repeats is a `log` when the turn ends",
-    "thinking_delta": "held, because `thinking` repeats it; what nothing repeats is a `plan` when the turn ends",
+    "text_delta": "kept back, because `text` repeats it; what nothing repeats is a `log` when the turn ends",
+    "thinking_delta": "kept back, because `thinking` repeats it; what nothing repeats is a `plan` when the turn ends",
 }
 
-SessionState = Literal["running", "done", "failed", "cancelled"]
-Word = Literal["plan", "log", "diff", "action", "toolResult", "error", "cancelled"]
+BoardState = Literal["running", "done", "failed", "cancelled"]
+BoardType = Literal["plan", "log", "diff", "action", "toolResult", "error", "cancelled"]
 
 
-class SessionEvent(msgspec.Struct, frozen=True, rename="camel"):
+class BoardEvent(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     session_id: str
-    type: Word
+    type: BoardType
     payload: dict[str, Any]
     timestamp: str
 
 
-def session_state(status: Status | None) -> SessionState:
+def session_state(status: Status | None) -> BoardState:
     """The state of a session that is ``done`` with ``status``, or that still runs (``None``)."""
     match status:
         case None:
@@ -56,12 +54,12 @@ class BoardProjection:
         self._tools: dict[str, str] = {}
         self._failure = ""
 
-    def project(self, event: Event) -> list[SessionEvent]:
-        told = [*unsaid(event, self._thoughts, self._texts), event]
-        said = [(each, entry) for each in told for entry in self._said(each)]
-        return [_stamped(each, number, *entry) for number, (each, entry) in enumerate(said)]
+    def project(self, event: Event) -> list[BoardEvent]:
+        events = [*unfinished_parts(event, self._thoughts, self._texts), event]
+        entries = [(each, entry) for each in events for entry in self._entries(each)]
+        return [_board_event(each, number, *entry) for number, (each, entry) in enumerate(entries)]
 
-    def _said(self, event: Event) -> list[tuple[Word, dict[str, Any]]]:
+    def _entries(self, event: Event) -> list[tuple[BoardType, dict[str, Any]]]:
         parent = event.parent_tool_use_id
         match event:
             case canonical.Init():
@@ -85,17 +83,17 @@ class BoardProjection:
                 return [("plan", {"message": checklist(event), "kind": "plan", "items": items})]
             case canonical.ToolUse():
                 tool = self._tools[event.tool_use_id] = event.native_name or event.name
-                return [("action", {"tool": tool, "args": event.input, **_beside(event, "nativeName", "input")})]
+                return [("action", {"tool": tool, "args": event.input, **_other_fields(event, "nativeName", "input")})]
             case canonical.ToolProgress(output=output):
-                return [("log", {"line": output, "kind": "tool_progress", **_beside(event, "output")})]
+                return [("log", {"line": output, "kind": "tool_progress", **_other_fields(event, "output")})]
             case canonical.ToolResult(tool_use_id=tool_use_id, status=status, output=output):
                 tool = self._tools.pop(tool_use_id, event.name)
                 result = {"tool": tool, "success": status == "success", "output": output}
-                return [("toolResult", {**result, **_beside(event, "output")})]
+                return [("toolResult", {**result, **_other_fields(event, "output")})]
             case canonical.FileChange(path=path, diff=diff):
-                return [("diff", {"file": path, "diff": diff, **_beside(event, "path", "diff")})]
+                return [("diff", {"file": path, "diff": diff, **_other_fields(event, "path", "diff")})]
             case canonical.PermissionRequest():
-                return [_log(event, f"Waiting for permission: {_wish(event)}")]
+                return [_log(event, f"Waiting for permission: {_permission_line(event)}")]
             case canonical.PermissionResolved(decision=decision, by=by, message=message):
                 line = f"Permission {'granted' if decision == 'allow' else 'refused'} ({by})"
                 return [_log(event, f"{line}: {message}" if message else line)]
@@ -114,11 +112,11 @@ class BoardProjection:
             case canonical.Done():
                 return [self._end(event)]
             case canonical.Unrecognized(raw=raw):
-                return [("log", {"line": raw, "kind": "unrecognized", **_beside(event, "raw")})]
+                return [("log", {"line": raw, "kind": "unrecognized", **_other_fields(event, "raw")})]
             case _:
                 assert_never(event)
 
-    def _end(self, event: canonical.Done) -> tuple[Word, dict[str, Any]]:
+    def _end(self, event: canonical.Done) -> tuple[BoardType, dict[str, Any]]:
         match event.status:
             case "success":
                 return _log(event, "Session done")
@@ -135,27 +133,27 @@ class BoardProjection:
         return "error", {"message": f"Session failed: {why}", **own_fields(event)}
 
 
-def _stamped(event: Event, number: int, word: Word, payload: dict[str, Any]) -> SessionEvent:
+def _board_event(event: Event, number: int, kind: BoardType, payload: dict[str, Any]) -> BoardEvent:
     if event.parent_tool_use_id is not None:
         payload = payload | {"parentToolUseId": event.parent_tool_use_id}
     if event.native is not None:
         payload = payload | {"native": event.native}
-    return SessionEvent(
+    return BoardEvent(
         id=f"evt-{event.session_id}-{event.seq}" + (f"-{number}" if number else ""),
         session_id=event.session_id,
-        type=word,
+        type=kind,
         payload=payload,
         timestamp=iso_time(event.timestamp),
     )
 
 
-def _log(event: Event, line: str) -> tuple[Word, dict[str, Any]]:
+def _log(event: Event, line: str) -> tuple[BoardType, dict[str, Any]]:
     return "log", {"line": line, "kind": type_of(event), **own_fields(event)}
 
 
-def _beside(event: Event, *told: str) -> dict[str, Any]:
-    """The event's fields except those the payload has already told."""
-    return {name: value for name, value in own_fields(event).items() if name not in told and value != ""}
+def _other_fields(event: Event, *excluded: str) -> dict[str, Any]:
+    """The event's fields except ``excluded``, which the payload already has under another name."""
+    return {name: value for name, value in own_fields(event).items() if name not in excluded and value != ""}
 
 
 def _introduction(event: canonical.Init) -> str:
@@ -165,5 +163,5 @@ def _introduction(event: canonical.Init) -> str:
     return line + (f", in {event.cwd}" if event.cwd else "")
 
 
-def _wish(event: canonical.PermissionRequest) -> str:
+def _permission_line(event: canonical.PermissionRequest) -> str:
     return f"{event.native_name or event.tool_name} {event.target}".strip() + f" ({event.risk} risk)"

@@ -1,4 +1,4 @@
-"""``chat``: what a chat window shows. Speech, thoughts that start and end, tools that start and end, tokens."""
+"""``chat``: what a chat window shows. Text, thoughts that start and end, tools that start and end, tokens."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import msgspec
 from stagedoor.unified import events as canonical
 from stagedoor.unified.events import Event, Status, Usage
 
-from .drafts import Drafts
+from .event_parts import Drafts
 
 SILENT: dict[str, str] = {
     "turn_started": "the window has shown the prompt already",
     "tool_progress": "a tool only starts and ends here",
-    "file_change": "told by the `ToolStart` and `ToolEnd` of the tool that did it",
-    "plan": "the dialect has no word for plans",
-    "retry": "the dialect has no word for it",
-    "notice": "only a notice of level `error` has a word, `Error`",
-    "done": "the last turn's `Complete` or `Error` has said it; told only when there was no turn",
+    "file_change": "covered by the `ToolStart` and `ToolEnd` of the tool that did it",
+    "plan": "the dialect has no event for plans",
+    "retry": "the dialect has no event for it",
+    "notice": "only a notice of level `error` has an event, `Error`",
+    "done": "the last turn's `Complete` or `Error` covers it; sent only when there was no turn",
     "unrecognized": "nothing a chat could show",
 }
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+class ChatHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     """What every event may carry. Never made on its own."""
 
     parent_tool_use_id: str | None = None
     native: Any = None
 
 
-class SessionInit(Header, frozen=True, kw_only=True, tag="SessionInit"):
+class ChatSessionInit(ChatHeader, frozen=True, kw_only=True, tag="SessionInit"):
     session_id: str
     agent: str
     model: str
@@ -38,27 +38,27 @@ class SessionInit(Header, frozen=True, kw_only=True, tag="SessionInit"):
     tools: list[str] = []
 
 
-class Text(Header, frozen=True, kw_only=True, tag="Text"):
-    """A piece of speech, to be appended."""
+class ChatText(ChatHeader, frozen=True, kw_only=True, tag="Text"):
+    """A piece of text, to be appended."""
 
     content: str
 
 
-class ThinkingStart(Header, frozen=True, kw_only=True, tag="ThinkingStart"):
-    """``content`` is what is known of the thought when it starts."""
+class ChatThinkingStart(ChatHeader, frozen=True, kw_only=True, tag="ThinkingStart"):
+    """``content`` is the first piece of the thought."""
 
     thinking_id: str
     content: str
 
 
-class ThinkingEnd(Header, frozen=True, kw_only=True, tag="ThinkingEnd"):
+class ChatThinkingEnd(ChatHeader, frozen=True, kw_only=True, tag="ThinkingEnd"):
     """``content`` is the whole thought."""
 
     thinking_id: str
     content: str
 
 
-class ToolStart(Header, frozen=True, kw_only=True, tag="ToolStart"):
+class ChatToolStart(ChatHeader, frozen=True, kw_only=True, tag="ToolStart"):
     tool_use_id: str
     tool_type: str
     target: str
@@ -66,7 +66,7 @@ class ToolStart(Header, frozen=True, kw_only=True, tag="ToolStart"):
     input: dict[str, Any]
 
 
-class ToolStatusUpdate(Header, frozen=True, kw_only=True, tag="ToolStatusUpdate"):
+class ChatToolStatusUpdate(ChatHeader, frozen=True, kw_only=True, tag="ToolStatusUpdate"):
     """Between start and end: the tool waits for a decision, or got one."""
 
     tool_use_id: str
@@ -74,13 +74,13 @@ class ToolStatusUpdate(Header, frozen=True, kw_only=True, tag="ToolStatusUpdate"
     permission_request_id: str
 
 
-class ToolEnd(Header, frozen=True, kw_only=True, tag="ToolEnd"):
+class ChatToolEnd(ChatHeader, frozen=True, kw_only=True, tag="ToolEnd"):
     id: str
     status: Literal["completed", "error", "denied"]
     output: str
 
 
-class TokenUsage(Header, frozen=True, kw_only=True, tag="TokenUsage"):
+class ChatTokenUsage(ChatHeader, frozen=True, kw_only=True, tag="TokenUsage"):
     """The running turn so far."""
 
     total_tokens: int
@@ -91,7 +91,7 @@ class TokenUsage(Header, frozen=True, kw_only=True, tag="TokenUsage"):
     cost_usd: float | None = None
 
 
-class Complete(Header, frozen=True, kw_only=True, tag="Complete"):
+class ChatComplete(ChatHeader, frozen=True, kw_only=True, tag="Complete"):
     """The turn has ended, well or because it was interrupted."""
 
     status: Literal["success", "interrupted"]
@@ -99,8 +99,8 @@ class Complete(Header, frozen=True, kw_only=True, tag="Complete"):
     duration_ms: float | None = None
 
 
-class Error(Header, frozen=True, kw_only=True, tag="Error"):
-    """With ``status``, the turn has ended with it; without, the turn goes on or its end will follow."""
+class ChatError(ChatHeader, frozen=True, kw_only=True, tag="Error"):
+    """With ``status``, the turn has ended with it; without, the turn continues or its end follows."""
 
     message: str
     kind: str = ""
@@ -108,9 +108,17 @@ class Error(Header, frozen=True, kw_only=True, tag="Error"):
 
 
 ChatEvent: TypeAlias = (
-    SessionInit | Text | ThinkingStart | ThinkingEnd | ToolStart | ToolStatusUpdate | ToolEnd | TokenUsage | Complete
-    | Error
-)  # fmt: skip
+    ChatSessionInit
+    | ChatText
+    | ChatThinkingStart
+    | ChatThinkingEnd
+    | ChatToolStart
+    | ChatToolStatusUpdate
+    | ChatToolEnd
+    | ChatTokenUsage
+    | ChatComplete
+    | ChatError
+)
 
 _DECODER: msgspec.json.Decoder[ChatEvent] = msgspec.json.Decoder(ChatEvent)
 
@@ -120,7 +128,7 @@ def decode(line: bytes) -> ChatEvent:
     return _DECODER.decode(line)
 
 
-class _Thought(msgspec.Struct):
+class _ChatThought(msgspec.Struct):
     id: str
     pieces: list[str]
 
@@ -128,9 +136,9 @@ class _Thought(msgspec.Struct):
 class ChatProjection:
     def __init__(self) -> None:
         self._texts = Drafts()
-        self._thoughts: dict[str | None, _Thought] = {}
+        self._thoughts: dict[str | None, _ChatThought] = {}
         self._questions: dict[str, str] = {}
-        self._told: Usage | None = None
+        self._last_usage: Usage | None = None
         self._turn_ended = False
 
     def project(self, event: Event) -> list[ChatEvent]:
@@ -138,51 +146,51 @@ class ChatProjection:
         head: dict[str, Any] = {"parent_tool_use_id": parent, "native": event.native}
         match event:
             case canonical.Init(session_id=session_id, agent=agent, model=model, cwd=cwd, tools=tools):
-                return [SessionInit(**head, session_id=session_id, agent=agent, model=model, cwd=cwd, tools=tools)]
+                return [ChatSessionInit(**head, session_id=session_id, agent=agent, model=model, cwd=cwd, tools=tools)]
             case canonical.TurnStarted():
-                self._told = None
+                self._last_usage = None
                 self._turn_ended = False
                 return self._end_thoughts(head)
             case canonical.TextDelta(text=text, message_id=message_id):
                 self._texts.add((parent, message_id), text)
-                return [*self._end_thought(head), Text(**head, content=text)]
+                return [*self._end_thought(head), ChatText(**head, content=text)]
             case canonical.Text(text=text, message_id=message_id):
                 rest = self._texts.rest((parent, message_id), text)
-                return [*self._end_thought(head), *([Text(**head, content=rest)] if rest else [])]
+                return [*self._end_thought(head), *([ChatText(**head, content=rest)] if rest else [])]
             case canonical.ThinkingDelta(text=text):
-                return self._think(event, text, head)
+                return self._add_thought(event, text, head)
             case canonical.Thinking(text=text):
-                started = [] if parent in self._thoughts else self._think(event, text, head)
+                started = [] if parent in self._thoughts else self._add_thought(event, text, head)
                 return [*started, *self._end_thought(head, whole=text)]
             case canonical.ToolUse():
                 return [*self._end_thought(head), _tool_start(event, head)]
             case canonical.ToolResult(tool_use_id=tool_use_id, status=status, output=output):
-                word: Literal["completed", "error", "denied"] = "completed" if status == "success" else status
-                return [ToolEnd(**head, id=tool_use_id, status=word, output=output)]
+                outcome: Literal["completed", "error", "denied"] = "completed" if status == "success" else status
+                return [ChatToolEnd(**head, id=tool_use_id, status=outcome, output=output)]
             case canonical.PermissionRequest(request_id=request_id, tool_use_id=tool_use_id):
                 tool = self._questions[request_id] = tool_use_id or request_id
-                return [_moved(head, tool, "awaiting_permission", request_id)]
+                return [_tool_status(head, tool, "awaiting_permission", request_id)]
             case canonical.PermissionResolved(request_id=request_id, decision=decision):
                 tool = self._questions.pop(request_id, request_id)
-                return [_moved(head, tool, "running" if decision == "allow" else "denied", request_id)]
+                return [_tool_status(head, tool, "running" if decision == "allow" else "denied", request_id)]
             case canonical.UsageReport():
-                return self._tell(_usage(event), head)
+                return self._report_usage(_usage(event), head)
             case canonical.Notice(level=level, code=code, message=message):
-                return [Error(**head, message=message, kind=code)] if level == "error" else []
+                return [ChatError(**head, message=message, kind=code)] if level == "error" else []
             case canonical.Error(kind=kind, message=message):
-                return [Error(**head, message=message, kind=kind)]
+                return [ChatError(**head, message=message, kind=kind)]
             case canonical.TurnCompleted(usage=usage):
-                self._texts.left()
+                self._texts.drain()
                 self._turn_ended = True
-                said = self._end_thoughts(head)
+                events = self._end_thoughts(head)
                 if usage != Usage():
-                    said += self._tell(usage, head)
-                return [*said, _turn_end(event, head)]
+                    events += self._report_usage(usage, head)
+                return [*events, _turn_end(event, head)]
             case canonical.Done(status=status):
-                said = self._end_thoughts(head)
+                events = self._end_thoughts(head)
                 if not self._turn_ended and status != "success":  # it never came to a turn
-                    said.append(_turn_end(event, head))
-                return said
+                    events.append(_turn_end(event, head))
+                return events
             case (
                 canonical.ToolProgress()
                 | canonical.FileChange()
@@ -194,34 +202,34 @@ class ChatProjection:
             case _:
                 assert_never(event)
 
-    def _think(self, event: Event, piece: str, head: dict[str, Any]) -> list[ChatEvent]:
+    def _add_thought(self, event: Event, piece: str, head: dict[str, Any]) -> list[ChatEvent]:
         thought = self._thoughts.get(event.parent_tool_use_id)
         if thought is not None:
             thought.pieces.append(piece)
             return []
-        thought = self._thoughts[event.parent_tool_use_id] = _Thought(f"thinking-{event.seq}", [piece])
-        return [ThinkingStart(**head, thinking_id=thought.id, content=piece)]
+        thought = self._thoughts[event.parent_tool_use_id] = _ChatThought(f"thinking-{event.seq}", [piece])
+        return [ChatThinkingStart(**head, thinking_id=thought.id, content=piece)]
 
     def _end_thought(self, head: dict[str, Any], whole: str | None = None) -> list[ChatEvent]:
-        """Whoever thought has begun to do something else."""
+        """The thinker has started something else."""
         thought = self._thoughts.pop(head["parent_tool_use_id"], None)
         if thought is None:
             return []
         content = "".join(thought.pieces) if whole is None else whole
-        return [ThinkingEnd(**head, thinking_id=thought.id, content=content)]
+        return [ChatThinkingEnd(**head, thinking_id=thought.id, content=content)]
 
     def _end_thoughts(self, head: dict[str, Any]) -> list[ChatEvent]:
         return [
             end for parent in list(self._thoughts) for end in self._end_thought(head | {"parent_tool_use_id": parent})
         ]
 
-    def _tell(self, usage: Usage, head: dict[str, Any]) -> list[ChatEvent]:
-        """Tokens, unless they have been told."""
-        if usage == self._told:
+    def _report_usage(self, usage: Usage, head: dict[str, Any]) -> list[ChatEvent]:
+        """Tokens, unless they were reported already."""
+        if usage == self._last_usage:
             return []
-        self._told = usage
+        self._last_usage = usage
         return [
-            TokenUsage(
+            ChatTokenUsage(
                 **head,
                 total_tokens=usage.total_tokens,
                 input_tokens=usage.input_tokens,
@@ -233,8 +241,8 @@ class ChatProjection:
         ]
 
 
-def _tool_start(event: canonical.ToolUse, head: dict[str, Any]) -> ToolStart:
-    return ToolStart(
+def _tool_start(event: canonical.ToolUse, head: dict[str, Any]) -> ChatToolStart:
+    return ChatToolStart(
         **head,
         tool_use_id=event.tool_use_id,
         tool_type=event.native_name or event.name,
@@ -244,10 +252,10 @@ def _tool_start(event: canonical.ToolUse, head: dict[str, Any]) -> ToolStart:
     )
 
 
-def _moved(
+def _tool_status(
     head: dict[str, Any], tool: str, status: Literal["awaiting_permission", "running", "denied"], request_id: str
-) -> ToolStatusUpdate:
-    return ToolStatusUpdate(**head, tool_use_id=tool, status=status, permission_request_id=request_id)
+) -> ChatToolStatusUpdate:
+    return ChatToolStatusUpdate(**head, tool_use_id=tool, status=status, permission_request_id=request_id)
 
 
 def _usage(event: canonical.UsageReport) -> Usage:
@@ -261,15 +269,15 @@ def _usage(event: canonical.UsageReport) -> Usage:
     )
 
 
-def _turn_end(event: canonical.TurnCompleted | canonical.Done, head: dict[str, Any]) -> Complete | Error:
+def _turn_end(event: canonical.TurnCompleted | canonical.Done, head: dict[str, Any]) -> ChatComplete | ChatError:
     match event.status:
         case "success" | "interrupted":
-            return Complete(**head, status=event.status, result=event.result, duration_ms=event.duration_ms)
+            return ChatComplete(**head, status=event.status, result=event.result, duration_ms=event.duration_ms)
         case "max_turns":
-            return Error(**head, message="the limit of turns was reached", status=event.status)
+            return ChatError(**head, message="the limit of turns was reached", status=event.status)
         case "max_budget":
-            return Error(**head, message="the budget was spent", status=event.status)
+            return ChatError(**head, message="the budget was spent", status=event.status)
         case "error":
-            return Error(**head, message=event.result or "the turn failed", status=event.status)
+            return ChatError(**head, message=event.result or "the turn failed", status=event.status)
         case _:
             assert_never(event.status)

@@ -1,44 +1,243 @@
-"""``lifecycle``: sessions, turns and tools that start, progress and end. Every event validates against its schema."""
+"""``lifecycle``: sessions, turns and tools that start, progress and end. Every event validates against its schema.
+
+Fields that the schema does not name are additions, always optional.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
+
+import msgspec
 
 from stagedoor.unified import events as canonical
-from stagedoor.unified.events import ErrorKind, Event, Status
+from stagedoor.unified.events import ErrorKind, Event, Operation, Risk, Status, Usage
 
-from .drafts import Drafts
-from .fields import checklist
-from .lifecycle_events import (
-    Answer,
-    Error,
-    ErrorType,
-    FileChanged,
-    LifecycleEvent,
-    Question,
-    SessionConfig,
-    SessionEnded,
-    SessionStarted,
-    TextChunk,
-    TokenUsage,
-    ToolCompleted,
-    ToolFailed,
-    ToolProgress,
-    ToolStarted,
-    TurnCompleted,
-    TurnFailed,
-    TurnStarted,
-)
-from .moments import iso_time, whole_ms
+from .event_parts import Drafts, checklist, iso_time, whole_ms
 
 SILENT: dict[str, str] = {
-    "thinking_delta": "the dialect has no word for thoughts",
-    "thinking": "the dialect has no word for thoughts",
-    "usage": "tokens are told once, by `turnCompleted`, `turnFailed` and `sessionEnded`",
-    "notice": "only a notice of level `error` has a word, `error`",
+    "thinking_delta": "the dialect has no event for thoughts",
+    "thinking": "the dialect has no event for thoughts",
+    "usage": "tokens are reported once, by `turnCompleted`, `turnFailed` and `sessionEnded`",
+    "notice": "only a notice of level `error` has an event, `error`",
 }
 
-_ERROR_TYPES: dict[ErrorKind, ErrorType] = {
+ApprovalMode = Literal["ask", "askDangerous", "autoEdit", "autoAll"]
+SandboxMode = Literal["none", "readOnly", "workspaceWrite", "fullAccess"]
+LifecycleErrorType = Literal[
+    "connectionFailed", "authenticationFailed", "sessionNotFound", "permissionDenied", "toolExecutionFailed",
+    "timeout", "protocolError", "unknown",
+]  # fmt: skip
+
+
+class LifecycleSessionConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    agent_type: str | None = None
+    project_id: str | None = None
+    working_directory: str | None = None
+    model: str | None = None
+    approval_mode: ApprovalMode | None = None
+    sandbox_mode: SandboxMode | None = None
+    allowed_tools: list[str] | None = None
+    blocked_tools: list[str] | None = None
+    max_turns: int | None = None
+
+
+class LifecycleTokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int
+
+    @classmethod
+    def of(cls, usage: Usage) -> LifecycleTokenUsage:
+        return cls(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            total_tokens=usage.total_tokens,
+        )
+
+
+class LifecycleHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    """What every event carries. Never made on its own."""
+
+    id: str
+    session_id: str
+    timestamp: str
+    parent_tool_use_id: str | None = None
+    native: Any = None
+
+
+class LifecycleSessionStarted(LifecycleHeader, frozen=True, kw_only=True, tag="sessionStarted"):
+    agent_type: str
+    config: LifecycleSessionConfig
+    agent_version: str = ""
+    native_session_id: str = ""
+    resumed: bool = False
+    tools: list[str] = []
+    capabilities: dict[str, Any] = {}
+
+
+class LifecycleSessionEnded(LifecycleHeader, frozen=True, kw_only=True, tag="sessionEnded"):
+    reason: Literal["completed", "failed", "cancelled", "timeout"]
+    error: str | None = None
+    status: Status
+    result: str = ""
+    usage: LifecycleTokenUsage
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+    tool_uses: int = 0
+
+
+class LifecycleTurnStarted(LifecycleHeader, frozen=True, kw_only=True, tag="turnStarted"):
+    turn_number: int
+    prompt: str
+
+
+class LifecycleTurnCompleted(LifecycleHeader, frozen=True, kw_only=True, tag="turnCompleted"):
+    turn_number: int
+    usage: LifecycleTokenUsage
+    duration_ms: int | None = None
+    cost_usd: float | None = None
+    result: str = ""
+    structured: Any = None
+
+
+class LifecycleTurnFailed(LifecycleHeader, frozen=True, kw_only=True, tag="turnFailed"):
+    turn_number: int
+    error: str
+    status: Status
+    usage: LifecycleTokenUsage
+    duration_ms: int | None = None
+    cost_usd: float | None = None
+
+
+class LifecycleTextChunk(LifecycleHeader, frozen=True, kw_only=True, tag="textChunk"):
+    """Chunks are appended to each other; ``is_complete`` ends a message. ``kind`` is set when it is not a message."""
+
+    content: str
+    is_complete: bool
+    message_id: str = ""
+    kind: Literal["message", "plan"] = "message"
+
+
+class LifecycleToolStarted(LifecycleHeader, frozen=True, kw_only=True, tag="toolStarted"):
+    tool_id: str
+    tool_name: str
+    arguments: dict[str, Any]
+    native_name: str = ""
+    operation: Operation
+    target: str = ""
+    risk: Risk
+    description: str = ""
+
+
+class LifecycleQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The tool waits for a decision."""
+
+    request_id: str
+    tool_name: str
+    native_name: str = ""
+    operation: Operation
+    target: str = ""
+    risk: Risk
+    input: dict[str, Any] = {}
+    description: str = ""
+    choices: list[str] = []
+    expires_at: str | None = None
+
+
+class LifecycleAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The decision was taken."""
+
+    request_id: str
+    decision: Literal["allow", "deny"]
+    remember: Literal["once", "session", "always"]
+    by: str
+    message: str = ""
+
+
+class LifecycleToolProgress(LifecycleHeader, frozen=True, kw_only=True, tag="toolProgress"):
+    """``permission_request`` and ``permission_resolved`` are progress of a tool that waits for a decision."""
+
+    tool_id: str
+    output: str | None = None
+    progress: float | None = None
+    permission_request: LifecycleQuestion | None = None
+    permission_resolved: LifecycleAnswer | None = None
+
+
+class LifecycleToolCompleted(LifecycleHeader, frozen=True, kw_only=True, tag="toolCompleted"):
+    tool_id: str
+    success: bool
+    result: Any
+    tool_name: str
+    exit_code: int | None = None
+    duration_ms: int | None = None
+
+
+class LifecycleToolFailed(LifecycleHeader, frozen=True, kw_only=True, tag="toolFailed"):
+    tool_id: str
+    success: bool
+    error: str
+    denied: bool
+    tool_name: str
+    exit_code: int | None = None
+    duration_ms: int | None = None
+
+
+class LifecycleFileChanged(LifecycleHeader, frozen=True, kw_only=True, tag="fileChanged"):
+    """A file that was moved is ``modified`` with ``moved`` set: the dialect has three kinds of change."""
+
+    file_path: str
+    change_type: Literal["created", "modified", "deleted"]
+    diff: str | None = None
+    before: str | None = None
+    after: str | None = None
+    moved: bool = False
+    tool_id: str = ""
+
+
+class LifecycleError(LifecycleHeader, frozen=True, kw_only=True, tag="error"):
+    """``error_type`` is the dialect's own type; ``kind`` the canonical one, or ``code`` that of a notice."""
+
+    error_type: LifecycleErrorType
+    message: str
+    fatal: bool
+    agent_type: str
+    kind: ErrorKind | None = None
+    code: str = ""
+    native_error: str | None = None
+    attempt: int | None = None
+    max_attempts: int | None = None
+    delay_ms: int | None = None
+
+
+LifecycleEvent: TypeAlias = (
+    LifecycleSessionStarted
+    | LifecycleSessionEnded
+    | LifecycleTurnStarted
+    | LifecycleTurnCompleted
+    | LifecycleTurnFailed
+    | LifecycleTextChunk
+    | LifecycleToolStarted
+    | LifecycleToolProgress
+    | LifecycleToolCompleted
+    | LifecycleToolFailed
+    | LifecycleFileChanged
+    | LifecycleError
+)
+
+_DECODER: msgspec.json.Decoder[LifecycleEvent] = msgspec.json.Decoder(LifecycleEvent)
+
+
+def decode(line: bytes) -> LifecycleEvent:
+    """One event of the dialect. Raises ``msgspec.ValidationError`` when it is none."""
+    return _DECODER.decode(line)
+
+
+_ERROR_TYPES: dict[ErrorKind, LifecycleErrorType] = {
     "connection_failed": "connectionFailed",
     "authentication_failed": "authenticationFailed",
     "session_not_found": "sessionNotFound",
@@ -72,52 +271,52 @@ class LifecycleProjection:
                 return [_session_started(event, head)]
             case canonical.TurnStarted(turn=turn, prompt=prompt):
                 self._failure = None
-                return [TurnStarted(**head, turn_number=turn, prompt=prompt)]
+                return [LifecycleTurnStarted(**head, turn_number=turn, prompt=prompt)]
             case canonical.TextDelta(text=text, message_id=message_id):
                 self._drafts.add((event.parent_tool_use_id, message_id), text)
-                return [TextChunk(**head, content=text, is_complete=False, message_id=message_id)]
+                return [LifecycleTextChunk(**head, content=text, is_complete=False, message_id=message_id)]
             case canonical.Text(text=text, message_id=message_id):
                 rest = self._drafts.rest((event.parent_tool_use_id, message_id), text)
-                return [TextChunk(**head, content=rest, is_complete=True, message_id=message_id)]
+                return [LifecycleTextChunk(**head, content=rest, is_complete=True, message_id=message_id)]
             case canonical.ThinkingDelta() | canonical.Thinking() | canonical.UsageReport():
                 return []
             case canonical.ToolUse():
                 return [_tool_started(event, head)]
             case canonical.ToolProgress(tool_use_id=tool_id, output=output):
-                return [ToolProgress(**head, tool_id=tool_id, output=output)]
+                return [LifecycleToolProgress(**head, tool_id=tool_id, output=output)]
             case canonical.ToolResult():
-                return [_tool_ended(event, head)]
+                return [_tool_end(event, head)]
             case canonical.FileChange():
                 return [_file_changed(event, head)]
             case canonical.Plan():
-                return [TextChunk(**head, content=checklist(event) + "\n", is_complete=True, kind="plan")]
+                return [LifecycleTextChunk(**head, content=checklist(event) + "\n", is_complete=True, kind="plan")]
             case canonical.PermissionRequest(request_id=request_id, tool_use_id=tool_use_id):
                 tool_id = self._questions[request_id] = tool_use_id or request_id
-                return [ToolProgress(**head, tool_id=tool_id, permission_request=_question(event))]
+                return [LifecycleToolProgress(**head, tool_id=tool_id, permission_request=_question(event))]
             case canonical.PermissionResolved(request_id=request_id):
                 tool_id = self._questions.pop(request_id, request_id)
-                return [ToolProgress(**head, tool_id=tool_id, permission_resolved=_answer(event))]
+                return [LifecycleToolProgress(**head, tool_id=tool_id, permission_resolved=_answer(event))]
             case canonical.Retry():
-                return [_retried(event, head)]
+                return [_retry(event, head)]
             case canonical.Notice(level=level, code=code, message=message):
                 head |= {"error_type": "unknown", "code": code}
-                said = Error(**head, message=message, fatal=False, agent_type=event.agent)
-                return [said] if level == "error" else []
+                error = LifecycleError(**head, message=message, fatal=False, agent_type=event.agent)
+                return [error] if level == "error" else []
             case canonical.Error(kind=kind, message=message, fatal=fatal):
                 self._failure = event if fatal else self._failure
                 error_type = _ERROR_TYPES[kind]
                 return [
-                    Error(
+                    LifecycleError(
                         **head, error_type=error_type, message=message, fatal=fatal, agent_type=event.agent, kind=kind
                     )
                 ]
             case canonical.TurnCompleted():
-                return [*self._cut_short(head), self._turn_ended(event, head)]
+                return [*self._close_drafts(head), self._turn_end(event, head)]
             case canonical.Done():
-                return [*self._cut_short(head), self._session_ended(event, head)]
+                return [*self._close_drafts(head), self._session_end(event, head)]
             case canonical.Unrecognized(raw=raw, why=why):
                 return [
-                    Error(
+                    LifecycleError(
                         **head,
                         error_type="protocolError",
                         message=why,
@@ -129,18 +328,20 @@ class LifecycleProjection:
             case _:
                 assert_never(event)
 
-    def _cut_short(self, head: dict[str, Any]) -> list[LifecycleEvent]:
-        """The ends of messages whose deltas were passed on and that nobody said whole."""
+    def _close_drafts(self, head: dict[str, Any]) -> list[LifecycleEvent]:
+        """The ends of messages whose deltas were passed on and whose whole text never came."""
         ends: list[LifecycleEvent] = []
-        for number, ((parent, message_id), _) in enumerate(self._drafts.left(), 1):
-            whose: dict[str, Any] = {"id": f"{head['id']}_{number}", "parent_tool_use_id": parent}
-            ends.append(TextChunk(**head | whose, content="", is_complete=True, message_id=message_id))
+        for number, ((parent, message_id), _) in enumerate(self._drafts.drain(), 1):
+            identity: dict[str, Any] = {"id": f"{head['id']}_{number}", "parent_tool_use_id": parent}
+            ends.append(LifecycleTextChunk(**head | identity, content="", is_complete=True, message_id=message_id))
         return ends
 
-    def _turn_ended(self, event: canonical.TurnCompleted, head: dict[str, Any]) -> TurnCompleted | TurnFailed:
-        usage, duration_ms = TokenUsage.of(event.usage), whole_ms(event.duration_ms)
+    def _turn_end(
+        self, event: canonical.TurnCompleted, head: dict[str, Any]
+    ) -> LifecycleTurnCompleted | LifecycleTurnFailed:
+        usage, duration_ms = LifecycleTokenUsage.of(event.usage), whole_ms(event.duration_ms)
         if event.status != "success":
-            return TurnFailed(
+            return LifecycleTurnFailed(
                 **head,
                 turn_number=event.turn,
                 error=self._reason(event.status, event.result),
@@ -149,7 +350,7 @@ class LifecycleProjection:
                 duration_ms=duration_ms,
                 cost_usd=event.cost_usd,
             )
-        return TurnCompleted(
+        return LifecycleTurnCompleted(
             **head,
             turn_number=event.turn,
             usage=usage,
@@ -159,7 +360,7 @@ class LifecycleProjection:
             structured=event.structured,
         )
 
-    def _session_ended(self, event: canonical.Done, head: dict[str, Any]) -> SessionEnded:
+    def _session_end(self, event: canonical.Done, head: dict[str, Any]) -> LifecycleSessionEnded:
         reason: Literal["completed", "failed", "cancelled", "timeout"]
         match event.status:
             case "success":
@@ -172,13 +373,13 @@ class LifecycleProjection:
                 reason = "failed"
             case _:
                 assert_never(event.status)
-        return SessionEnded(
+        return LifecycleSessionEnded(
             **head,
             reason=reason,
             error=None if reason == "completed" else self._reason(event.status, event.result),
             status=event.status,
             result=event.result,
-            usage=TokenUsage.of(event.usage),
+            usage=LifecycleTokenUsage.of(event.usage),
             cost_usd=event.cost_usd,
             duration_ms=whole_ms(event.duration_ms),
             tool_uses=event.tool_uses,
@@ -200,11 +401,11 @@ def _header(event: Event) -> dict[str, Any]:
     }
 
 
-def _session_started(event: canonical.Init, head: dict[str, Any]) -> SessionStarted:
-    return SessionStarted(
+def _session_started(event: canonical.Init, head: dict[str, Any]) -> LifecycleSessionStarted:
+    return LifecycleSessionStarted(
         **head,
         agent_type=event.agent,
-        config=SessionConfig(working_directory=event.cwd or None, model=event.model or None),
+        config=LifecycleSessionConfig(working_directory=event.cwd or None, model=event.model or None),
         agent_version=event.agent_version,
         native_session_id=event.native_session_id,
         resumed=event.resumed,
@@ -213,8 +414,8 @@ def _session_started(event: canonical.Init, head: dict[str, Any]) -> SessionStar
     )
 
 
-def _tool_started(event: canonical.ToolUse, head: dict[str, Any]) -> ToolStarted:
-    return ToolStarted(
+def _tool_started(event: canonical.ToolUse, head: dict[str, Any]) -> LifecycleToolStarted:
+    return LifecycleToolStarted(
         **head,
         tool_id=event.tool_use_id,
         tool_name=event.name,
@@ -227,7 +428,7 @@ def _tool_started(event: canonical.ToolUse, head: dict[str, Any]) -> ToolStarted
     )
 
 
-def _tool_ended(event: canonical.ToolResult, head: dict[str, Any]) -> ToolCompleted | ToolFailed:
+def _tool_end(event: canonical.ToolResult, head: dict[str, Any]) -> LifecycleToolCompleted | LifecycleToolFailed:
     head = head | {
         "tool_id": event.tool_use_id,
         "tool_name": event.name,
@@ -235,12 +436,12 @@ def _tool_ended(event: canonical.ToolResult, head: dict[str, Any]) -> ToolComple
         "duration_ms": whole_ms(event.duration_ms),
     }
     if event.status == "success":
-        return ToolCompleted(**head, success=True, result=event.output)
-    return ToolFailed(**head, success=False, error=event.output, denied=event.status == "denied")
+        return LifecycleToolCompleted(**head, success=True, result=event.output)
+    return LifecycleToolFailed(**head, success=False, error=event.output, denied=event.status == "denied")
 
 
-def _file_changed(event: canonical.FileChange, head: dict[str, Any]) -> FileChanged:
-    return FileChanged(
+def _file_changed(event: canonical.FileChange, head: dict[str, Any]) -> LifecycleFileChanged:
+    return LifecycleFileChanged(
         **head,
         file_path=event.path,
         change_type="modified" if event.change == "moved" else event.change,
@@ -252,8 +453,8 @@ def _file_changed(event: canonical.FileChange, head: dict[str, Any]) -> FileChan
     )
 
 
-def _question(event: canonical.PermissionRequest) -> Question:
-    return Question(
+def _question(event: canonical.PermissionRequest) -> LifecycleQuestion:
+    return LifecycleQuestion(
         request_id=event.request_id,
         tool_name=event.tool_name,
         native_name=event.native_name,
@@ -267,8 +468,8 @@ def _question(event: canonical.PermissionRequest) -> Question:
     )
 
 
-def _answer(event: canonical.PermissionResolved) -> Answer:
-    return Answer(
+def _answer(event: canonical.PermissionResolved) -> LifecycleAnswer:
+    return LifecycleAnswer(
         request_id=event.request_id,
         decision=event.decision,
         remember=event.remember,
@@ -277,8 +478,8 @@ def _answer(event: canonical.PermissionResolved) -> Answer:
     )
 
 
-def _retried(event: canonical.Retry, head: dict[str, Any]) -> Error:
-    return Error(
+def _retry(event: canonical.Retry, head: dict[str, Any]) -> LifecycleError:
+    return LifecycleError(
         **head,
         error_type="unknown",
         message=event.reason,

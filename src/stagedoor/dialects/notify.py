@@ -1,52 +1,301 @@
-"""``notify``: JSON-RPC notifications ``agent_*``, and beside them the old ``claude_*`` ones for Claude."""
+"""``notify``: JSON-RPC notifications ``agent_*``, and beside them the old ``claude_*`` ones for Claude.
+
+``agent_*`` payloads come for every agent. ``claude_*`` ones are what clients understood before there was more than one
+agent; they keep their old shapes. A ``claude_log`` line is written as Claude Code itself would have printed it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
+
+import msgspec
 
 from stagedoor.unified import events as canonical
-from stagedoor.unified.events import Event, Operation
+from stagedoor.unified.events import Event, Operation, PlanItem, Risk, Status, ToolStatus, Usage
 
-from .drafts import Drafts, unsaid
-from .moments import iso_time
-from .notify_legacy import claude_log, claude_waiting
-from .notify_payloads import (
-    METHODS,
-    AgentComplete,
-    AgentError,
-    AgentInit,
-    AgentMessage,
-    AgentPermission,
-    AgentStatus,
-    AgentThinking,
-    AgentToolCall,
-    AgentToolResult,
-    Answered,
-    ClaudeStatus,
-    ContentBlock,
-    Doing,
-    FileChangeBlock,
-    Notification,
-    Outcome,
-    Params,
-    Payload,
-    PlanBlock,
-    Remark,
-    Retrying,
-    Spent,
-    State,
-    TextBlock,
-    TokenUsage,
-)
+from .event_parts import Drafts, iso_time, unfinished_parts, whole_ms
 
 SILENT: dict[str, str] = {
-    "text_delta": "held, because `text` repeats it; what nothing repeats is an `agent_message` when the turn ends",
-    "thinking_delta": "held, because `thinking` repeats it; what nothing repeats is told when the turn ends",
-    "tool_progress": "the dialect has no word for it; the whole output comes with `agent_tool_result`",
+    "text_delta": "kept back, because `text` repeats it; what nothing repeats is an `agent_message` when the turn ends",
+    "thinking_delta": "kept back, because `thinking` repeats it; what nothing repeats comes when the turn ends",
+    "tool_progress": "the dialect has no notification for it; the whole output comes with `agent_tool_result`",
 }
 
-_LEGACY = "claude"
-_DOING: dict[Operation, Doing] = {
+NotifyState = Literal["idle", "running", "waiting", "error", "stopped"]
+NotifyOperation = Literal["file_read", "file_write", "shell_execute", "web_fetch", "other"]
+
+
+class NotifyTokenUsage(msgspec.Struct, frozen=True, kw_only=True):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+    @classmethod
+    def of(cls, usage: Usage) -> NotifyTokenUsage:
+        return cls(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            total_tokens=usage.total_tokens,
+        )
+
+
+class NotifyTextBlock(msgspec.Struct, frozen=True, tag="text"):
+    text: str
+
+
+class NotifyPlanBlock(msgspec.Struct, frozen=True, tag="plan"):
+    items: list[PlanItem]
+
+
+class NotifyFileChangeBlock(msgspec.Struct, frozen=True, kw_only=True, tag="file_change", omit_defaults=True):
+    path: str
+    change: Literal["created", "modified", "deleted", "moved"]
+    diff: str = ""
+    before: str | None = None
+    after: str | None = None
+    tool_id: str = ""
+
+
+NotifyContentBlock: TypeAlias = NotifyTextBlock | NotifyPlanBlock | NotifyFileChangeBlock
+
+
+class NotifyAgentInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    agent_type: str
+    session_id: str
+    model: str
+    version: str
+    cwd: str
+    tools: list[str]
+    capabilities: dict[str, Any] = {}
+    native_session_id: str = ""
+    resumed: bool = False
+
+
+class NotifyAgentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    agent_type: str
+    session_id: str
+    role: Literal["assistant", "user"]
+    content: list[NotifyContentBlock]
+    stop_reason: str = ""
+    message_id: str = ""
+
+
+class NotifyAgentThinking(msgspec.Struct, frozen=True, kw_only=True):
+    agent_type: str
+    session_id: str
+    text: str
+
+
+class NotifyAgentToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``requires_permission``: the question was asked before the call. A later one is an ``agent_permission``."""
+
+    agent_type: str
+    tool_id: str
+    tool_name: str
+    tool_name_native: str
+    arguments: dict[str, Any]
+    requires_permission: bool
+    risk_level: Risk
+    description: str = ""
+    operation: NotifyOperation
+    target: str = ""
+
+
+class NotifyAgentToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    agent_type: str
+    tool_id: str
+    tool_name: str
+    status: ToolStatus
+    content: str
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+class NotifyAgentPermission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``auto_approve_hint``: the risk is low. ``request_id`` is what an answer names."""
+
+    agent_type: str
+    tool_id: str
+    tool_name: str
+    tool_name_native: str = ""
+    operation: NotifyOperation
+    target: str
+    risk_level: Risk
+    description: str
+    auto_approve_hint: bool
+    request_id: str
+    arguments: dict[str, Any]
+    choices: list[str] = []
+    expires_at: str | None = None
+
+
+class NotifyAgentComplete(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    agent_type: str
+    turn: int
+    status: Status
+    usage: NotifyTokenUsage
+    result: str = ""
+    structured: Any = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class NotifyAgentError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``raw`` is the agent's message when it could not be decoded."""
+
+    agent_type: str
+    code: str
+    message: str
+    fatal: bool
+    raw: str | None = None
+
+
+class NotifyAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    request_id: str
+    tool_id: str
+    decision: Literal["allow", "deny"]
+    remember: Literal["once", "session", "always"]
+    by: str
+    message: str = ""
+
+
+class NotifyUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    turn: NotifyTokenUsage
+    session: NotifyTokenUsage
+    turn_cost_usd: float | None = None
+    session_cost_usd: float | None = None
+
+
+class NotifyRetry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    attempt: int
+    max_attempts: int | None = None
+    delay_ms: float | None = None
+    reason: str = ""
+
+
+class NotifyNotice(msgspec.Struct, frozen=True, kw_only=True):
+    level: Literal["info", "warning", "error"]
+    code: str
+    message: str
+
+
+class NotifyOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    status: Status
+    usage: NotifyTokenUsage
+    tool_uses: int
+    result: str = ""
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class NotifyAgentStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Comes when the state changes, and with news that has no notification of its own."""
+
+    agent_type: str
+    session_id: str
+    state: NotifyState
+    prompt: str = ""
+    error: str = ""
+    permission: NotifyAnswer | None = None
+    usage: NotifyUsage | None = None
+    retry: NotifyRetry | None = None
+    notice: NotifyNotice | None = None
+    outcome: NotifyOutcome | None = None
+
+
+class NotifyClaudeBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: Literal["text", "thinking", "tool_use", "tool_result"]
+    text: str = ""
+    tool_name: str = ""
+    tool_id: str = ""
+    tool_input: str = ""
+
+
+class NotifyClaudeMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: Literal["assistant", "user", "result", "system"]
+    session_id: str = ""
+    content: list[NotifyClaudeBlock] = []
+    stop_reason: str = ""
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+    output_tokens: int = 0
+    is_thinking: bool = False
+
+
+class NotifyClaudeLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    line: str
+    stream: Literal["stdout", "stderr"]
+    parsed: NotifyClaudeMessage | None = None
+
+
+class NotifyClaudeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    state: NotifyState
+    prompt: str = ""
+    error: str = ""
+
+
+class NotifyClaudeWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """``input`` is JSON in a string, as it always was."""
+
+    tool_use_id: str
+    tool_name: str
+    input: str
+
+
+NotifyPayload: TypeAlias = (
+    NotifyAgentInit
+    | NotifyAgentMessage
+    | NotifyAgentThinking
+    | NotifyAgentToolCall
+    | NotifyAgentToolResult
+    | NotifyAgentPermission
+    | NotifyAgentComplete
+    | NotifyAgentError
+    | NotifyAgentStatus
+    | NotifyClaudeLog
+    | NotifyClaudeStatus
+    | NotifyClaudeWaiting
+)
+
+METHODS: dict[type[NotifyPayload], str] = {
+    NotifyAgentInit: "agent_init",
+    NotifyAgentMessage: "agent_message",
+    NotifyAgentThinking: "agent_thinking",
+    NotifyAgentToolCall: "agent_tool_call",
+    NotifyAgentToolResult: "agent_tool_result",
+    NotifyAgentPermission: "agent_permission",
+    NotifyAgentComplete: "agent_complete",
+    NotifyAgentError: "agent_error",
+    NotifyAgentStatus: "agent_status",
+    NotifyClaudeLog: "claude_log",
+    NotifyClaudeStatus: "claude_status",
+    NotifyClaudeWaiting: "claude_waiting",
+}
+
+
+class NotifyParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    event: str
+    timestamp: str
+    agent_type: str
+    session_id: str
+    seq: int
+    parent_tool_use_id: str | None = None
+    native: Any = None
+    payload: msgspec.Struct
+
+
+class AgentNotification(msgspec.Struct, frozen=True, kw_only=True):
+    jsonrpc: Literal["2.0"] = "2.0"
+    method: str
+    params: NotifyParams
+
+
+_LEGACY_AGENT = "claude"
+_OPERATIONS: dict[Operation, NotifyOperation] = {
     "read": "file_read",
     "write": "file_write",
     "execute": "shell_execute",
@@ -60,79 +309,83 @@ class NotifyProjection:
         self._texts = Drafts()
         self._thoughts = Drafts()
         self._questions: dict[str, str] = {}
-        self._state: State | None = None
+        self._state: NotifyState | None = None
         self._failure = ""
 
-    def project(self, event: Event) -> list[Notification]:
-        told = [*unsaid(event, self._thoughts, self._texts), event]
-        return [_notification(each, payload) for each in told for payload in [*self._said(each), *_logged(each)]]
+    def project(self, event: Event) -> list[AgentNotification]:
+        events = [*unfinished_parts(event, self._thoughts, self._texts), event]
+        return [
+            _notification(each, payload) for each in events for payload in [*self._payloads(each), *_claude_logs(each)]
+        ]
 
-    def _said(self, event: Event) -> list[Payload]:
+    def _payloads(self, event: Event) -> list[NotifyPayload]:
         parent = event.parent_tool_use_id
         match event:
             case canonical.Init():
-                return [_introduced(event), *self._move(event, "idle")]
+                return [_init(event), *self._set_state(event, "idle")]
             case canonical.TurnStarted(prompt=prompt):
                 self._failure = ""
-                return self._move(event, "running", prompt=prompt)
+                return self._set_state(event, "running", prompt=prompt)
             case canonical.TextDelta(text=text, message_id=message_id):
                 self._texts.add((parent, message_id), text)
                 return []
             case canonical.Text(text=text, message_id=message_id):
                 self._texts.rest((parent, message_id), text)
-                return [_message(event, TextBlock(text), message_id)]
+                return [_message(event, NotifyTextBlock(text), message_id)]
             case canonical.ThinkingDelta(text=text):
                 self._thoughts.add((parent, ""), text)
                 return []
             case canonical.Thinking(text=text):
                 self._thoughts.rest((parent, ""), text)
-                return [AgentThinking(agent_type=event.agent, session_id=event.session_id, text=text)]
+                return [NotifyAgentThinking(agent_type=event.agent, session_id=event.session_id, text=text)]
             case canonical.ToolUse():
-                return [_called(event, asked=event.tool_use_id in self._questions.values())]
+                return [_tool_call(event, has_question=event.tool_use_id in self._questions.values())]
             case canonical.ToolProgress():
                 return []
             case canonical.ToolResult():
-                return [_returned(event)]
+                return [_tool_result(event)]
             case canonical.FileChange():
-                return [_message(event, _changed(event))]
+                return [_message(event, _file_change(event))]
             case canonical.Plan(items=items):
-                return [_message(event, PlanBlock(items))]
+                return [_message(event, NotifyPlanBlock(items))]
             case canonical.PermissionRequest(request_id=request_id):
                 self._questions[request_id] = event.tool_use_id or request_id
-                asked: list[Payload] = [_asked(event)]
-                if event.agent == _LEGACY:
-                    asked.append(claude_waiting(event))
-                return [*asked, *self._move(event, "waiting")]
+                payloads: list[NotifyPayload] = [_permission(event)]
+                if event.agent == _LEGACY_AGENT:
+                    payloads.append(_claude_waiting(event))
+                return [*payloads, *self._set_state(event, "waiting")]
             case canonical.PermissionResolved():
-                return self._answered(event)
+                return self._answer(event)
             case canonical.UsageReport():
-                return self._news(event, usage=_spent(event))
+                return self._status(event, usage=_usage(event))
             case canonical.Retry(attempt=attempt, max_attempts=most, delay_ms=delay_ms, reason=reason):
-                retry = Retrying(attempt=attempt, max_attempts=most, delay_ms=delay_ms, reason=reason)
-                return self._news(event, retry=retry)
+                retry = NotifyRetry(attempt=attempt, max_attempts=most, delay_ms=delay_ms, reason=reason)
+                return self._status(event, retry=retry)
             case canonical.Notice(level=level, code=code, message=message):
-                return self._news(event, notice=Remark(level=level, code=code, message=message))
+                return self._status(event, notice=NotifyNotice(level=level, code=code, message=message))
             case canonical.Error(kind=kind, message=message, fatal=fatal):
                 self._failure = message if fatal else self._failure
-                said = AgentError(agent_type=event.agent, code=kind, message=message, fatal=fatal)
-                return [said, *(self._move(event, "error", error=message) if fatal else [])]
+                error_payload = NotifyAgentError(agent_type=event.agent, code=kind, message=message, fatal=fatal)
+                return [error_payload, *(self._set_state(event, "error", error=message) if fatal else [])]
             case canonical.TurnCompleted():
                 self._questions.clear()
                 error = self._failure or event.result if event.status == "error" else ""
-                state: State = "error" if event.status == "error" else "idle"
-                return [_completed(event), *self._move(event, state, error=error)]
+                state: NotifyState = "error" if event.status == "error" else "idle"
+                return [_complete(event), *self._set_state(event, state, error=error)]
             case canonical.Done():
                 error = self._failure or event.result if event.status == "error" else ""
                 state = "error" if event.status == "error" else "stopped"
-                return self._move(event, state, error=error, outcome=_outcome(event))
+                return self._set_state(event, state, error=error, outcome=_outcome(event))
             case canonical.Unrecognized(raw=raw, why=why):
-                return [AgentError(agent_type=event.agent, code="unrecognized", message=why, fatal=False, raw=raw)]
+                return [
+                    NotifyAgentError(agent_type=event.agent, code="unrecognized", message=why, fatal=False, raw=raw)
+                ]
             case _:
                 assert_never(event)
 
-    def _answered(self, event: canonical.PermissionResolved) -> list[Payload]:
+    def _answer(self, event: canonical.PermissionResolved) -> list[NotifyPayload]:
         tool_id = self._questions.pop(event.request_id, event.request_id)
-        answer = Answered(
+        answer = NotifyAnswer(
             request_id=event.request_id,
             tool_id=tool_id,
             decision=event.decision,
@@ -140,33 +393,35 @@ class NotifyProjection:
             by=event.by,
             message=event.message,
         )
-        return self._move(event, "waiting" if self._questions else "running", permission=answer)
+        return self._set_state(event, "waiting" if self._questions else "running", permission=answer)
 
-    def _move(self, event: Event, state: State, *, prompt: str = "", error: str = "", **news: Any) -> list[Payload]:
-        """The state is now ``state``; said when that is a change or there is more to say."""
+    def _set_state(
+        self, event: Event, state: NotifyState, *, prompt: str = "", error: str = "", **details: Any
+    ) -> list[NotifyPayload]:
+        """The state is now ``state``; reported when that is a change or there are details."""
         changed, self._state = state != self._state, state
-        said: list[Payload] = []
-        if changed or prompt or news:
-            said += self._news(event, prompt=prompt, error=error, **news)
-        if event.agent == _LEGACY and (changed or prompt):
-            said.append(ClaudeStatus(state=state, prompt=prompt, error=error))
-        return said
+        payloads: list[NotifyPayload] = []
+        if changed or prompt or details:
+            payloads += self._status(event, prompt=prompt, error=error, **details)
+        if event.agent == _LEGACY_AGENT and (changed or prompt):
+            payloads.append(NotifyClaudeStatus(state=state, prompt=prompt, error=error))
+        return payloads
 
-    def _news(self, event: Event, **news: Any) -> list[Payload]:
+    def _status(self, event: Event, **details: Any) -> list[NotifyPayload]:
         state = self._state or "idle"
-        return [AgentStatus(agent_type=event.agent, session_id=event.session_id, state=state, **news)]
+        return [NotifyAgentStatus(agent_type=event.agent, session_id=event.session_id, state=state, **details)]
 
 
-def _logged(event: Event) -> list[Payload]:
-    log = claude_log(event) if event.agent == _LEGACY else None
+def _claude_logs(event: Event) -> list[NotifyPayload]:
+    log = _claude_log(event) if event.agent == _LEGACY_AGENT else None
     return [] if log is None else [log]
 
 
-def _notification(event: Event, payload: Payload) -> Notification:
+def _notification(event: Event, payload: NotifyPayload) -> AgentNotification:
     method = METHODS[type(payload)]
-    return Notification(
+    return AgentNotification(
         method=method,
-        params=Params(
+        params=NotifyParams(
             event=method,
             timestamp=iso_time(event.timestamp),
             agent_type=event.agent,
@@ -179,8 +434,8 @@ def _notification(event: Event, payload: Payload) -> Notification:
     )
 
 
-def _message(event: Event, block: ContentBlock, message_id: str = "") -> AgentMessage:
-    return AgentMessage(
+def _message(event: Event, block: NotifyContentBlock, message_id: str = "") -> NotifyAgentMessage:
+    return NotifyAgentMessage(
         agent_type=event.agent,
         session_id=event.session_id,
         role="assistant",
@@ -189,8 +444,8 @@ def _message(event: Event, block: ContentBlock, message_id: str = "") -> AgentMe
     )
 
 
-def _introduced(event: canonical.Init) -> AgentInit:
-    return AgentInit(
+def _init(event: canonical.Init) -> NotifyAgentInit:
+    return NotifyAgentInit(
         agent_type=event.agent,
         session_id=event.session_id,
         model=event.model,
@@ -203,23 +458,23 @@ def _introduced(event: canonical.Init) -> AgentInit:
     )
 
 
-def _called(event: canonical.ToolUse, *, asked: bool) -> AgentToolCall:
-    return AgentToolCall(
+def _tool_call(event: canonical.ToolUse, *, has_question: bool) -> NotifyAgentToolCall:
+    return NotifyAgentToolCall(
         agent_type=event.agent,
         tool_id=event.tool_use_id,
         tool_name=event.name,
         tool_name_native=event.native_name or event.name,
         arguments=event.input,
-        requires_permission=asked,
+        requires_permission=has_question,
         risk_level=event.risk,
         description=event.description,
-        operation=_DOING[event.operation],
+        operation=_OPERATIONS[event.operation],
         target=event.target,
     )
 
 
-def _returned(event: canonical.ToolResult) -> AgentToolResult:
-    return AgentToolResult(
+def _tool_result(event: canonical.ToolResult) -> NotifyAgentToolResult:
+    return NotifyAgentToolResult(
         agent_type=event.agent,
         tool_id=event.tool_use_id,
         tool_name=event.name,
@@ -230,8 +485,8 @@ def _returned(event: canonical.ToolResult) -> AgentToolResult:
     )
 
 
-def _changed(event: canonical.FileChange) -> FileChangeBlock:
-    return FileChangeBlock(
+def _file_change(event: canonical.FileChange) -> NotifyFileChangeBlock:
+    return NotifyFileChangeBlock(
         path=event.path,
         change=event.change,
         diff=event.diff,
@@ -241,13 +496,13 @@ def _changed(event: canonical.FileChange) -> FileChangeBlock:
     )
 
 
-def _asked(event: canonical.PermissionRequest) -> AgentPermission:
-    return AgentPermission(
+def _permission(event: canonical.PermissionRequest) -> NotifyAgentPermission:
+    return NotifyAgentPermission(
         agent_type=event.agent,
         tool_id=event.tool_use_id or event.request_id,
         tool_name=event.tool_name,
         tool_name_native=event.native_name,
-        operation=_DOING[event.operation],
+        operation=_OPERATIONS[event.operation],
         target=event.target,
         risk_level=event.risk,
         description=event.description,
@@ -259,27 +514,27 @@ def _asked(event: canonical.PermissionRequest) -> AgentPermission:
     )
 
 
-def _spent(event: canonical.UsageReport) -> Spent:
-    return Spent(
-        turn=TokenUsage(
+def _usage(event: canonical.UsageReport) -> NotifyUsage:
+    return NotifyUsage(
+        turn=NotifyTokenUsage(
             input_tokens=event.input_tokens,
             output_tokens=event.output_tokens,
             cached_tokens=event.cached_tokens,
             reasoning_tokens=event.reasoning_tokens,
             total_tokens=event.total_tokens,
         ),
-        session=TokenUsage.of(event.session),
+        session=NotifyTokenUsage.of(event.session),
         turn_cost_usd=event.cost_usd,
         session_cost_usd=event.session.cost_usd,
     )
 
 
-def _completed(event: canonical.TurnCompleted) -> AgentComplete:
-    return AgentComplete(
+def _complete(event: canonical.TurnCompleted) -> NotifyAgentComplete:
+    return NotifyAgentComplete(
         agent_type=event.agent,
         turn=event.turn,
         status=event.status,
-        usage=TokenUsage.of(event.usage),
+        usage=NotifyTokenUsage.of(event.usage),
         result=event.result,
         structured=event.structured,
         cost_usd=event.cost_usd,
@@ -287,12 +542,113 @@ def _completed(event: canonical.TurnCompleted) -> AgentComplete:
     )
 
 
-def _outcome(event: canonical.Done) -> Outcome:
-    return Outcome(
+def _outcome(event: canonical.Done) -> NotifyOutcome:
+    return NotifyOutcome(
         status=event.status,
-        usage=TokenUsage.of(event.usage),
+        usage=NotifyTokenUsage.of(event.usage),
         tool_uses=event.tool_uses,
         result=event.result,
         cost_usd=event.cost_usd,
         duration_ms=event.duration_ms,
     )
+
+
+def _claude_log(event: Event) -> NotifyClaudeLog | None:
+    """The line for ``event``, or ``None`` where the old stream had none."""
+    match event:
+        case canonical.Init():
+            message: dict[str, Any] = {"type": "system", "subtype": "init", "cwd": event.cwd, "tools": event.tools}
+            message |= {"model": event.model, "claude_code_version": event.agent_version}
+            return _claude_line(event, message, NotifyClaudeMessage(type="system", session_id=event.session_id))
+        case canonical.Text(text=text):
+            block: dict[str, Any] = {"type": "text", "text": text}
+            return _claude_message(event, "assistant", block, NotifyClaudeBlock(type="text", text=text))
+        case canonical.Thinking(text=text):
+            block = {"type": "thinking", "thinking": text}
+            return _claude_message(event, "assistant", block, NotifyClaudeBlock(type="thinking", text=text))
+        case canonical.ToolUse(tool_use_id=tool_id, input=arguments):
+            name = event.native_name or event.name
+            block = {"type": "tool_use", "id": tool_id, "name": name, "input": arguments}
+            parsed = NotifyClaudeBlock(type="tool_use", tool_name=name, tool_id=tool_id, tool_input=_json(arguments))
+            return _claude_message(event, "assistant", block, parsed)
+        case canonical.ToolResult(tool_use_id=tool_id, output=output, status=status):
+            block = {"type": "tool_result", "tool_use_id": tool_id, "content": output, "is_error": status != "success"}
+            return _claude_message(
+                event, "user", block, NotifyClaudeBlock(type="tool_result", text=output, tool_id=tool_id)
+            )
+        case canonical.TurnCompleted():
+            return _claude_result(event)
+        case canonical.Unrecognized(raw=raw):
+            return NotifyClaudeLog(line=raw, stream="stdout")
+        case (
+            canonical.TurnStarted()
+            | canonical.TextDelta()
+            | canonical.ThinkingDelta()
+            | canonical.ToolProgress()
+            | canonical.FileChange()
+            | canonical.Plan()
+            | canonical.PermissionRequest()
+            | canonical.PermissionResolved()
+            | canonical.UsageReport()
+            | canonical.Retry()
+            | canonical.Notice()
+            | canonical.Error()
+            | canonical.Done()
+        ):
+            return None
+        case _:
+            assert_never(event)
+
+
+def _claude_waiting(event: canonical.PermissionRequest) -> NotifyClaudeWaiting:
+    return NotifyClaudeWaiting(
+        tool_use_id=event.tool_use_id or event.request_id,
+        tool_name=event.native_name or event.tool_name,
+        input=_json(event.input),
+    )
+
+
+def _claude_message(event: Event, role: str, block: dict[str, Any], parsed: NotifyClaudeBlock) -> NotifyClaudeLog:
+    message = {"type": role, "message": {"role": role, "content": [block]}}
+    stop = "tool_use" if parsed.type == "tool_use" else ""
+    return _claude_line(
+        event,
+        message,
+        NotifyClaudeMessage(
+            type="user" if role == "user" else "assistant",
+            session_id=event.session_id,
+            content=[parsed],
+            stop_reason=stop,
+            is_thinking=parsed.type == "thinking",
+        ),
+    )
+
+
+def _claude_result(event: canonical.TurnCompleted) -> NotifyClaudeLog:
+    subtypes = {"success": "success", "max_turns": "error_max_turns", "max_budget": "error_max_budget_usd"}
+    message = {
+        "type": "result",
+        "subtype": subtypes.get(event.status, "error_during_execution"),
+        "is_error": event.status != "success",
+        "duration_ms": whole_ms(event.duration_ms),
+        "result": event.result,
+        "total_cost_usd": event.cost_usd,
+        "usage": {"input_tokens": event.usage.input_tokens, "output_tokens": event.usage.output_tokens},
+    }
+    parsed = NotifyClaudeMessage(
+        type="result",
+        session_id=event.session_id,
+        stop_reason="end_turn" if event.status == "success" else "",
+        cost_usd=event.cost_usd,
+        duration_ms=whole_ms(event.duration_ms),
+        output_tokens=event.usage.output_tokens,
+    )
+    return _claude_line(event, message, parsed)
+
+
+def _claude_line(event: Event, message: dict[str, Any], parsed: NotifyClaudeMessage) -> NotifyClaudeLog:
+    return NotifyClaudeLog(line=_json(message | {"session_id": event.session_id}), stream="stdout", parsed=parsed)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -13,7 +13,7 @@ import msgspec
 
 from stagedoor.errors import LocalProtocolError
 
-from .lifecycle_events import ApprovalMode, SandboxMode
+from .lifecycle import ApprovalMode, SandboxMode
 
 MAX_PROMPT = 100_000
 MAX_TURNS = 1_000
@@ -53,15 +53,15 @@ def parse_session_request(body: bytes, *, agents: Collection[str] = AGENT_TYPES)
     except msgspec.ValidationError as error:
         raise LocalProtocolError(f"the session request is not valid: {_sentence(str(error))}") from error
     if request.agent_type not in agents:
-        known = ", ".join(agents)
+        names = ", ".join(agents)
         raise LocalProtocolError(
-            f"the session request is not valid: agentType is {request.agent_type!r}, it can be one of {known}"
+            f"the session request is not valid: agentType is {request.agent_type!r}, it can be one of {names}"
         )
     return request
 
 
 def _checked(whole: object) -> object:
-    """The same request with whole numbers as integers. The schema knows no ``null``: what is not wanted is left out."""
+    """The same request with whole numbers as integers. The schema knows no ``null``: leave the field out instead."""
     if not isinstance(whole, dict):
         return whole
     request = cast("dict[str, Any]", whole)
@@ -69,26 +69,26 @@ def _checked(whole: object) -> object:
     config = request.get("config")
     if not isinstance(config, dict):
         return request
-    wanted = cast("dict[str, Any]", config)
-    _refuse_nulls(wanted, RequestedConfig, "config.")
-    turns = wanted.get("maxTurns")
+    settings = cast("dict[str, Any]", config)
+    _refuse_nulls(settings, RequestedConfig, "config.")
+    turns = settings.get("maxTurns")
     if isinstance(turns, float) and turns.is_integer():  # 3.0 is an integer in JSON Schema
-        return request | {"config": wanted | {"maxTurns": int(turns)}}
+        return request | {"config": settings | {"maxTurns": int(turns)}}
     return request
 
 
-def _refuse_nulls(given: dict[str, Any], shape: type[msgspec.Struct], where: str) -> None:
+def _refuse_nulls(fields: dict[str, Any], shape: type[msgspec.Struct], where: str) -> None:
     for name in shape.__struct_encode_fields__:
-        if name in given and given[name] is None:
+        if name in fields and fields[name] is None:
             raise msgspec.ValidationError(f"{where}{name} is null, leave it out instead")
 
 
 def _sentence(complaint: str) -> str:
     """``Expected `int` <= 1000 - at `$.config.maxTurns``` with the field in front."""
-    found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", complaint, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", complaint, re.DOTALL)
+    if match is None:
         return complaint
-    problem, field = found.groups()
+    problem, field = match.groups()
     if not field:
         return str(problem)
     choices = f", it can be one of {', '.join(_CHOICES[field])}" if field in _CHOICES else ""

@@ -12,40 +12,40 @@ import msgspec
 from stagedoor.unified import events as canonical
 from stagedoor.unified.events import Event
 
-from .fields import own_fields, type_of
+from .event_parts import own_fields, type_of
 
 SILENT: dict[str, str] = {}
 
 _AGENT_IDS = {"claude": "claude-code"}
 
 
-class InitPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesInitPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     model: str
     cwd: str
     tools: list[str]
     capabilities: dict[str, Any] = {}
 
 
-class TextPayload(msgspec.Struct, frozen=True):
+class UesTextPayload(msgspec.Struct, frozen=True):
     content: str
 
 
-class TextDeltaPayload(msgspec.Struct, frozen=True):
+class UesTextDeltaPayload(msgspec.Struct, frozen=True):
     delta: str
 
 
-class ThinkingPayload(msgspec.Struct, frozen=True):
+class UesThinkingPayload(msgspec.Struct, frozen=True):
     summary: str
 
 
-class ToolUsePayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesToolUsePayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     tool_name: str
     tool_use_id: str
     input: dict[str, Any]
     description: str = ""
 
 
-class ToolResultPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesToolResultPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     tool_use_id: str
     tool_name: str
     status: Literal["success", "error", "denied"]
@@ -53,34 +53,34 @@ class ToolResultPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     duration_ms: float | None = None
 
 
-class ErrorPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesErrorPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     code: str = ""
     message: str
     recoverable: bool
 
 
-class PermissionRequestPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesPermissionRequestPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     tool_name: str
     tool_use_id: str
     input: dict[str, Any]
     reason: str = ""
 
 
-class DoneUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesDoneUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     input_tokens: int
     output_tokens: int
     tool_uses: int
     total_cost_usd: float | None = None
 
 
-class DonePayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesDonePayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     status: Literal["success", "error", "interrupted", "max_turns", "max_budget"]
     result: str = ""
-    usage: DoneUsage
+    usage: UesDoneUsage
     duration_ms: float
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+class UesHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     """What every event carries. Never made on its own."""
 
     agent: str
@@ -89,43 +89,43 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     metadata: dict[str, Any] = {}
 
 
-class Init(Header, frozen=True, kw_only=True, tag="init"):
-    payload: InitPayload
+class UesInit(UesHeader, frozen=True, kw_only=True, tag="init"):
+    payload: UesInitPayload
 
 
-class Text(Header, frozen=True, kw_only=True, tag="text"):
-    payload: TextPayload
+class UesText(UesHeader, frozen=True, kw_only=True, tag="text"):
+    payload: UesTextPayload
 
 
-class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta"):
-    payload: TextDeltaPayload
+class UesTextDelta(UesHeader, frozen=True, kw_only=True, tag="text_delta"):
+    payload: UesTextDeltaPayload
 
 
-class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
-    payload: ToolUsePayload
+class UesToolUse(UesHeader, frozen=True, kw_only=True, tag="tool_use"):
+    payload: UesToolUsePayload
 
 
-class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
-    payload: ToolResultPayload
+class UesToolResult(UesHeader, frozen=True, kw_only=True, tag="tool_result"):
+    payload: UesToolResultPayload
 
 
-class Thinking(Header, frozen=True, kw_only=True, tag="thinking"):
-    payload: ThinkingPayload
+class UesThinking(UesHeader, frozen=True, kw_only=True, tag="thinking"):
+    payload: UesThinkingPayload
 
 
-class Error(Header, frozen=True, kw_only=True, tag="error"):
-    payload: ErrorPayload
+class UesError(UesHeader, frozen=True, kw_only=True, tag="error"):
+    payload: UesErrorPayload
 
 
-class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_request"):
-    payload: PermissionRequestPayload
+class UesPermissionRequest(UesHeader, frozen=True, kw_only=True, tag="permission_request"):
+    payload: UesPermissionRequestPayload
 
 
-class Done(Header, frozen=True, kw_only=True, tag="done"):
-    payload: DonePayload
+class UesDone(UesHeader, frozen=True, kw_only=True, tag="done"):
+    payload: UesDonePayload
 
 
-class Namespaced(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class UesExtension(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """An extension: ``type`` is ``<agent>:<type>``. Consumers ignore those they do not know."""
 
     type: str
@@ -136,46 +136,54 @@ class Namespaced(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     payload: dict[str, Any]
 
 
-NineEvent: TypeAlias = (
-    Init | Text | TextDelta | ToolUse | ToolResult | Thinking | Error | PermissionRequest | Done
-)  # fmt: skip
-UesEvent: TypeAlias = NineEvent | Namespaced
+UesCoreEvent: TypeAlias = (
+    UesInit
+    | UesText
+    | UesTextDelta
+    | UesToolUse
+    | UesToolResult
+    | UesThinking
+    | UesError
+    | UesPermissionRequest
+    | UesDone
+)
+UesEvent: TypeAlias = UesCoreEvent | UesExtension
 
 
-class _Type(msgspec.Struct, frozen=True):
+class _UesType(msgspec.Struct, frozen=True):
     type: str
 
 
-_TYPE = msgspec.json.Decoder(_Type)
-_NINE: msgspec.json.Decoder[NineEvent] = msgspec.json.Decoder(NineEvent)
-_NAMESPACED = msgspec.json.Decoder(Namespaced)
+_TYPE = msgspec.json.Decoder(_UesType)
+_CORE: msgspec.json.Decoder[UesCoreEvent] = msgspec.json.Decoder(UesCoreEvent)
+_EXTENSION = msgspec.json.Decoder(UesExtension)
 
 
 def decode(line: bytes) -> UesEvent:
     """One event of the stream. Raises ``msgspec.ValidationError`` when it is none."""
-    return _NAMESPACED.decode(line) if ":" in _TYPE.decode(line).type else _NINE.decode(line)
+    return _EXTENSION.decode(line) if ":" in _TYPE.decode(line).type else _CORE.decode(line)
 
 
 class UesProjection:
     def project(self, event: Event) -> list[UesEvent]:
-        return [_said(event)]
+        return [_event(event)]
 
 
-def _said(event: Event) -> UesEvent:
+def _event(event: Event) -> UesEvent:
     match event:
         case canonical.Init(model=model, cwd=cwd, tools=tools, capabilities=capabilities):
-            payload = InitPayload(model=model, cwd=cwd, tools=tools, capabilities=capabilities)
-            return Init(**_header(event, "agentVersion", "nativeSessionId", "resumed"), payload=payload)
+            payload = UesInitPayload(model=model, cwd=cwd, tools=tools, capabilities=capabilities)
+            return UesInit(**_header(event, "agentVersion", "nativeSessionId", "resumed"), payload=payload)
         case canonical.Text(text=text):
-            return Text(**_header(event, "messageId"), payload=TextPayload(text))
+            return UesText(**_header(event, "messageId"), payload=UesTextPayload(text))
         case canonical.TextDelta(text=text):
-            return TextDelta(**_header(event, "messageId"), payload=TextDeltaPayload(text))
+            return UesTextDelta(**_header(event, "messageId"), payload=UesTextDeltaPayload(text))
         case canonical.Thinking(text=text):
-            return Thinking(**_header(event), payload=ThinkingPayload(text))
+            return UesThinking(**_header(event), payload=UesThinkingPayload(text))
         case canonical.ToolUse():
-            return ToolUse(
+            return UesToolUse(
                 **_header(event, "nativeName", "operation", "target", "risk"),
-                payload=ToolUsePayload(
+                payload=UesToolUsePayload(
                     tool_name=event.name,
                     tool_use_id=event.tool_use_id,
                     input=event.input,
@@ -183,9 +191,9 @@ def _said(event: Event) -> UesEvent:
                 ),
             )
         case canonical.ToolResult():
-            return ToolResult(
+            return UesToolResult(
                 **_header(event, "exitCode"),
-                payload=ToolResultPayload(
+                payload=UesToolResultPayload(
                     tool_use_id=event.tool_use_id,
                     tool_name=event.name,
                     status=event.status,
@@ -194,9 +202,11 @@ def _said(event: Event) -> UesEvent:
                 ),
             )
         case canonical.Error(kind=kind, message=message, fatal=fatal):
-            return Error(**_header(event), payload=ErrorPayload(code=kind, message=message, recoverable=not fatal))
+            return UesError(
+                **_header(event), payload=UesErrorPayload(code=kind, message=message, recoverable=not fatal)
+            )
         case canonical.PermissionRequest():
-            return PermissionRequest(
+            return UesPermissionRequest(
                 **_header(
                     event,
                     "requestId",
@@ -208,7 +218,7 @@ def _said(event: Event) -> UesEvent:
                     "choices",
                     "expiresAt",
                 ),
-                payload=PermissionRequestPayload(
+                payload=UesPermissionRequestPayload(
                     tool_name=event.tool_name,
                     tool_use_id=event.tool_use_id or event.request_id,
                     input=event.input,
@@ -216,7 +226,7 @@ def _said(event: Event) -> UesEvent:
                 ),
             )
         case canonical.Done():
-            return Done(**_header(event, "usage"), payload=_done(event))
+            return UesDone(**_header(event, "usage"), payload=_done(event))
         case (
             canonical.TurnStarted()
             | canonical.ThinkingDelta()
@@ -231,16 +241,16 @@ def _said(event: Event) -> UesEvent:
             | canonical.Unrecognized()
         ):
             header = _header(event)
-            return Namespaced(type=f"{header['agent']}:{type_of(event)}", **header, payload=own_fields(event))
+            return UesExtension(type=f"{header['agent']}:{type_of(event)}", **header, payload=own_fields(event))
         case _:
             assert_never(event)
 
 
-def _done(event: canonical.Done) -> DonePayload:
-    return DonePayload(
+def _done(event: canonical.Done) -> UesDonePayload:
+    return UesDonePayload(
         status=event.status,
         result=event.result,
-        usage=DoneUsage(
+        usage=UesDoneUsage(
             input_tokens=event.usage.input_tokens,
             output_tokens=event.usage.output_tokens,
             tool_uses=event.tool_uses,
@@ -250,14 +260,14 @@ def _done(event: canonical.Done) -> DonePayload:
     )
 
 
-def _header(event: Event, *beside: str) -> dict[str, Any]:
+def _header(event: Event, *metadata_fields: str) -> dict[str, Any]:
     """The base event; ``beside`` names the fields that have no place in the payload."""
     metadata: dict[str, Any] = {"seq": event.seq, "turn": event.turn}
     if event.parent_tool_use_id is not None:
         metadata["parentToolUseId"] = event.parent_tool_use_id
-    if beside:
+    if metadata_fields:
         own = own_fields(event)
-        metadata |= {name: own[name] for name in beside if own.get(name) not in (None, "", [])}
+        metadata |= {name: own[name] for name in metadata_fields if own.get(name) not in (None, "", [])}
     if event.native is not None:
         metadata["native"] = event.native
     return {

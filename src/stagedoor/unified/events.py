@@ -225,7 +225,7 @@ class Notice(Header, frozen=True, kw_only=True, tag="notice"):
     level: Literal["info", "warning", "error"]
     code: str
     message: str
-    native_session_id: str = ""
+    native_session_id: str | None = None
     """With the code ``session_changed``: the id that the agent continues under."""
 
 

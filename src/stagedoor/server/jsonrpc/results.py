@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stagedoor.dialects.moments import iso_time
+from stagedoor.dialects.event_parts import iso_time
 from stagedoor.service.views import Activity, Question, SessionView, State
 from stagedoor.unified.options import Approval, Tier
 
