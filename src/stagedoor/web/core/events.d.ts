@@ -194,6 +194,7 @@ declare namespace Unified {
     level: "error" | "info" | "warning";
     code: string;
     message: string;
+    nativeSessionId?: string;
   }
 
   interface Error extends Header {
