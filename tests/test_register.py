@@ -9,17 +9,19 @@ import pytest
 
 from stagedoor.errors import NotAllowed, SessionNotFound
 from stagedoor.permissions.policy import Policy
-from stagedoor.register import NAME, Entry, Register, entry_of, resumed
+from stagedoor.register import NAME, Register, RegisterEntry, entry_of, resumed
 from stagedoor.unified.options import Options
 
-ENTRY = Entry(session_id="ours", native_id="theirs", agent="claude", driver="stream", cwd="/repo", tier="supervised")
+ENTRY = RegisterEntry(
+    session_id="ours", native_id="theirs", agent="claude", driver="stream", cwd="/repo", tier="supervised"
+)
 
 
 def test_found_by_either_id_the_latest_first(tmp_path: Path) -> None:
     register = Register(tmp_path)
     assert register.find("ours") is None
     register.add(ENTRY)
-    later = Entry(session_id="other", native_id="theirs", agent="claude", tier="dry-run")
+    later = RegisterEntry(session_id="other", native_id="theirs", agent="claude", tier="dry-run")
     register.add(later)
     with (tmp_path / NAME).open("ab") as file:
         file.write(b'{"broken": "ours\n')
@@ -56,7 +58,7 @@ WIDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("had", "asked"), WIDER)
 def test_nothing_gets_wider(had: dict[str, Any], asked: dict[str, Any]) -> None:
-    entry = Entry(session_id="ours", native_id="theirs", agent="claude", **had)
+    entry = RegisterEntry(session_id="ours", native_id="theirs", agent="claude", **had)
     with pytest.raises(NotAllowed, match="it cannot be resumed with"):
         resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
     assert resumed(Options(resume="ours"), frozenset({"resume"}), "claude", entry).tier == had["tier"]
@@ -78,7 +80,7 @@ RULED: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
 def test_rules_over_a_tier_change_nothing_of_it_and_without_them_all_is_asked(
     had: dict[str, Any], given: dict[str, Any], approval: str | None
 ) -> None:
-    entry = Entry(session_id="ours", native_id="theirs", agent="claude", ruled=True, **had)
+    entry = RegisterEntry(session_id="ours", native_id="theirs", agent="claude", ruled=True, **had)
     options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", entry)
     assert (options.tier, options.approval) == (had.get("tier", "supervised"), approval)
 
@@ -98,7 +100,7 @@ def test_tools_and_rules_hold_on() -> None:
 
 
 def test_another_agents_session() -> None:
-    with pytest.raises(SessionNotFound, match="is one of claude's, not of codex's"):
+    with pytest.raises(SessionNotFound, match="belongs to claude, not to codex"):
         resumed(Options(resume="ours"), frozenset({"resume"}), "codex", ENTRY)
 
 

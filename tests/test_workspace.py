@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stagedoor.unified.events import FileChange
-from stagedoor.workspace import Workspace
+from stagedoor.workspace import WorkspaceChanges
 
 WHO = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
 
@@ -66,7 +66,7 @@ def change_and_commit(folder: Path) -> None:
 )
 def test_changes(tmp_path: Path, make: Callable[[Path], None], act: Callable[[Path], None], before: str) -> None:
     make(tmp_path)
-    workspace = Workspace(str(tmp_path))
+    workspace = WorkspaceChanges(str(tmp_path))
     assert workspace.begin()
     assert workspace.changes() == []
     act(tmp_path)
@@ -85,7 +85,7 @@ def test_a_folder_inside_a_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "one")
-    workspace = Workspace(str(tmp_path / "sub"))
+    workspace = WorkspaceChanges(str(tmp_path / "sub"))
     workspace.begin()
     (tmp_path / "outside.txt").write_text("y")
     (tmp_path / "sub" / "edited.txt").write_text("after\n")
@@ -96,7 +96,7 @@ def test_a_folder_inside_a_repository(tmp_path: Path) -> None:
 
 def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
     plain(tmp_path)
-    workspace = Workspace(str(tmp_path))
+    workspace = WorkspaceChanges(str(tmp_path))
     workspace.begin()
     change(tmp_path)
     told = [
@@ -111,7 +111,7 @@ def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
 def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain(tmp_path)
     monkeypatch.setattr("stagedoor.workspace.MOST_FILES", 2)
-    workspace = Workspace(str(tmp_path))
+    workspace = WorkspaceChanges(str(tmp_path))
     assert not workspace.begin()
     assert workspace.changes() == []
 
@@ -120,7 +120,7 @@ def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: 
 def test_a_change_of_which_only_the_name_was_told(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path)
     before = (tmp_path / "edited.txt").read_text()
-    workspace = Workspace(str(tmp_path))
+    workspace = WorkspaceChanges(str(tmp_path))
     workspace.begin()
     change(tmp_path)
     edited = workspace.detailed(FileChange(path="edited.txt", change="modified", tool_use_id="1"))
@@ -151,7 +151,7 @@ def test_nothing_of_the_repository_is_run_and_links_are_not_followed(tmp_path: P
     for key in ("core.fsmonitor", "filter.f.clean", "filter.f.process"):
         git(folder, "config", key, str(tmp_path / "program"))
     (folder / ".gitattributes").write_text("*.txt filter=f\n")
-    workspace = Workspace(str(folder))
+    workspace = WorkspaceChanges(str(folder))
     assert workspace.begin()
     (folder / "edited.txt").write_text("after\n")
     (folder / "link.txt").symlink_to(tmp_path / "secret")
@@ -163,7 +163,7 @@ def test_nothing_of_the_repository_is_run_and_links_are_not_followed(tmp_path: P
 def test_a_folder_that_ignores_itself_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / ".gitignore").write_text("*\n")
-    workspace = Workspace(str(tmp_path))
+    workspace = WorkspaceChanges(str(tmp_path))
     assert workspace.begin()
     (tmp_path / "own" / "token").write_text("secret")
     (tmp_path / "seen").write_text("yes")

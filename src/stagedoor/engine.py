@@ -46,7 +46,7 @@ from .unified.events import (
 from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import Options
-from .workspace import Workspace, inside
+from .workspace import WorkspaceChanges, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import AuditEntry
@@ -101,7 +101,7 @@ class SessionEngine:
         self._grammar = Grammar(
             Init(cwd=options.cwd, resumed=options.resume is not None, capabilities=as_json(driver.capabilities))
         )
-        self._workspace = Workspace(options.cwd) if options.watch_files else None
+        self._workspace = WorkspaceChanges(options.cwd) if options.watch_files else None
         self._reported_changes: dict[str, FileChange] = {}
         self._judgements: dict[tuple[str, str, str], RiskVerdict] = {}
         self._registered = ""
@@ -274,12 +274,12 @@ class SessionEngine:
         if out:
             await self.relay.publish(self._stamped(out))
 
-    async def _detailed(self, change: FileChange, workspace: Workspace) -> FileChange:
+    async def _detailed(self, change: FileChange, workspace: WorkspaceChanges) -> FileChange:
         """A change of which only the file's name was told."""
         change = inside(change, self._options.cwd)
         return await asyncio.to_thread(workspace.detailed, change, self._reported_changes.get(change.path))
 
-    async def _unreported(self, workspace: Workspace) -> list[Event]:
+    async def _unreported(self, workspace: WorkspaceChanges) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""
         changes = await asyncio.to_thread(workspace.changes, list(self._reported_changes.values()))
         return [event for change in changes for event in self._grammar.accept(change, self._now())]

@@ -18,7 +18,7 @@ from .unified.options import Approval, Options, Sandbox, Tier
 NAME = "sessions.jsonl"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RegisterEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was known when the session began."""
 
     session_id: str
@@ -38,21 +38,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     started_ms: int = 0
 
 
-def entry_of(asked: Options, *, session_id: str, native_id: str, agent: str, driver: str, started_ms: int = 0) -> Entry:
-    """``asked``: the options as the caller gave them."""
-    return Entry(
+def entry_of(
+    options: Options, *, session_id: str, native_id: str, agent: str, driver: str, started_ms: int = 0
+) -> RegisterEntry:
+    """``options``: as the caller gave them."""
+    return RegisterEntry(
         session_id=session_id,
         native_id=native_id,
         agent=agent,
         driver=driver,
-        cwd=asked.cwd,
-        tier=asked.tier,
-        approval=asked.approval,
-        sandbox=asked.sandbox,
-        ruled=asked.policy is not None,
-        policy=str(Path(asked.policy).resolve()) if isinstance(asked.policy, str | Path) else "",
-        allowed_tools=asked.allowed_tools,
-        disallowed_tools=asked.disallowed_tools,
+        cwd=options.cwd,
+        tier=options.tier,
+        approval=options.approval,
+        sandbox=options.sandbox,
+        ruled=options.policy is not None,
+        policy=str(Path(options.policy).resolve()) if isinstance(options.policy, str | Path) else "",
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
         started_ms=started_ms,
     )
 
@@ -69,7 +71,7 @@ class Register:
     def __init__(self, folder: Path | None = None) -> None:
         self._path = (folder or home()) / NAME
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RegisterEntry) -> None:
         """A session that cannot be written down can still be run: it is only not found again by Stagedoor's id."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,18 +81,18 @@ class Register:
         except OSError:
             return
 
-    def find(self, session_id: str) -> Entry | None:
+    def find(self, session_id: str) -> RegisterEntry | None:
         """The latest entry under Stagedoor's or the agent's own id."""
         try:
             lines = self._path.read_bytes().splitlines()
         except OSError:
             return None
-        wanted = session_id.encode()
+        needle = session_id.encode()
         for line in reversed(lines):
-            if wanted not in line:
+            if needle not in line:
                 continue
             try:
-                entry = msgspec.json.decode(line, type=Entry)
+                entry = msgspec.json.decode(line, type=RegisterEntry)
             except msgspec.MsgspecError:
                 continue
             if session_id in (entry.session_id, entry.native_id):
@@ -98,7 +100,7 @@ class Register:
         return None
 
 
-def resumed(options: Options, named: frozenset[str], agent: str, entry: Entry | None) -> Options:
+def resumed(options: Options, named: frozenset[str], agent: str, entry: RegisterEntry | None) -> Options:
     """The options for going on with a session: what the caller did not name is as it was, and nothing is wider.
 
     ``named`` are the options the caller gave.
@@ -106,7 +108,7 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Entry | 
     if entry is None:
         return options
     if entry.agent != agent:
-        raise SessionNotFound(f"session {options.resume!r} is one of {entry.agent}'s, not of {agent}'s")
+        raise SessionNotFound(f"session {options.resume!r} belongs to {entry.agent}, not to {agent}")
     kept = {name: getattr(entry, name) for name in ("tier", "approval", "sandbox") if name not in named}
     if "tier" in named and "approval" not in named:
         kept.pop("approval")
@@ -124,7 +126,7 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Entry | 
     return going_on
 
 
-def _within(options: Options, entry: Entry) -> Options:
+def _within(options: Options, entry: RegisterEntry) -> Options:
     """The tools and the rules it had hold on: a list may only get shorter, and a policy file is not exchanged."""
     had = entry.allowed_tools
     allowed = had if options.allowed_tools is None else options.allowed_tools
@@ -142,9 +144,9 @@ def _within(options: Options, entry: Entry) -> Options:
     return msgspec.structs.replace(options, allowed_tools=allowed, disallowed_tools=denied, policy=policy)
 
 
-def _wider(options: Options, had: str, asked: str) -> NotAllowed:
+def _wider(options: Options, before: str, now: str) -> NotAllowed:
     return NotAllowed(
-        f"session {options.resume!r} ran with {had}; it cannot be resumed with {asked}. Open a new session for that"
+        f"session {options.resume!r} ran with {before}; it cannot be resumed with {now}. Open a new session instead"
     )
 
 

@@ -1,4 +1,4 @@
-"""StoredSession sessions of all agents: listed, found by the beginning of an id, and told again in unified events."""
+"""Stored sessions of all agents: listed, found by the beginning of an id, and told again in unified events."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def stored_sessions(
 ) -> list[StoredSession]:
     """Newest first. An agent whose driver is missing, or whose files cannot be read, hides no other one's sessions."""
     folder = str(Path(cwd).resolve())
-    found: list[StoredSession] = []
+    sessions: list[StoredSession] = []
     for name in catalog.names() if agents is None else [catalog.canonical_name(name) for name in agents]:
         try:
-            found += catalog.agent(name).list_stored(folder, env)
+            sessions += catalog.agent(name).list_stored(folder, env)
         except (ModuleNotFoundError, OSError):
             if agents is not None:
                 raise
-    return sorted(found, key=lambda stored: stored.updated_ms, reverse=True)
+    return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
 def find(session: str, cwd: str | Path = ".") -> StoredSession:
@@ -35,18 +35,18 @@ def find(session: str, cwd: str | Path = ".") -> StoredSession:
 
     A whole id, ours or the agent's, is found wherever the session ran.
     """
-    known = stored_sessions(cwd)
-    exact = [stored for stored in known if stored.session_id == session]
-    near = exact or [stored for stored in known if session == "last" or _begins(stored.session_id, session)]
+    sessions = stored_sessions(cwd)
+    exact = [stored for stored in sessions if stored.session_id == session]
+    near = exact or [stored for stored in sessions if session == "last" or _begins(stored.session_id, session)]
     if not near:
         near = _registered(session)
     if not near:
         raise SessionNotFound(
-            f"no session {session!r} in this directory; stagedoor sessions lists them (-C: of another)"
+            f"session {session!r} not found in this directory; stagedoor sessions lists them (-C: another directory)"
         )
     if len(near) > 1 and session != "last":
         named = ", ".join(f"{stored.session_id} ({stored.agent})" for stored in near[:5])
-        raise SessionNotFound(f"{session!r} could be {named}; give more of the id")
+        raise SessionNotFound(f"{session!r} matches {named}; give more of the id")
     return near[0]
 
 
@@ -67,7 +67,7 @@ def events_of(stored: StoredSession, env: Mapping[str, str] = os.environ) -> Ite
     """What happened in a stored session, from ``init`` on, as far as the agent keeps it."""
     reader = catalog.agent(stored.agent).read_stored
     if reader is None:
-        raise NotSupported(f"what {stored.agent} stores cannot be shown; resume the session instead")
+        raise NotSupported(f"the stored sessions of {stored.agent} cannot be shown; resume the session instead")
     turn = 0
     first = Init(model=stored.model, cwd=stored.cwd, native_session_id=stored.session_id, timestamp=stored.started_ms)
     for seq, event in enumerate([first, *reader(stored, env)], 1):

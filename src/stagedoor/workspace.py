@@ -25,42 +25,42 @@ SECONDS = 1.0
 PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache"})
 
 
-class Workspace:
+class WorkspaceChanges:
     """``begin`` before a turn, ``changes`` after it. Both block: call them in a thread."""
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
-        self._before: _Git | _Plain | None = None
+        self._before: _GitSnapshot | _FolderSnapshot | None = None
 
     def begin(self) -> bool:
         """Remember how things stand. False when the workspace is too large to be watched."""
         try:
-            self._before = _Git.of(self._cwd) or _Plain.of(self._cwd)
+            self._before = _GitSnapshot.of(self._cwd) or _FolderSnapshot.of(self._cwd)
         except (OSError, subprocess.SubprocessError):
             self._before = None
         return self._before is not None
 
-    def changes(self, told: Iterable[FileChange] = ()) -> list[FileChange]:
-        """What differs from ``begin`` and is not in ``told`` already, by path."""
+    def changes(self, reported: Iterable[FileChange] = ()) -> list[FileChange]:
+        """What differs from ``begin`` and is not in ``reported`` already, by path."""
         if self._before is None:
             return []
-        known = {change.path: change.after for change in told}
+        reported_after = {change.path: change.after for change in reported}
         try:
             differing = sorted(self._before.differing())
         except (OSError, subprocess.SubprocessError):
             return []
-        found: list[FileChange] = []
+        missed: list[FileChange] = []
         for path in differing:
             after = _text(Path(self._cwd) / path)
-            if path in known:
-                before = known[path]
+            if path in reported_after:
+                before = reported_after[path]
                 if before is None or before == after:
-                    continue  # a tool has told it
+                    continue  # a tool has reported it
             else:
                 before = self._before.content(path)
             if before != after:
-                found.append(change_of(path, before, after))
-        return found
+                missed.append(change_of(path, before, after))
+        return missed
 
     def detailed(self, change: FileChange, earlier: FileChange | None = None) -> FileChange:
         """``change`` with what the file held before and holds now, where its agent only told the name.
@@ -76,18 +76,18 @@ class Workspace:
         after = _text(Path(self._cwd) / change.path)
         if (before is None) != (change.change == "created") or (after is None) != (change.change == "deleted"):
             return change  # too large to be kept, or changed again meanwhile
-        seen = change_of(change.path, before, after, tool_use_id=change.tool_use_id)
-        return replace(seen, parent_tool_use_id=change.parent_tool_use_id)
+        marks = change_of(change.path, before, after, tool_use_id=change.tool_use_id)
+        return replace(marks, parent_tool_use_id=change.parent_tool_use_id)
 
 
-class _Git:
+class _GitSnapshot:
     def __init__(self, cwd: str, head: str, dirty: dict[str, str | None]) -> None:
         self._cwd = cwd
         self._head = head
         self._dirty = dirty
 
     @classmethod
-    def of(cls, cwd: str) -> _Git | None:
+    def of(cls, cwd: str) -> _GitSnapshot | None:
         if _git(cwd, "rev-parse", "--is-inside-work-tree") != b"true\n":
             return None
         head = _git(cwd, "rev-parse", "--verify", "-q", "HEAD")
@@ -110,29 +110,29 @@ class _Git:
         return None if shown is None or len(shown) > KEPT_OF_A_FILE else shown.decode("utf-8", "replace")
 
 
-class _Plain:
-    def __init__(self, cwd: str, seen: dict[str, tuple[int, int]], contents: dict[str, str | None]) -> None:
+class _FolderSnapshot:
+    def __init__(self, cwd: str, marks: dict[str, tuple[int, int]], contents: dict[str, str | None]) -> None:
         self._cwd = cwd
-        self._seen = seen
+        self._marks = marks
         self._contents = contents
 
     @classmethod
-    def of(cls, cwd: str) -> _Plain | None:
-        seen: dict[str, tuple[int, int]] = {}
+    def of(cls, cwd: str) -> _FolderSnapshot | None:
+        marks: dict[str, tuple[int, int]] = {}
         contents: dict[str, str | None] = {}
         kept, deadline = 0, time.monotonic() + SECONDS
         for path, mark in _walk(cwd):
-            seen[path] = mark
-            if len(seen) > MOST_FILES or time.monotonic() > deadline:
+            marks[path] = mark
+            if len(marks) > MOST_FILES or time.monotonic() > deadline:
                 return None
             if mark[1] <= KEPT_OF_A_FILE and kept + mark[1] <= KEPT_IN_ALL:
                 contents[path] = _text(Path(cwd) / path)
                 kept += mark[1]
-        return cls(cwd, seen, contents)
+        return cls(cwd, marks, contents)
 
     def differing(self) -> set[str]:
         now = dict(_walk(self._cwd))
-        return {path for path in {*self._seen, *now} if self._seen.get(path) != now.get(path)}
+        return {path for path in {*self._marks, *now} if self._marks.get(path) != now.get(path)}
 
     def content(self, path: str) -> str | None:
         return self._contents.get(path)

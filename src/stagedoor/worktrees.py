@@ -28,17 +28,17 @@ def without_filters(listed: str) -> dict[str, str]:
     An agent may have written them, and git would run them to tell what has changed. ``listed``: the answer to
     ``LIST_SETTINGS``.
     """
-    names = {found[1] for found in _FILTER.finditer(listed)}
+    names = {match[1] for match in _FILTER.finditer(listed)}
     off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
     return {f"{name}{key}": value for name in sorted(names) for key, value in off}
 
 
 def configured(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings as the environment tells them to git."""
-    told = {"GIT_CONFIG_COUNT": str(len(settings))}
+    env = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
-        told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return told
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env
 
 
 class GitFailed(StagedoorError):
@@ -75,9 +75,9 @@ class Worktree(msgspec.Struct, frozen=True):
         if await git(self.folder, "status", "--porcelain"):
             who = () if await _has_identity(self.folder) else _WHO
             await git(self.folder, *who, *_QUIET, "commit", "--quiet", "--no-verify", "-m", message)
-        told = await git(self.folder, "diff", "--shortstat", self.base, "HEAD")
-        found = {word: int(number) for number, word in _NUMBERS.findall(told)}
-        return DiffStat(found.get("file", 0), found.get("insertion", 0), found.get("deletion", 0))
+        summary = await git(self.folder, "diff", "--shortstat", self.base, "HEAD")
+        counts = {word: int(number) for number, word in _NUMBERS.findall(summary)}
+        return DiffStat(counts.get("file", 0), counts.get("insertion", 0), counts.get("deletion", 0))
 
     async def is_untouched(self) -> bool:
         """Whether the branch is still where it began."""
@@ -132,7 +132,7 @@ async def git(cwd: Path, *words: str, env: Mapping[str, str] | None = None, most
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
     except FileNotFoundError as fault:
-        raise GitFailed("git was not found; install it, and try again") from fault
+        raise GitFailed("git is not installed; install it and try again") from fault
     try:
         out, complaint = await (process.communicate() if most is None else _at_most(process, most))
     except asyncio.CancelledError:
@@ -150,16 +150,17 @@ async def git(cwd: Path, *words: str, env: Mapping[str, str] | None = None, most
 async def _at_most(process: asyncio.subprocess.Process, most: int) -> tuple[bytes, bytes]:
     assert process.stdout is not None
     assert process.stderr is not None
-    complaint = asyncio.ensure_future(process.stderr.read())
-    out = b""
-    while len(out) < most and (part := await process.stdout.read(min(most - len(out), 1 << 20))):
-        out += part
-    if len(out) == most:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.stdout.read()  # it ends only when nothing is left to be read
-    await process.wait()
-    return out, await complaint
+    async with asyncio.TaskGroup() as group:
+        complaint = group.create_task(process.stderr.read())
+        out = b""
+        while len(out) < most and (part := await process.stdout.read(min(most - len(out), 1 << 20))):
+            out += part
+        if len(out) == most:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.stdout.read()  # it ends only when nothing is left to be read
+        await process.wait()
+    return out, complaint.result()
 
 
 async def _has_identity(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Files that people write: YAML with the line of every entry, and all mistakes in them at once."""
+"""YAML with the line of every entry, and all mistakes in a file at once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Mistakes:
     """What is wrong, each with its line."""
 
     def __init__(self, lines: Mapping[Where, int]) -> None:
-        self.found: list[str] = []
+        self.messages: list[str] = []
         self._lines = lines
 
-    def add(self, where: Where, what: str, hint: str = "") -> None:
-        self.found.append(f"{what} on line {self.line(where)}{hint}")
+    def add(self, where: Where, problem: str, remedy: str = "") -> None:
+        self.messages.append(f"{problem} on line {self.line(where)}{remedy}")
 
     def line(self, where: Where) -> int:
         """The line of an entry, or of what it stands in."""
         return next((self._lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in self._lines), 1)
 
 
-def hint(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), 1, 0.6)
+def hint(word: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(names), 1, 0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def yaml_tree(text: str, source: str, fault: type[StagedoorError]) -> tuple[object, dict[Where, int]]:
-    """The values and their lines. Raises ``fault`` when it is no YAML, or something is said twice."""
+    """The values and their lines. Raises ``fault`` when it is not YAML, or something is set twice."""
     try:
         node = yaml.SafeLoader(text).get_single_node()
         tree: object = yaml.safe_load(text)
@@ -59,13 +59,13 @@ def _lines(node: yaml.Node, where: Where, lines: dict[Where, int], twice: list[s
     if depth > DEEPEST:
         return
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
             name = str(key.value)
             line = key.start_mark.line + 1
-            if name in seen:  # YAML keeps the last one silently, which is a trap
-                twice.append(f"'{name}' is said twice on line {line}")
-            seen.add(name)
+            if name in names:  # YAML keeps the last one silently, which is a trap
+                twice.append(f"'{name}' is set twice on line {line}")
+            names.add(name)
             lines[(*where, name)] = line
             _lines(value, (*where, name), lines, twice, depth + 1)
     elif isinstance(node, yaml.SequenceNode):

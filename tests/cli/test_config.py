@@ -69,7 +69,7 @@ def test_check_and_path(stagedoor: CommandLine, file: Path) -> None:
     assert wrong.stderr == f"{file}: unknown key 'server.prot' on line 2; did you mean 'server.port'?\n"
     nowhere = stagedoor.run("config", "check", "--config", "no.yaml")
     assert (nowhere.stderr, nowhere.returncode) == (
-        "no.yaml: there is no such file; stagedoor config edit makes one\n",
+        "no.yaml: file not found; create it with stagedoor config edit\n",
         2,
     )
 

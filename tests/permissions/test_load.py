@@ -100,7 +100,7 @@ BAD: list[tuple[Literal["yaml", "toml"], str, str]] = [
     ("yaml", "rules:\n  - action: deny\n    command: 3\n", "p: 'command' must be text, not 3 on line 3"),
     ("yaml", "rules:\n  - action: deny\n    command: ''\n", "p: 'command' must be text, not '' on line 3"),
     ("yaml", "rules:\n  - action: deny\n    outside: maybe\n", "p: 'outside' must be true or false on line 3"),
-    ("yaml", "default: ask\ndefault: allow\n", "p: 'default' is said twice on line 2"),
+    ("yaml", "default: ask\ndefault: allow\n", "p: 'default' is set twice on line 2"),
     ("yaml", "auto_approve: [shell]\nautoApprove: [shell]\n", "p: 'autoApprove' is said twice on line 2"),
     ("yaml", "version: 2\n", "p: unknown version on line 1; this Stagedoor reads version 1"),
     ("yaml", "- action: allow\n", "p: a policy is a table of settings and rules, which is missing on line 1"),

@@ -221,7 +221,7 @@ def test_a_callback_that_cannot_be_obeyed_denies(serve: Any, script: Any) -> Non
     answers: dict[str, Any] = {
         "the permission callback failed: ZeroDivisionError('thought too far')": broken,
         "the permission callback returned 'yes', which is neither Allow nor Deny": lambda _: "yes",
-        "cannot run a tool with another input": lambda _: stagedoor.Allow(updated_input={"command": "touch other"}),
+        "cannot run a tool with a changed input": lambda _: stagedoor.Allow(updated_input={"command": "touch other"}),
     }
 
     async def main() -> list[str]:

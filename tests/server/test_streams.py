@@ -216,7 +216,7 @@ def test_what_goes_between_the_verdict_and_the_first_read_is_not_passed_over(ser
             stream = events_of((await client.get("/api/sessions/t/stream?after=2")).text)
             return [*found, [(kind, one["verdict"]) for kind, _, one in stream]]
 
-    why = "events 3 to 5 of session s are no longer kept; ask again, and go on as the verdict says"
+    why = "events 3 to 5 of session s are no longer stored; read again from the place that the verdict names"
     assert asyncio.run(main()) == [["ok"], 4410, why, [("verdict", "ok")]]
 
 

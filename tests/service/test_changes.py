@@ -53,7 +53,7 @@ def test_a_policy_that_changes_while_it_is_used_leaves_a_row(tmp_path: Path) -> 
             policy.write_text(RULES % "deny")
             os.utime(policy, ns=(1, 1))
             after = service.policy.decide(call, str(tmp_path)).action
-            await service._changes.settled()
+            await service._changes.finish()
             return before, after, await service._store.config_changes()
 
     before, after, rows = asyncio.run(main())

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stagedoor.errors import ConfigError
-from stagedoor.service.config.keys import KEYS, shown, table, template
+from stagedoor.service.config.keys import KEYS, as_written, table, template
 from stagedoor.service.config.load import Loaded, Value, find, load, parse
 from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 
@@ -80,7 +80,7 @@ def test_the_file_of_the_seed_is_taken_as_it_is() -> None:
         "agents.claude.args: -p --verbose --output-format stream-json dropped: Stagedoor gives the program what it "
         "needs "
         "of that",
-        "agents.gemini.args: --output-format stream-json dropped: Stagedoor gives the program what it needs of that",
+        "agents.gemini.args: --output-format stream-json ignored: Stagedoor sets these arguments itself",
     )
 
 
@@ -122,7 +122,7 @@ def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
 MISTAKES: dict[str, list[str]] = {
     "- a list": ["config.yaml: a configuration is a table with sections such as 'server:', which is missing on line 1"],
     "server: [": ["config.yaml: this is not YAML: expected the node content, but found '<stream end>' on line 1"],
-    "server:\n  port: 1\n  port: 2": ["config.yaml: 'port' is said twice on line 3"],
+    "server:\n  port: 1\n  port: 2": ["config.yaml: 'port' is set twice on line 3"],
     "server: 1": ["config.yaml: 'server' is a section and must be a table on line 1; indent its keys under it"],
     "server:\n  prot: 1\nsesions: {}": [
         "config.yaml: unknown key 'server.prot' on line 2; did you mean 'server.port'?",
@@ -144,7 +144,7 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
     ],
-    "agents: {default: cluade}": ["config.yaml: there is no agent 'cluade' on line 1; did you mean 'claude'?"],
+    "agents: {default: cluade}": ["config.yaml: unknown agent 'cluade' on line 1; did you mean 'claude'?"],
     "agents:\n  gemini: {sandbox: dokcer}\n  claude: {sandbox: docker}": [
         "config.yaml: gemini has no sandbox 'dokcer' on line 2; did you mean 'docker'?",
         "config.yaml: claude has no sandbox 'docker' on line 3; use one of none, readOnly, workspaceWrite, fullAccess",
@@ -161,7 +161,7 @@ MISTAKES: dict[str, list[str]] = {
     ],
     "server:\n  tls_cert: /nowhere.pem": [
         "config.yaml: 'server.tls_cert' needs 'server.tls_key' beside it on line 2",
-        "config.yaml: there is no file /nowhere.pem on line 2",
+        "config.yaml: file /nowhere.pem not found on line 2",
     ],
     "policy: {file: /nowhere.yaml}": ["there is no policy file /nowhere.yaml"],
 }
@@ -211,7 +211,7 @@ def test_a_wrong_variable_is_named() -> None:
         parse("", env={"STAGEDOOR_SERVER__PROT": "1", "STAGEDOOR_SERVER__PORT": "x"})
     assert str(caught.value).splitlines() == [
         "STAGEDOOR_SERVER__PORT: 'port' must be a whole number, not 'x'",
-        "STAGEDOOR_SERVER__PROT: there is no such key; did you mean 'server.port'?",
+        "STAGEDOOR_SERVER__PROT: unknown key; did you mean 'server.port'?",
     ]
 
 
@@ -227,7 +227,7 @@ def test_the_file_is_found_in_its_order(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").touch()
     assert find(env=env) == tmp_path / "config.yaml"
     env["STAGEDOOR_CONFIG"] = str(named)
-    with pytest.raises(ConfigError, match=r"named\.yaml: there is no such file; stagedoor config edit makes one"):
+    with pytest.raises(ConfigError, match=r"named\.yaml: file not found; create it with stagedoor config edit"):
         find(env=env)
     named.touch()
     assert find(env=env) == named
@@ -241,7 +241,7 @@ def test_the_page_and_the_template_know_every_key() -> None:
     uncommented = yaml.safe_load(re.sub(r"^#(?= *\w+:)", "", template(), flags=re.MULTILINE))
     paths = {key.path.replace("*", "understudy") for key in KEYS}
     assert {path for path in paths if _at(uncommented, path) is None} == set()
-    assert [key.path for key in KEYS if shown(key.path, None) == "never"] == [
+    assert [key.path for key in KEYS if as_written(key.path, None) == "never"] == [
         "sessions.sleep_after", "sessions.answer_within", "sessions.keep_days",
     ]  # fmt: skip
 

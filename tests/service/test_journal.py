@@ -146,7 +146,7 @@ def test_followers_hear_everything_once_and_in_order(
         for session, after, task in followers:
             assert await task == records(after + 1, session.last)
         assert journal.followers == 0
-        assert journal._bytes == sum(line._bytes for line in journal._lines.values())
+        assert journal._bytes == sum(line._bytes for line in journal._recent.values())
         for session in sessions:
             assert await told(journal, session.name) == records(1, session.last)
 
@@ -329,7 +329,7 @@ def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected
             assert FollowVerdict.of(row, after) == expected
             assert await told(journal, after=max(after, row.first_seq - 1)) == records(max(after + 1, 5), 9)
             if expected.verdict == "gap":
-                with pytest.raises(EventsRemoved, match=f"events {after + 1} to 4 of session s1 are no longer kept"):
+                with pytest.raises(EventsRemoved, match=f"events {after + 1} to 4 of session s1 are no longer stored"):
                     await told(journal, after=after)
 
     asyncio.run(main())
@@ -375,7 +375,7 @@ def test_what_is_kept_in_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.M
                 await session.begin()
                 await session.append(10, body=b"x" * 100)
                 assert journal._bytes <= 5_000
-                assert len(journal._lines) <= 10
+                assert len(journal._recent) <= 10
             await first.append(2, ended=True)
             assert await follower == records(1, 2)
 

@@ -48,8 +48,8 @@ def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptur
         ("ask", True),  # it is gone; the one before it holds
     ]
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
-    assert "'rules' must be a list on line 1; the one before it still holds until it is mended" in caplog.text
-    assert "nothing is allowed until it is mended" in caplog.text
+    assert "'rules' must be a list on line 1; the last good policy stays in force until it is fixed" in caplog.text
+    assert "nothing is allowed until it is fixed" in caplog.text
 
 
 def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Path) -> None:

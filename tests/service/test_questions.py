@@ -63,7 +63,7 @@ def test_an_edited_input_that_the_agent_cannot_take_uses_no_question_up(kit: Any
         async with kit.house.service() as service:
             view, watch = await kit.begun(service, kit.play(*ASKS))
             question = await watch.question()
-            with pytest.raises(BadRequest, match="another input"):
+            with pytest.raises(BadRequest, match="a changed input"):
                 await service.questions.answer(question.id, Allow(updated_input={"command": "true"}))
             assert await service.questions.list(session_id=view.id) == [question]
             await service.questions.answer(question.id, Deny("no"))
@@ -330,7 +330,7 @@ def test_what_was_decided_stays_decided_when_the_session_ends_before_its_agent_i
         assert await service._store.answer(row)
         found = await service._store.session(view.id)
         assert found is not None
-        session_log = service._running.session_log(found)
+        session_log = service._running.open_log(found)
         await session_log.mend(resumable=False)
         events = [decode(record.body) for record in await service.events.read(view.id)]
         [resolved] = [event for event in events if isinstance(event, PermissionResolved)]

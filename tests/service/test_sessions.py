@@ -241,7 +241,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("switched off", {"prompt": "x", "agent": "codex"}, "switched off"),
     ("what it cannot do", {"prompt": "x", "max_turns": 3}, "does not support max_turns"),
     ("no such folder", {"prompt": "x", "cwd": "missing"}, "is not a folder"),
-    ("no such project", {"prompt": "x", "project_id": "p"}, "no project"),
+    ("no such project", {"prompt": "x", "project_id": "p"}, "unknown project"),
     ("a worktree of nothing", {"prompt": "x", "worktree": True}, "not in a git repository"),
 ]
 

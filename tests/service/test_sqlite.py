@@ -255,7 +255,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     db.execute("PRAGMA journal_mode=DELETE")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=f"newer Stagedoor .its schema is {schema.SCHEMA + 1}.*install that version"):
+    with pytest.raises(StoreTooNew, match=f"newer Stagedoor .schema {schema.SCHEMA + 1}; .*install that version"):
         on(path, lambda store: store.count(Query()))
     assert path.read_bytes() == before
 
@@ -292,8 +292,8 @@ def a_half_migrated_file(path: Path) -> None:
 UNUSABLE = [
     (a_text, "file is not a database; it is damaged: restore a copy, or move log.db, log.db-wal"),
     (a_foreign_database, "is a database of another program; move it away"),
-    (a_folder, "cannot be opened.*see that its folder exists"),
-    (a_file_for_a_folder, "cannot be opened.*see that its folder exists"),
+    (a_folder, "cannot be opened.*check that its folder exists"),
+    (a_file_for_a_folder, "cannot be opened.*check that its folder exists"),
     (a_half_migrated_file, "cannot be opened: table audit already exists"),
     *([(a_folder_that_may_not_be_written, "cannot be opened.*may write there")] if os.geteuid() else []),
 ]
@@ -377,7 +377,7 @@ def test_a_log_that_was_taken_away_takes_nothing_more(tmp_path: Path, take: Call
         await store.write(Append("s1", records(1, 1)))
         take(path)
         for _ in range(2):
-            with pytest.raises(StoreBroken, match=r"removed or replaced while the server ran.*put it back"):
+            with pytest.raises(StoreBroken, match=r"removed or replaced while the server ran.*restore it"):
                 await store.write(Append("s1", records(2, 2)))
 
     on(path, main)
@@ -401,7 +401,7 @@ def test_a_number_that_does_not_follow_is_refused_with_all_that_came_with_it(
         )
         assert [str(outcome) for outcome in outcomes if outcome] == [
             f"record {numbers[0] if numbers[0] != 3 else numbers[1]} of session s1 does not follow: "
-            f"number {expected} is next; nothing was kept"
+            f"number {expected} is next; nothing was stored"
         ]
         assert isinstance(outcomes[1], StoreBroken)
         kept = [await store.records(name, 0, 10) for name in ("s1", "s2", "s3")]
@@ -428,7 +428,7 @@ def test_records_that_gather_in_one_transaction_find_their_place(tmp_path: Path)
                 return_exceptions=True,
             )
             assert [str(one) for one in outcomes if one is not None] == [
-                f"record 99 of session s0 does not follow: number {last + 1} is next; nothing was kept"
+                f"record 99 of session s0 does not follow: number {last + 1} is next; nothing was stored"
             ]
             expected = {name: records(1, last) for name in names} | {"s2": records(last + 3, last + 3)}
             assert {name: await store.records(name, 0, 99) for name in names} == expected

@@ -50,7 +50,7 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
             store.room = False
             await service.questions.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
             assert await asyncio.to_thread(_all_gone)
-            with pytest.raises(StoreBroken, match="no more work: the disk is full"):
+            with pytest.raises(StoreBroken, match="no new work: the disk is full"):
                 await service.sessions.create(SessionSpec(prompt="hi"))
             assert str(service._running.fault) == "the disk is full; make room"
             assert (await service.sessions.get(stalled.id)).state == "running"

@@ -26,8 +26,8 @@ from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.service.workspaces import Workspaces
 from stagedoor.service.workspaces import files as reading
 from stagedoor.service.workspaces import git as tracking
-from stagedoor.service.workspaces.files import Entry, FileText, Listing
-from stagedoor.service.workspaces.git import ChangedFile, Diff, GitStatus
+from stagedoor.service.workspaces.files import FileEntry, FileText, Listing
+from stagedoor.service.workspaces.git import ChangedFile, GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.watch import FileTouched, Touched
 
 BOUND = 60.0
@@ -117,7 +117,7 @@ def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
         assert await tracking.standing(tmp_path) == ("", "")
         with pytest.raises(BadRequest, match="is not in a git repository; git init there"):
             await workspaces(tmp_path).diff("s")
-        with pytest.raises(BadRequest, match="is no folder any more"):
+        with pytest.raises(BadRequest, match="no longer exists"):
             await workspaces(tmp_path / "gone").git_status("s")
 
     asyncio.run(main())
@@ -128,7 +128,7 @@ def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
         repository=True, branch="main", clean=False, files=(ChangedFile(path="a", change="untracked"),)
     )
     made = asyncio.run(workspaces(tmp_path).diff("s"))
-    assert replace(made, diff="") == Diff(base=tracking.EMPTY, files=1, insertions=1)
+    assert replace(made, diff="") == WorkspaceDiff(base=tracking.EMPTY, files=1, insertions=1)
 
 
 def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path
     assert lines == [
         "-changed", "+other", "-gone", "-kept", "+committed since", "+new", "-staged", "+in the index", "+new",
     ]  # fmt: skip
-    assert replace(told, diff="") == Diff(base=base, files=6, insertions=5, deletions=4)
+    assert replace(told, diff="") == WorkspaceDiff(base=base, files=6, insertions=5, deletions=4)
     assert git(repository, "ls-files", "--stage") == index, "the index is the user's"
     one = asyncio.run(workspaces(repository, base).diff("s", path="sub"))
     assert (one.files, one.insertions) == (1, 1)
@@ -154,7 +154,7 @@ def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(reposi
     change(repository)
     objects = git(repository, "count-objects")
 
-    async def main() -> tuple[Diff, Diff]:
+    async def main() -> tuple[WorkspaceDiff, WorkspaceDiff]:
         branch, base = await workspaces(repository).standing("s", repository)
         assert branch == "main"
         own = workspaces(repository, base)
@@ -164,7 +164,7 @@ def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(reposi
         return nothing, await own.diff("s")
 
     nothing, told = asyncio.run(main())
-    assert nothing == Diff(base=told.base)
+    assert nothing == WorkspaceDiff(base=told.base)
     lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     assert (lines, told.files) == (["-new", "+newer", "+newest"], 2)
     assert git(repository, "count-objects") == objects, "the repository is the user's"
@@ -226,7 +226,7 @@ def test_a_session_tells_what_it_changed_and_nothing_else(
     agent = AgentSettings(tier="autonomous", env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
     settings = Settings(home=str(tmp_path / "home"), roots=(str(repository),), agents={"understudy": agent})
 
-    async def main() -> Diff:
+    async def main() -> WorkspaceDiff:
         async with asyncio.timeout(BOUND), Service(settings) as service:
             view = await service.sessions.create(SessionSpec(prompt=prompt, agent="understudy"))
             async for _ in service.events.follow(view.id, 0):
@@ -265,17 +265,19 @@ def test_a_listing_tells_links_by_where_they_lead(folder: Path) -> None:
     assert Listing(path="", entries=tuple(replace(one, modified_at=None) for one in told.entries)) == Listing(
         path="",
         entries=(
-            Entry(name="sub", path="sub", kind="folder"),
-            Entry(name="inside", path="inside", kind="file", size=15),
-            Entry(name="latin", path="latin", kind="file", size=1),
-            Entry(name="loop", path="loop", kind="link"),
-            Entry(name="outside", path="outside", kind="link"),
-            Entry(name="picture", path="picture", kind="file", size=6),
-            Entry(name="pipe", path="pipe", kind="other", size=0),
-            Entry(name="text.txt", path="text.txt", kind="file", size=15),
+            FileEntry(name="sub", path="sub", kind="folder"),
+            FileEntry(name="inside", path="inside", kind="file", size=15),
+            FileEntry(name="latin", path="latin", kind="file", size=1),
+            FileEntry(name="loop", path="loop", kind="link"),
+            FileEntry(name="outside", path="outside", kind="link"),
+            FileEntry(name="picture", path="picture", kind="file", size=6),
+            FileEntry(name="pipe", path="pipe", kind="other", size=0),
+            FileEntry(name="text.txt", path="text.txt", kind="file", size=15),
         ),
     )
-    assert asyncio.run(workspaces(folder).files("s", "sub")).entries == (Entry(name="up", path="sub/up", kind="link"),)
+    assert asyncio.run(workspaces(folder).files("s", "sub")).entries == (
+        FileEntry(name="up", path="sub/up", kind="link"),
+    )
 
 
 def test_a_long_listing_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,7 +454,7 @@ def test_a_folder_that_goes_away_ends_the_watch(tmp_path: Path) -> None:
             with contextlib.suppress(StopAsyncIteration):
                 while True:
                     await watched.look()
-        with pytest.raises(BadRequest, match="is no folder any more"):
+        with pytest.raises(BadRequest, match="no longer exists"):
             await anext(workspaces(tmp_path / "work").watch("s"))
 
     asyncio.run(main())

@@ -164,9 +164,9 @@ def _warn(loaded: Loaded) -> None:
 
 
 def _written(value: Value) -> str:
-    from ..service.config.keys import shown
+    from ..service.config.keys import as_written
 
-    return shown(value.path, _hidden(value))
+    return as_written(value.path, _hidden(value))
 
 
 def _hidden(value: Value) -> object:

@@ -127,8 +127,8 @@ def parse_policy(text: str, *, format: Format = "yaml", source: str = "policy") 
     tree, lines = yaml_tree(text, source, PolicyError) if format == "yaml" else _toml_tree(text, source)
     mistakes = Mistakes(lines)
     policy = _policy(tree, mistakes)
-    if mistakes.found or policy is None:
-        raise PolicyError("\n".join(f"{source}: {mistake}" for mistake in mistakes.found))
+    if mistakes.messages or policy is None:
+        raise PolicyError("\n".join(f"{source}: {mistake}" for mistake in mistakes.messages))
     return policy
 
 
@@ -148,7 +148,7 @@ def _policy(tree: object, mistakes: Mistakes) -> Policy | None:
         rule = _rule(entry, ("rules", number), mistakes)
         if rule is not None:
             rules.append(rule)
-    if mistakes.found:
+    if mistakes.messages:
         return None
     return Policy(rules=tuple(rules), **cast("dict[str, Any]", settings))
 
@@ -157,11 +157,11 @@ def _rule(entry: object, where: Where, mistakes: Mistakes) -> Rule | None:
     if not isinstance(entry, dict):
         mistakes.add(where, "a rule is a table with an action", "; begin it with 'action: allow', 'deny' or 'ask'")
         return None
-    before = len(mistakes.found)
+    before = len(mistakes.messages)
     settings = _settings(cast("dict[object, object]", entry), _RULE_KEYS, where, mistakes)
-    if "action" not in settings and len(mistakes.found) == before:
+    if "action" not in settings and len(mistakes.messages) == before:
         mistakes.add(where, "a rule without 'action'", "; say allow, deny or ask")
-    if len(mistakes.found) > before:
+    if len(mistakes.messages) > before:
         return None
     return Rule(**cast("dict[str, Any]", settings))
 

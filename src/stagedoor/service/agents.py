@@ -47,7 +47,7 @@ class Agents:
         self._settings = settings
         self._fresh = fresh
         self._clock = clock
-        self._found: tuple[AgentView, ...] = ()
+        self._views: tuple[AgentView, ...] = ()
         self._until = float("-inf")
         self._looking = asyncio.Lock()
 
@@ -66,50 +66,50 @@ class Agents:
     async def list(self) -> tuple[AgentView, ...]:
         async with self._looking:  # who comes meanwhile gets the same answer
             if self._clock() >= self._until:
-                found = await asyncio.gather(*(self._look(name) for name in catalog.names()))
-                default = self._settings.default_agent or _first_ready(found)
-                self._found = tuple(replace(one, default=one.agent == default) for one in found)
+                views = await asyncio.gather(*(self._look(name) for name in catalog.names()))
+                default = self._settings.default_agent or _first_ready(views)
+                self._views = tuple(replace(view, default=view.agent == default) for view in views)
                 self._until = self._clock() + self._fresh
-            return self._found
+            return self._views
 
     async def _look(self, name: str) -> AgentView:
-        how = self._settings.agents.get(name, AgentSettings())
-        found = Presence(agent=name) if not how.enabled else await _found(name, how)
+        configured = self._settings.agents.get(name, AgentSettings())
+        presence = Presence(agent=name) if not configured.enabled else await _inspect(name, configured)
         return AgentView(
             agent=name,
-            title=found.title,
-            enabled=how.enabled,
-            installed=found.installed,
-            version=found.version,
-            signed_in=found.signed_in,
-            problem=found.problem if how.enabled else "switched off in the configuration",
-            fix=found.fix if how.enabled else f"set agents.{name}.enabled: true",
-            model=how.model or "",
-            drivers=found.drivers,
+            title=presence.title,
+            enabled=configured.enabled,
+            installed=presence.installed,
+            version=presence.version,
+            signed_in=presence.signed_in,
+            problem=presence.problem if configured.enabled else "switched off in the configuration",
+            fix=presence.fix if configured.enabled else f"set agents.{name}.enabled: true",
+            model=configured.model or "",
+            drivers=presence.drivers,
         )
 
 
-def _first_ready(found: Sequence[AgentView]) -> str:
+def _first_ready(views: Sequence[AgentView]) -> str:
     """The first that is installed and not signed out, else that is installed; the embedded one always is."""
-    present = [one.agent for one in found if one.enabled and one.installed]
-    ready = [one.agent for one in found if one.agent in present and one.signed_in is not False]
+    present = [view.agent for view in views if view.enabled and view.installed]
+    ready = [view.agent for view in views if view.agent in present and view.signed_in is not False]
     return next(iter(ready or present), "")
 
 
-async def _found(name: str, how: AgentSettings) -> Presence:
+async def _inspect(name: str, configured: AgentSettings) -> Presence:
     try:
-        return await catalog.agent(name).inspect(environment(how))
+        return await catalog.agent(name).inspect(environment(configured))
     except ModuleNotFoundError as missing:
         return Presence(agent=name, problem=f"{missing.name} is not part of this installation")
     except (StagedoorError, OSError) as fault:
         return Presence(agent=name, problem=str(fault))
 
 
-def environment(how: AgentSettings) -> dict[str, str] | None:
+def environment(configured: AgentSettings) -> dict[str, str] | None:
     """What an agent's program sees, for looking at it and at what it has stored; ``None``: ours as it is."""
-    if not how.env and not how.command:
+    if not configured.env and not configured.command:
         return None
-    env = {**os.environ, **how.env}
-    if "/" in how.command:
-        env["PATH"] = os.pathsep.join([str(Path(how.command).expanduser().parent), env.get("PATH", os.defpath)])
+    env = {**os.environ, **configured.env}
+    if "/" in configured.command:
+        env["PATH"] = os.pathsep.join([str(Path(configured.command).expanduser().parent), env.get("PATH", os.defpath)])
     return env

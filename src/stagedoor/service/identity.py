@@ -14,8 +14,8 @@ _ROOM = uuid.UUID("6d0b5b0c-6e0f-5d7e-9c35-0d9f6c1f2a41")
 class _Seed:
     def __init__(self, seed: str) -> None:
         self.seed = seed
-        self.given = 0
-        self.over = False
+        self.count = 0
+        self.closed = False
 
 
 _CURRENT: ContextVar[_Seed | None] = ContextVar("stagedoor-id-seed", default=None)
@@ -23,10 +23,10 @@ _CURRENT: ContextVar[_Seed | None] = ContextVar("stagedoor-id-seed", default=Non
 
 def fresh_id() -> str:
     seed = _CURRENT.get()
-    if seed is None or seed.over:  # a task that was begun under a seed outlives the request
+    if seed is None or seed.closed:  # a task that was started under a seed outlives the request
         return str(uuid.uuid4())
-    seed.given += 1
-    return _numbered(seed.seed, seed.given)
+    seed.count += 1
+    return _numbered(seed.seed, seed.count)
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def ids_from(seed: str) -> Generator[None]:
     try:
         yield
     finally:
-        current.over = True
+        current.closed = True
         _CURRENT.reset(before)
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Protocol
 
 from stagedoor.errors import EventsRemoved, StoreError
+from stagedoor.transports.tasks import TaskOwner
 
 from .store import Append, Change, Forget, Query, Store, Sweep, Trim
 from .views import Question, Record, SessionView
@@ -33,38 +34,38 @@ class Journal:
     def __init__(self, store: Store, hub: Hub) -> None:
         self.store = store
         self.hub = hub
-        self._lines: OrderedDict[str, RecentRecords] = OrderedDict()
+        self._recent: OrderedDict[str, RecentRecords] = OrderedDict()
         """Those written to last stand at the end."""
         self._bytes = 0
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks = TaskOwner()
         self.rewriting = asyncio.Lock()
         """Held from reading to writing by whoever changes the row of a session though it may not be running."""
 
     @property
     def followers(self) -> int:
-        return sum(line.followers for line in self._lines.values())
+        return sum(recent.followers for recent in self._recent.values())
 
     async def write(self, *changes: Change) -> None:
         """Store, then tell: nobody hears of what is not kept."""
         try:
             await self.store.write(*changes)
         except asyncio.CancelledError:
-            task = asyncio.get_running_loop().create_task(self._find_out(changes))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._tasks.start(self._find_out(changes))
             raise
         self._tell(changes)
 
-    def hand_over(self, changes: tuple[Change, ...], over: Callable[[BaseException | None], None]) -> None:
-        """``write`` for somebody who does not wait; ``over`` is called when it is stored and told, or was refused."""
+    def hand_over(self, changes: tuple[Change, ...], on_end: Callable[[BaseException | None], None]) -> None:
+        """``write`` for somebody who does not wait; ``on_end`` is called when it is stored and announced, or failed."""
 
-        def settled(stored: asyncio.Future[None]) -> None:
+        def finish(stored: asyncio.Future[None]) -> None:
             fault = asyncio.CancelledError() if stored.cancelled() else stored.exception()
             if fault is None:
                 self._tell(changes)
-            over(fault)
+            on_end(fault)
 
-        asyncio.ensure_future(self.store.write(*changes)).add_done_callback(settled)
+        writing = self.store.write(*changes)
+        stored = writing if isinstance(writing, asyncio.Future) else self._tasks.start(writing)
+        stored.add_done_callback(finish)
 
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question`` if the stored one is open, and tell. False: somebody was faster."""
@@ -75,9 +76,9 @@ class Journal:
 
     async def read(self, session_id: str, after: int, limit: int = CHUNK) -> list[Record]:
         """What comes after ``after``: from memory when it is recent, else from the log."""
-        line = self._lines.get(session_id)
-        found = None if line is None else line.after(after, limit)
-        return await self.store.records(session_id, after, limit) if found is None else found
+        recent = self._recent.get(session_id)
+        records = None if recent is None else recent.after(after, limit)
+        return await self.store.records(session_id, after, limit) if records is None else records
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[list[Record]]:
         """Everything after ``after``, then what comes, until the session has ended and all of it was told.
@@ -85,32 +86,32 @@ class Journal:
         ``EventsRemoved`` when what comes next is no longer there: ``verdict`` says what is. While somebody follows,
         nothing is removed. Several followers may be given the same list.
         """
-        line = self._line(session_id)
-        line.followers += 1
+        recent = self._recent_of(session_id)
+        recent.followers += 1
         bell = self.hub.bell(session_id)
         try:
             while True:
-                if not line.known:
-                    await self._learn(session_id, line)
-                over = line.over  # asked before reading: its last records were stored together with its end
-                records = [] if line.gone else line.after(after, CHUNK)
+                if not recent.certain:
+                    await self._learn(session_id, recent)
+                complete = recent.complete  # before reading: its last records were stored together with its end
+                records = [] if recent.deleted else recent.after(after, CHUNK)
                 if records is None:
                     records = await self.store.records(session_id, after, CHUNK)
                 if records:
                     if records[0].seq != after + 1:
                         raise EventsRemoved(
-                            f"events {after + 1} to {records[0].seq - 1} of session {session_id} are no longer kept; "
-                            "ask again, and go on as the verdict says"
+                            f"events {after + 1} to {records[0].seq - 1} of session {session_id} are no longer stored; "
+                            "read again from the place that the verdict names"
                         )
                     after = records[-1].seq
                     yield records
-                elif over:
+                elif complete:
                     return
                 else:
                     await bell.rung()
         finally:
             bell.close()
-            line.followers -= 1
+            recent.followers -= 1
 
     async def forget(self, session_id: str) -> None:
         """Remove a session; a long one piece by piece, so that nobody's write waits long."""
@@ -138,24 +139,24 @@ class Journal:
     async def _trim(self, view: SessionView) -> bool:
         seq = view.first_seq
         while seq < view.last_seq:
-            line = self._lines.get(view.id)
-            if line is not None and line.followers:
+            recent = self._recent.get(view.id)
+            if recent is not None and recent.followers:
                 return False
             seq = min(seq + SLICE, view.last_seq)
             async with self.rewriting:
                 await self.write(Trim(view.id, seq))
         return True
 
-    async def _learn(self, session_id: str, line: RecentRecords) -> None:
-        while not line.known:
-            version = line.version
+    async def _learn(self, session_id: str, recent: RecentRecords) -> None:
+        while not recent.certain:
+            version = recent.version
             view = await self.store.session(session_id)
-            if version != line.version:
+            if version != recent.version:
                 continue  # something happened meanwhile; what was read may be old
             if view is None:
-                line.forget()
+                recent.forget()
             else:
-                line.learn(view)
+                recent.learn(view)
 
     async def _find_out(self, changes: tuple[Change, ...]) -> None:
         """Whoever wrote has gone, and whether it was stored nobody knows: wait until it must be, then look again."""
@@ -164,9 +165,9 @@ class Journal:
         topics = {SESSIONS}
         for change in changes:
             name = change.id if isinstance(change, SessionView) else getattr(change, "session_id", "")
-            if (line := self._lines.get(name)) is not None:
-                self._bytes -= line.clear()
-                line.doubt()
+            if (recent := self._recent.get(name)) is not None:
+                self._bytes -= recent.clear()
+                recent.doubt()
                 topics.add(name)
         self._ring(topics)
 
@@ -175,22 +176,22 @@ class Journal:
         for change in changes:
             match change:
                 case Append(session_id, records) if records:
-                    self._bytes += self._line(session_id).add(records)
+                    self._bytes += self._recent_of(session_id).add(records)
                     topics.add(session_id)
                 case SessionView():
-                    self._line(change.id).learn(change)
+                    self._recent_of(change.id).learn(change)
                     topics |= {change.id, SESSIONS}
                 case Forget(session_id):
-                    line = self._line(session_id)
-                    self._bytes -= line.clear()
-                    line.forget()
+                    recent = self._recent_of(session_id)
+                    self._bytes -= recent.clear()
+                    recent.forget()
                     topics |= {session_id, SESSIONS}
                 case Trim(session_id):
-                    self._bytes -= self._line(session_id).clear()
+                    self._bytes -= self._recent_of(session_id).clear()
                     topics |= {session_id, SESSIONS}
                 case _:
                     topics.add(SESSIONS)
-        if self._bytes > REMEMBERED_BYTES or len(self._lines) > REMEMBERED:
+        if self._bytes > REMEMBERED_BYTES or len(self._recent) > REMEMBERED:
             self._let_go()
         self._ring(topics)
 
@@ -198,22 +199,22 @@ class Journal:
         for topic in topics:
             self.hub.ring(topic)
 
-    def _line(self, session_id: str) -> RecentRecords:
-        line = self._lines.get(session_id)
-        if line is None:
-            line = self._lines[session_id] = RecentRecords()
+    def _recent_of(self, session_id: str) -> RecentRecords:
+        recent = self._recent.get(session_id)
+        if recent is None:
+            recent = self._recent[session_id] = RecentRecords()
         else:
-            self._lines.move_to_end(session_id)
-        return line
+            self._recent.move_to_end(session_id)
+        return recent
 
     def _let_go(self) -> None:
         """Of what was longest not written to; what is followed stays known."""
-        for session_id, line in list(self._lines.items()):
-            if self._bytes <= REMEMBERED_BYTES and len(self._lines) <= REMEMBERED:
+        for session_id, recent in list(self._recent.items()):
+            if self._bytes <= REMEMBERED_BYTES and len(self._recent) <= REMEMBERED:
                 return
-            self._bytes -= line.clear()
-            if not line.followers:
-                del self._lines[session_id]
+            self._bytes -= recent.clear()
+            if not recent.followers:
+                del self._recent[session_id]
 
 
 MOST_RECORDS = 1024
@@ -221,38 +222,38 @@ MOST_RECORD_BYTES = 1024 * 1024
 
 
 class RecentRecords:
-    """``known``: what is said here is what the log says. The last record is kept whatever its size."""
+    """``certain``: what stands here is what the log holds. The last record is kept whatever its size."""
 
     def __init__(self) -> None:
         self.followers = 0
-        self.known = False
-        self.gone = False
+        self.certain = False
+        self.deleted = False
         self.version = 0
         """Changes whenever something about the session is learnt or doubted."""
         self._ended = False
         self._last = 0
         self._records: deque[Record] = deque()
         self._bytes = 0
-        self._given: tuple[int, int, list[Record]] | None = None
+        self._last_slice: tuple[int, int, list[Record]] | None = None
 
     @property
-    def over(self) -> bool:
+    def complete(self) -> bool:
         """Nothing more will come."""
-        return self.gone or self._ended
+        return self.deleted or self._ended
 
     def learn(self, view: SessionView) -> None:
-        self.known, self.gone, self._ended = True, False, view.ended
+        self.certain, self.deleted, self._ended = True, False, view.ended
         self._last = max(self._last, view.last_seq)
         self.version += 1
 
     def forget(self) -> None:
-        self.known = self.gone = True
+        self.certain = self.deleted = True
         self._last = 0
         self.version += 1
 
     def doubt(self) -> None:
         """What is known may be out of date."""
-        self.known = False
+        self.certain = False
         self.version += 1
 
     def add(self, records: Sequence[Record]) -> int:
@@ -267,34 +268,34 @@ class RecentRecords:
         while len(kept) > 1 and (len(kept) > MOST_RECORDS or self._bytes > MOST_RECORD_BYTES):
             self._bytes -= len(kept.popleft().body)
         self._last = records[-1].seq
-        self._given = None
+        self._last_slice = None
         return self._bytes - before
 
     def clear(self) -> int:
         """Returns how many bytes that were."""
         freed, self._bytes = self._bytes, 0
         self._records.clear()
-        self._given = None
+        self._last_slice = None
         return freed
 
     def after(self, after: int, limit: int) -> list[Record] | None:
         """What comes after ``after``, if that can be told from here."""
         kept = self._records
-        if self.known and after >= self._last:
+        if self.certain and after >= self._last:
             return []
         if not kept or kept[0].seq > after + 1:
             return None
-        if self._given is not None and self._given[0] == after and self._given[1] == limit:
-            return self._given[2]
+        if self._last_slice is not None and self._last_slice[0] == after and self._last_slice[1] == limit:
+            return self._last_slice[2]
         missing = kept[-1].seq - after
         if missing <= 0:
             return []
         if missing < 8:  # from the right: a deque finds its ends fast
-            found = [kept[at] for at in range(-missing, min(0, limit - missing))]
+            records = [kept[at] for at in range(-missing, min(0, limit - missing))]
         else:
-            found = list(islice(kept, len(kept) - missing, len(kept) - missing + limit))
-        self._given = (after, limit, found)
-        return found
+            records = list(islice(kept, len(kept) - missing, len(kept) - missing + limit))
+        self._last_slice = (after, limit, records)
+        return records
 
 
 class Hub(Protocol):
@@ -360,22 +361,20 @@ class Upkeep:
         self._journal = journal
         self._keep_days = keep_days
         self._now = now
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = TaskOwner()
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._go_on(), name="stagedoor upkeep")
+        self._tasks.start(self._repeat(), name="stagedoor upkeep")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._tasks.close()
 
     async def once(self) -> None:
         await self._journal.write(Sweep(self._now() - DAY))
         if self._keep_days is not None:
             await self._journal.retain(self._keep_days, self._now())
 
-    async def _go_on(self) -> None:
+    async def _repeat(self) -> None:
         while True:
             with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
                 await self.once()

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from stagedoor.errors import BadRequest, StoreError
+from stagedoor.transports.tasks import TaskOwner
 
 from .config.settings import Settings
 from .journal import Journal
@@ -43,7 +44,7 @@ class UsageLedger:
     ) -> UsageSums:
         """Turns that ended from ``since`` on and before ``until``. Days are those of UTC plus ``offset_minutes``."""
         if abs(offset_minutes) > MOST_OFFSET:
-            raise BadRequest(f"an offset from UTC is within {MOST_OFFSET} minutes, not {offset_minutes}")
+            raise BadRequest(f"the offset from UTC must be within {MOST_OFFSET} minutes, not {offset_minutes}")
         if since is not None and until is not None and until < since:
             raise BadRequest("'until' is before 'since'; swap them")
         rows = await self._store.sums(by, since=since or 0, until=until, offset_minutes=offset_minutes)
@@ -113,34 +114,31 @@ class ConfigChanges:
     def __init__(self, journal: Journal, now: Callable[[], int]) -> None:
         self._journal = journal
         self._now = now
-        self._writing: set[asyncio.Task[None]] = set()
+        self._tasks = TaskOwner()
 
     async def note(self, settings: Settings, policy: Path) -> None:
         """At the start: compare with the last one. The very first leaves no rows, there was nothing to change."""
-        told = flat_settings(settings) | {POLICY: await asyncio.to_thread(_text, policy)}
-        known = await self._journal.store.setting(SETTINGS_ROW)
-        before = told if known is None else msgspec.json.decode(known, type=dict[str, str])
-        changed = [name for name in {**before, **told} if before.get(name, "") != told.get(name, "")]
-        rows = [self._row("start", name, before.get(name, ""), told.get(name, "")) for name in sorted(changed)]
-        if rows or known is None:
-            await self._journal.write(*rows, Remember(SETTINGS_ROW, msgspec.json.encode(told)))
+        current = flat_settings(settings) | {POLICY: await asyncio.to_thread(_text, policy)}
+        stored = await self._journal.store.setting(SETTINGS_ROW)
+        before = current if stored is None else msgspec.json.decode(stored, type=dict[str, str])
+        changed = [name for name in {**before, **current} if before.get(name, "") != current.get(name, "")]
+        rows = [self._row("start", name, before.get(name, ""), current.get(name, "")) for name in sorted(changed)]
+        if rows or stored is None:
+            await self._journal.write(*rows, Remember(SETTINGS_ROW, msgspec.json.encode(current)))
 
     def policy_changed(self, before: str, after: str) -> None:
         """The policy file was read again, by a session that asked it something."""
-        task = asyncio.get_running_loop().create_task(self._policy(before, after))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+        self._tasks.start(self._policy(before, after))
 
-    async def settled(self) -> None:
-        if self._writing:
-            await asyncio.wait(self._writing)
+    async def finish(self) -> None:
+        await self._tasks.finish()
 
     async def _policy(self, before: str, after: str) -> None:
         with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
-            known = await self._journal.store.setting(SETTINGS_ROW)
-            told = {} if known is None else msgspec.json.decode(known, type=dict[str, str])
+            stored = await self._journal.store.setting(SETTINGS_ROW)
+            current = {} if stored is None else msgspec.json.decode(stored, type=dict[str, str])
             row = self._row("file", POLICY, before, after)
-            await self._journal.write(row, Remember(SETTINGS_ROW, msgspec.json.encode(told | {POLICY: after})))
+            await self._journal.write(row, Remember(SETTINGS_ROW, msgspec.json.encode(current | {POLICY: after})))
 
     def _row(self, who: str, name: str, before: str, after: str) -> ConfigChange:
         return ConfigChange(at=self._now(), who=who, name=name, before=before, after=after)
@@ -148,21 +146,21 @@ class ConfigChanges:
 
 def flat_settings(settings: Settings) -> dict[str, str]:
     """``agents.gemini.model`` → its value as JSON; of secrets only how many there are."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
 
     def walk(name: str, value: Any) -> None:
         if isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
             if name.endswith(f".{_SECRET}"):
-                found[name] = f"{len(inner)} values: {', '.join(sorted(inner))}"
+                values[name] = f"{len(inner)} values: {', '.join(sorted(inner))}"
                 return
-            for key, one in inner.items():
-                walk(f"{name}.{key}" if name else key, one)
+            for key, inner_value in inner.items():
+                walk(f"{name}.{key}" if name else key, inner_value)
         else:
-            found[name] = msgspec.json.encode(value).decode()
+            values[name] = msgspec.json.encode(value).decode()
 
     walk("", msgspec.to_builtins(settings))
-    return found
+    return values
 
 
 def _text(path: Path) -> str:

@@ -34,13 +34,13 @@ class Opening:
         self.policy_file = Path(settings.policy).expanduser() if settings.policy else home / "policy.yaml"
         self.policy = CurrentPolicy(self.policy_file) if settings.policy else None
 
-    def how(self, agent: str) -> AgentSettings:
+    def agent_settings(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
 
     def session(self, view: SessionView, *, resume: str | None = None, fork: bool = False) -> Session:
         """The conversation as it was asked for; nothing is started yet. Raises what is wrong with the wish."""
-        wanted = view.spec or SessionSpec(prompt="")
-        how = self.how(view.agent)
+        spec = view.spec or SessionSpec(prompt="")
+        configured = self.agent_settings(view.agent)
         options: dict[str, Any] = {
             "cwd": view.cwd,
             "tier": view.tier,
@@ -48,21 +48,21 @@ class Opening:
             "sandbox": view.sandbox,
             "model": view.model or None,
             "driver": view.driver or None,
-            "executable": how.command or None,
-            "extra_args": how.args,
-            "env": {**environment(), **how.env, **_contained(view.agent, wanted.container)},
+            "executable": configured.command or None,
+            "extra_args": configured.args,
+            "env": {**environment(), **configured.env, **_contained(view.agent, spec.container)},
             "inherit_env": False,
-            "max_turns": wanted.max_turns,
-            "max_budget_usd": wanted.max_budget_usd,
-            "allowed_tools": wanted.allowed_tools,
-            "disallowed_tools": wanted.disallowed_tools,
-            "system_prompt": wanted.system_prompt,
-            "append_system_prompt": wanted.append_system_prompt,
-            "output_schema": wanted.output_schema,
-            "mcp_servers": wanted.mcp_servers,
-            "timeout": wanted.timeout,
-            "permission_timeout": wanted.permission_timeout or self._settings.answer_within,
-            "policy": self._rules(wanted, how),
+            "max_turns": spec.max_turns,
+            "max_budget_usd": spec.max_budget_usd,
+            "allowed_tools": spec.allowed_tools,
+            "disallowed_tools": spec.disallowed_tools,
+            "system_prompt": spec.system_prompt,
+            "append_system_prompt": spec.append_system_prompt,
+            "output_schema": spec.output_schema,
+            "mcp_servers": spec.mcp_servers,
+            "timeout": spec.timeout,
+            "permission_timeout": spec.permission_timeout or self._settings.answer_within,
+            "policy": self._rules(spec, configured),
             "remember_in": str(self.policy_file),
             "audit": str(self._home / "audit.jsonl"),
         }
@@ -78,7 +78,7 @@ class Opening:
         from stagedoor.permissions.policy_file import rule_tree
         from stagedoor.permissions.remember import rules_for
 
-        rules = rules_for(request, view.cwd, home=home_of(Options(env=self.how(view.agent).env)))
+        rules = rules_for(request, view.cwd, home=home_of(Options(env=self.agent_settings(view.agent).env)))
         return PolicyRules(file=str(self.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
 
     def capabilities(self, view: SessionView) -> Capabilities:
@@ -88,9 +88,9 @@ class Opening:
         except BadRequest:
             return Capabilities(resume=False)
 
-    def _rules(self, wanted: SessionSpec, how: AgentSettings) -> CurrentPolicy | Policy | None:
+    def _rules(self, spec: SessionSpec, configured: AgentSettings) -> CurrentPolicy | Policy | None:
         """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
-        tools = (*how.auto_accept, *wanted.auto_approve)
+        tools = (*configured.auto_accept, *spec.auto_approve)
         policy = self.policy
         if policy is None and self.policy_file.exists():
             policy = CurrentPolicy(self.policy_file)
@@ -115,7 +115,7 @@ def _contained(agent: str, named: str) -> Mapping[str, str]:
     env: Mapping[str, str] | None = catalog.agent(agent).own_sandboxes.get(named) if named else {}
     if env is None:
         known = ", ".join(catalog.agent(agent).own_sandboxes) or "none"
-        raise BadRequest(f"{agent} makes no container {named!r} around itself; it knows: {known}")
+        raise BadRequest(f"{agent} has no container {named!r}; available: {known}")
     return env
 
 
@@ -134,24 +134,24 @@ class PolicyFile:
         self._text = ""
         self._good: Policy | None = None
         self._mark: _Mark | None = None
-        self._seen = False
+        self._looked = False
 
     def current(self) -> Policy | None:
         """``None`` when there never was a good one."""
         mark = self._look()
-        if self._seen and mark == self._mark:
+        if self._looked and mark == self._mark:
             return self._good
-        self._seen, self._mark = True, mark
+        self._looked, self._mark = True, mark
         try:
             policy = load_policy(self.path)
             text = self.path.read_text("utf-8", "replace")
         except (PolicyError, OSError) as fault:
-            kept = "nothing is allowed" if self._good is None else "the one before it still holds"
-            self.problem = f"{fault}; {kept} until it is mended"
+            kept = "nothing is allowed" if self._good is None else "the last good policy stays in force"
+            self.problem = f"{fault}; {kept} until it is fixed"
             _policy_log.warning("%s", self.problem)
             return self._good
         if self.problem or self._good is not None:
-            _policy_log.info("the policy %s was read again", self.path)
+            _policy_log.info("policy %s reloaded", self.path)
         if self._good is not None and self.changed is not None and text != self._text:
             self.changed(self._text, text)
         self._text = text

@@ -42,12 +42,11 @@ _STATES: dict[Status, State] = {
 }
 PLAIN: frozenset[type[Event]] = frozenset((TextDelta, ThinkingDelta, ToolProgress))
 """Pieces of something: they change nothing but the number."""
-_WOKEN = "woken: "
 
 
 def woken(native_id: str) -> Notice:
     """A session's CLI runs again. Stands where the agent's next ``init`` would."""
-    return Notice(level="info", code="woken", message=_WOKEN + native_id)
+    return Notice(level="info", code="woken", message="the agent runs again", native_session_id=native_id)
 
 
 def asleep(why: str) -> Notice:
@@ -77,8 +76,8 @@ def project(view: SessionView, event: Event) -> SessionView:
                 agent_version=event.agent_version or view.agent_version,
             )
         case TurnStarted():
-            told = view.messages + 1
-            return replace(view, turn=event.turn, turn_seq=event.seq, activity="working", error="", messages=told)
+            messages = view.messages + 1
+            return replace(view, turn=event.turn, turn_seq=event.seq, activity="working", error="", messages=messages)
         case Text(parent_tool_use_id=None):
             return replace(view, messages=view.messages + 1)
         case ToolUse():
@@ -96,7 +95,7 @@ def project(view: SessionView, event: Event) -> SessionView:
         case Notice(code="asleep"):
             return replace(view, activity="asleep")
         case Notice(code="woken"):
-            return replace(view, native_id=event.message.removeprefix(_WOKEN) or view.native_id)
+            return replace(view, native_id=event.native_session_id or view.native_id)
         case Notice(code="session_changed"):
             return replace(view, native_id=event.native_session_id)
         case TurnCompleted():
@@ -125,7 +124,7 @@ def project(view: SessionView, event: Event) -> SessionView:
             return view
 
 
-UNTOLD = ("text_delta", "thinking_delta", "tool_progress", "notice", "retry", "file_change", "plan", "unrecognized")
+IRRELEVANT = ("text_delta", "thinking_delta", "tool_progress", "notice", "retry", "file_change", "plan", "unrecognized")
 """The types of records that do not matter for what is left open."""
 MID_TURN = ("starting", "working", "waiting")
 

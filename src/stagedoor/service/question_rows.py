@@ -34,7 +34,7 @@ class QuestionRows:
         self.due: list[tuple[str, Decision]] = []
         """Arranged answers to questions that are asked now, to be told when they are stored."""
 
-    def asked(self, event: PermissionRequest, view: SessionView) -> Question:
+    def ask(self, event: PermissionRequest, view: SessionView) -> Question:
         question = Question(
             id=question_id(view.id, event.request_id),
             session_id=view.id,
@@ -53,31 +53,31 @@ class QuestionRows:
         self.open[event.request_id] = question
         return question
 
-    def noted(self, question: Question) -> None:
+    def answer_stored(self, question: Question) -> None:
         """Somebody answered, and the store has it."""
-        asked = self.open if question.request.request_id in self.open else self.rearmed
-        asked[question.request.request_id] = question
+        rows = self.open if question.request.request_id in self.open else self.rearmed
+        rows[question.request.request_id] = question
 
-    def resolved(self, event: PermissionResolved) -> list[Change]:
+    def resolve(self, event: PermissionResolved) -> list[Change]:
         """The rows that follow from the agent's having been told, or from nobody's having answered."""
-        asked = self.open.pop(event.request_id, None) or self.rearmed.pop(event.request_id, None)
-        if asked is None:
+        question = self.open.pop(event.request_id, None) or self.rearmed.pop(event.request_id, None)
+        if question is None:
             return []
-        same = asked.decision is not None and isinstance(asked.decision, Allow) == (event.decision == "allow")
-        decision: Decision | None = asked.decision
-        if not same or event.by not in ("client", asked.by):
+        same = question.decision is not None and isinstance(question.decision, Allow) == (event.decision == "allow")
+        decision: Decision | None = question.decision
+        if not same or event.by not in ("client", question.by):
             decision = Allow(remember=event.remember) if event.decision == "allow" else Deny(event.message)
-            asked = replace(asked, who="")
+            question = replace(question, who="")
         row = replace(
-            asked,
+            question,
             open=False,
             decision=decision,
             by=event.by,
-            message=event.message or asked.message,
-            resolved_at=asked.resolved_at or event.timestamp,
+            message=event.message or question.message,
+            resolved_at=question.resolved_at or event.timestamp,
             applied=True,
         )
-        entry = entry_of(asked.request, event, session=asked.session_id)
+        entry = entry_of(question.request, event, session=question.session_id)
         return [row, Audited(entry=entry, at=event.timestamp, who=row.who)]
 
 
@@ -114,40 +114,41 @@ def resolution(question: Question) -> PermissionResolved:
 def needs_the_agent(decided: Iterable[Question]) -> bool:
     """Whether it is worth waking the agent to tell it: not when nobody answered, or its turn was to end anyway."""
     return any(
-        isinstance(one.decision, Allow) or (one.by != "timeout" and not getattr(one.decision, "interrupt", False))
-        for one in decided
+        isinstance(question.decision, Allow)
+        or (question.by != "timeout" and not getattr(question.decision, "interrupt", False))
+        for question in decided
     )
 
 
 def words_of(decided: Iterable[Question]) -> str:
     """The prompt that tells an agent what was decided while it was away."""
     lines = ["You were stopped while you waited for a decision. It has come:"]
-    for one in decided:
-        asked = one.request
-        what = f"{asked.native_name or asked.tool_name} ({asked.target or asked.description or 'no target'})"
-        match one.decision:
+    for question in decided:
+        request = question.request
+        what = f"{request.native_name or request.tool_name} ({request.target or request.description or 'no target'})"
+        match question.decision:
             case Allow(updated_input=None):
-                said = "allowed"
+                outcome = "allowed"
             case Allow(updated_input=changed):
-                said = f"allowed, with this input instead: {msgspec.json.encode(changed).decode()}"
+                outcome = f"allowed, with this input instead: {msgspec.json.encode(changed).decode()}"
             case Deny(message=message):
-                said = f"denied{': ' + message if message else ''}; do not do it"
+                outcome = f"denied{': ' + message if message else ''}; do not do it"
             case _:
                 continue
-        lines.append(f"- {what}: {said}")
-    lines.append("If something allowed has not been done yet, ask for it again now. Then go on with your task.")
+        lines.append(f"- {what}: {outcome}")
+    lines.append("If something allowed has not been done yet, ask for it again now. Then continue with your task.")
     return "\n".join(lines)
 
 
 def _again(before: Question, event: PermissionRequest) -> Decision | None:
     """The decision on ``before`` if ``event`` asks the same, or what the changed input made of it."""
-    asked = before.request
-    if (asked.tool_name, asked.native_name) != (event.tool_name, event.native_name):
+    earlier = before.request
+    if (earlier.tool_name, earlier.native_name) != (event.tool_name, event.native_name):
         return None
     decision = before.decision
     if isinstance(decision, Allow) and decision.updated_input is not None and event.input == decision.updated_input:
         return replace(decision, updated_input=None)
-    return decision if _essence(event) == _essence(asked) else None
+    return decision if _essence(event) == _essence(earlier) else None
 
 
 def _essence(request: PermissionRequest) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from stagedoor.errors import (
 )
 from stagedoor.session import Session
 from stagedoor.transports.relay import Reader
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.decisions import Decision, Deny
 from stagedoor.unified.events import (
     Done,
@@ -49,21 +50,22 @@ from .views import Question, QueuedPrompt, SessionView
 class SessionRunner:
     def __init__(
         self,
-        session_log: SessionLog,
+        log: SessionLog,
         *,
         wake: Callable[[SessionView], Session],
         seats: Seats,
         sleep_after: float | None,
         broken: Callable[[StoreError], None],
-        left: Callable[[str], None],
+        on_end: Callable[[str], None],
     ) -> None:
-        self.session_log = session_log
+        self.log = log
         self.task: asyncio.Task[None] | None = None
+        self._tasks = TaskOwner()
         self._open = wake
         self._seats = seats
         self._sleep_after = sleep_after
         self._broken = broken
-        self._left = left
+        self._on_end = on_end
         self._life: Life | None = None
         self._decided: list[Question] = []
         self._arriving = 0
@@ -80,7 +82,7 @@ class SessionRunner:
 
     @property
     def view(self) -> SessionView:
-        return self.session_log.view
+        return self.log.view
 
     @property
     def awake(self) -> bool:
@@ -89,7 +91,7 @@ class SessionRunner:
     @property
     def can_doze(self) -> bool:
         """It is between turns and could be woken again."""
-        resting = self.view.activity not in MID_TURN and not self.session_log.queue and not self._arriving
+        resting = self.view.activity not in MID_TURN and not self.log.queue and not self._arriving
         return resting and self._ending is None and self.view.keep_open and self._resumable
 
     @property
@@ -102,9 +104,9 @@ class SessionRunner:
     ) -> None:
         if session is not None:
             self._begin(session)
-        self.session_log.queue.extend(messages)
+        self.log.queue.extend(messages)
         self._decided.extend(decided)
-        self.task = asyncio.get_running_loop().create_task(self._perform(), name=f"stagedoor {self.view.id}")
+        self.task = self._tasks.start(self._perform(), name=f"stagedoor {self.view.id}")
 
     async def post(self, message: QueuedPrompt, *, steer: bool = False) -> QueuedPrompt:
         """Take a follow-up: stored first, sent when the turns before it are over.
@@ -113,11 +115,11 @@ class SessionRunner:
         """
         if self.ending:
             raise SessionEnded(f"session {self.view.id} is ending; resume it to continue")
-        if steer and self._life is not None and await self._life.steered(message.prompt):
+        if steer and self._life is not None and await self._life.steer(message.prompt):
             return replace(message, state="sent")
         self._arriving += 1
         try:
-            return await self.session_log.enqueue(message)
+            return await self.log.enqueue(message)
         finally:
             self._arriving -= 1
             self._news.set()
@@ -132,7 +134,7 @@ class SessionRunner:
         self._news.set()
         if self._life is not None and self._in_turn:
             await self._life.session.close()
-        await self.over()
+        await self.ended()
 
     async def stop(self) -> None:
         """The server stops: it sleeps where it can go on later; what runs is cut short and said to be."""
@@ -141,13 +143,13 @@ class SessionRunner:
             self._news.set()
             if self._life is not None and self._in_turn:
                 await self._life.kill()
-        await self.over()
+        await self.ended()
 
     async def kill(self) -> None:
         """Nothing can be stored any more: leave nothing running."""
         if self.task is not None and not self._leaving:
             self.task.cancel()
-        await self.over()
+        await self.ended()
 
     async def doze(self) -> None:
         """Make room for another one."""
@@ -157,11 +159,11 @@ class SessionRunner:
         await self._rested.wait()
 
     async def decide(self, question: Question) -> bool:
-        """Put the answered ``question`` and tell the agent. False: somebody was faster, or its time was up."""
-        if not await self.session_log.answer(question):
+        """Put the answered ``question`` and tell the agent. False: somebody was faster, or it timed out."""
+        if not await self.log.answer(question):
             return False
         request_id = question.request.request_id
-        if request_id in self.session_log.questions.rearmed:
+        if request_id in self.log.questions.rearmed:
             self._decided.append(question)
             self._news.set()
             return True
@@ -170,26 +172,26 @@ class SessionRunner:
                 self._life.answer(request_id, question.decision)
                 return True
         except AlreadyAnswered:
-            pass  # its time was up, or its turn ended, at the same moment: the stream is about to say so
+            pass  # it timed out, or its turn ended, at the same moment: the stream is about to say so
         if self._ending != "stopped":
             return False
-        await self.over()  # the server stops: the answer counts later if the question stays
-        kept = self.session_log.questions.rearmed.get(request_id)
+        await self.ended()  # the server stops: the answer counts later if the question stays
+        kept = self.log.questions.rearmed.get(request_id)
         return kept is not None and kept.decision == question.decision
 
     # -- its own task
 
     async def _perform(self) -> None:
-        session_log = self.session_log
+        log = self.log
         try:
             while not self.view.ended and self._ending is None:
-                rearmed = session_log.questions.rearmed
-                if self._life is not None and self._life.over:
+                rearmed = log.questions.rearmed
+                if self._life is not None and self._life.ended:
                     await self._lost(self._life)
                 elif self._decided:
-                    await session_log.settle(self._decided.pop(0))
-                elif session_log.queue and not rearmed:
-                    await self._turn(session_log.queue[0])
+                    await log.settle(self._decided.pop(0))
+                elif log.queue and not rearmed:
+                    await self._turn(log.queue[0])
                 elif self.view.keep_open or rearmed or self._arriving:
                     await self._wait()
                 else:
@@ -209,27 +211,29 @@ class SessionRunner:
             life = self._life or await self._wake()
             if life is None or self._ending is not None:
                 return
-            self.session_log.turn_over.clear()
-            if not life.session.in_turn:  # else the agent has begun one by itself, and ours comes after it
-                self.session_log.sending = message
+            self.log.turn_over.clear()
+            if not life.session.in_turn:  # else the agent has started one by itself, and ours comes after it
+                self.log.sending = message
                 with contextlib.suppress(Exception):  # the stream has said what went wrong
                     await life.session.post(message.prompt)
-            await first_of(self.session_log.turn_over.wait(), life.pump)
+            await first_of(self.log.turn_over.wait(), life.pump)
         finally:
             self._turning = False
 
     async def _wait(self) -> None:
         self._news.clear()
-        session_log = self.session_log
-        if self._decided or self._ending is not None or (session_log.queue and not session_log.questions.rearmed):
+        log = self.log
+        if self._decided or self._ending is not None or (log.queue and not log.questions.rearmed):
             return
-        if self._tired or (self._seats.wanted and self.can_doze) or (self._life is not None and self._life.over):
+        if self._tired or (self._seats.awaited and self.can_doze) or (self._life is not None and self._life.ended):
             await self._rest()
             return
-        due = min((one.expires_at for one in session_log.questions.rearmed.values() if one.expires_at), default=None)
+        due = min(
+            (question.expires_at for question in log.questions.rearmed.values() if question.expires_at), default=None
+        )
         bound = self._sleep_after if self._life is not None else None
         if due is not None:
-            bound = max(due - session_log.now(), 0) / 1000
+            bound = max(due - log.now(), 0) / 1000
         try:
             async with asyncio.timeout(bound):
                 await self._news.wait()
@@ -238,8 +242,8 @@ class SessionRunner:
 
     async def _rest(self) -> None:
         self._tired = False
-        if self._resumable and self._life is not None and not self._life.over:
-            await self._sleep("the agent sleeps until somebody speaks to it")
+        if self._resumable and self._life is not None and not self._life.ended:
+            await self._sleep("the agent sleeps until the next message")
         self._rested.set()
 
     async def _sleep(self, why: str) -> None:
@@ -257,24 +261,24 @@ class SessionRunner:
         self._seats.leave(self.view.id)
         life.pump.result()
         if not self.view.ended and not life.killed:
-            await self.session_log.say(asleep(why))
+            await self.log.say(asleep(why))
 
     async def _wake(self) -> Life | None:
-        await first_of(self._seats.wait(self.view.id), self._told_to_end())
+        await first_of(self._seats.wait(self.view.id), self._end_requested())
         if self._ending is not None:
             return None
-        outlived = await self.session_log.outlived()
-        self.session_log.questions.arranged = [one for one in outlived if one.by == "client"]
-        await self.session_log.change(activity="starting")
+        outlived = await self.log.outlived()
+        self.log.questions.arranged = [question for question in outlived if question.by == "client"]
+        await self.log.change(activity="starting")
         return self._begin(self._open(self.view))
 
     def _begin(self, session: Session) -> Life:
-        self._life = Life(session, self.view, store=self._heard, counts=self._counts, over=self._news.set)
+        self._life = Life(session, self.view, store=self._store_events, counts=self._counts, on_end=self._news.set)
         return self._life
 
-    async def _heard(self, events: list[Event]) -> None:
-        questions = self.session_log.questions
-        await self.session_log.store(events)
+    async def _store_events(self, events: list[Event]) -> None:
+        questions = self.log.questions
+        await self.log.store(events)
         due, questions.due = questions.due, []
         for request_id, decision in due:
             with contextlib.suppress(AlreadyAnswered):  # by the policy: the same batch says so
@@ -282,14 +286,14 @@ class SessionRunner:
                     self._life.answer(request_id, decision)
 
     async def _expire(self) -> None:
-        now = self.session_log.now()
-        for question in list(self.session_log.questions.rearmed.values()):
+        now = self.log.now()
+        for question in list(self.log.questions.rearmed.values()):
             if question.open and question.expires_at is not None and question.expires_at <= now:
                 await self.decide(answered(question, Deny(UNANSWERED), by="timeout", who="", now=now))
 
     async def _finish(self) -> None:
         self._finishing = True
-        session_log, life, stopped = self.session_log, self._life, self._ending == "stopped"
+        log, life, stopped = self.log, self._life, self._ending == "stopped"
         resumable = self._resumable
         sleeps = stopped and not self._in_turn and self.view.keep_open and resumable
         if life is not None:
@@ -299,27 +303,27 @@ class SessionRunner:
         if self.view.ended:
             return
         if stopped and self._in_turn:
-            await (session_log.rearm() if session_log.questions.open and resumable else session_log.end(STOPPED))
+            await (log.rearm() if log.questions.open and resumable else log.end(STOPPED))
         elif sleeps and self.view.activity != "asleep":
-            await session_log.say(asleep(STOPPED))
+            await log.say(asleep(STOPPED))
         elif not stopped or self.view.activity != "asleep":
-            await session_log.end("the session was closed")
+            await log.end("the session was closed")
 
     async def _fail(self, fault: Exception) -> None:
         await self._put_away()
         try:
             why = str(fault) if isinstance(fault, StagedoorError) else repr(fault)
-            await self.session_log.end(why, status="error")
+            await self.log.end(why, status="error")
         except StoreError as broken:
             self._broken(broken)
 
     async def _put_away(self) -> None:
         life, self._life, self._leaving = self._life, None, True
         self._rested.set()
-        self._left(self.view.id)
+        self._on_end(self.view.id)
         if life is not None:
             await life.kill()
-        await self.session_log.quiet()
+        await self.log.quiet()
 
     # -- how it stands
 
@@ -339,13 +343,13 @@ class SessionRunner:
             return True
         return cut == "error"
 
-    async def _told_to_end(self) -> None:
+    async def _end_requested(self) -> None:
         while self._ending is None:
             self._news.clear()
             await self._news.wait()
 
-    async def over(self) -> None:
-        """Wait until its last word is stored and nothing of it runs."""
+    async def ended(self) -> None:
+        """Wait until its last event is stored and nothing of it runs."""
         if self.task is not None:
             await asyncio.wait([self.task])
 
@@ -358,7 +362,7 @@ class Life:
         *,
         store: Callable[[list[Event]], Awaitable[None]],
         counts: Counts,
-        over: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         self.session = session
         self._reader: Reader[Event] = session.events
@@ -366,26 +370,27 @@ class Life:
         self._store = store
         self._counts = counts
         self.killed = False
-        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
-        self.pump = asyncio.get_running_loop().create_task(self._hand_on(), name=f"stagedoor events {view.id}")
-        self.pump.add_done_callback(lambda _: over())
+        self._unconfirmed: list[tuple[int, asyncio.Future[None]]] = []
+        self._tasks = TaskOwner()
+        self.pump = self._tasks.start(self._hand_on(), name=f"stagedoor events {view.id}")
+        self.pump.add_done_callback(lambda _: on_end())
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         return self.pump.done()
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
         self.session.answer(self._joined.own_ids.get(request_id, request_id), decision)
 
-    async def steered(self, text: str) -> bool:
+    async def steer(self, text: str) -> bool:
         """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""
         try:
-            told = await self.session.steer(text)
+            seq = await self.session.steer(text)
         except (NotSupported, LocalProtocolError, AgentRefused):
             return False
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaited.append((told, stored))
+        self._unconfirmed.append((seq, stored))
         await asyncio.wait([stored, self.pump], return_when=asyncio.FIRST_COMPLETED)
         if not stored.done():
             raise SessionEnded("the agent ended before this message was stored; resume the session to continue")
@@ -408,35 +413,33 @@ class Life:
         """As much at once as there is; a slow disk slows the agent."""
         reader = self._reader
         while await reader.news():
-            heard = list(reader.ready())
-            last = heard[-1].seq if heard else 0
-            events = self._joined.join(heard, self._counts)
+            received = list(reader.ready())
+            last = received[-1].seq if received else 0
+            events = self._joined.join(received, self._counts)
             if events and not self.killed:
                 try:
                     await self._store(events)
                 except BaseException:
                     reader.close()  # nobody reads on: the agent must not wait for us while it is ended
                     raise
-            if self._awaited:
-                self._tell_stored(last)
+            if self._unconfirmed:
+                self._confirm_stored(last)
 
-    def _tell_stored(self, last: int) -> None:
-        for number, stored in self._awaited:
+    def _confirm_stored(self, last: int) -> None:
+        for number, stored in self._unconfirmed:
             if number <= last and not stored.done():
                 stored.set_result(None)
-        self._awaited = [one for one in self._awaited if not one[1].done()]
+        self._unconfirmed = [(seq, stored) for seq, stored in self._unconfirmed if not stored.done()]
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:
-    """Return when one of them has ended; those that were begun for this are cancelled."""
-    begun = [asyncio.ensure_future(wait) for wait in waits]
+    """Return when one of them has ended; those that were started for this are cancelled."""
+    owner = TaskOwner()
+    tasks = [wait if isinstance(wait, asyncio.Task) else owner.start(wait) for wait in waits]
     try:
-        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        ours = [task for task, wait in zip(begun, waits, strict=True) if task is not wait]
-        for task in ours:
-            task.cancel()
-        await asyncio.gather(*ours, return_exceptions=True)
+        await owner.close()
 
 
 Counts = Callable[[Status | None], bool]
@@ -452,8 +455,6 @@ class Continuation:
         self._ids: dict[str, str] = {}
         self.own_ids: dict[str, str] = {}
         """The request ids as the session tells them → as this life knows them."""
-        self.over = False
-        """This life has said its ``done``."""
 
     def join(self, events: Iterable[Event], counts: Counts) -> list[Event]:
         """``events`` of this life as the session's."""
@@ -462,10 +463,8 @@ class Continuation:
         cut: Status | None = None
         for event in events:
             kind = type(event)
-            if kind is Done:
-                self.over = True
-                if not counts(cut):
-                    continue
+            if kind is Done and not counts(cut):
+                continue
             if later and kind is not TextDelta and kind is not ThinkingDelta:
                 event = self._later(event)
             force_setattr(event, "session_id", session_id)
@@ -493,10 +492,10 @@ class Continuation:
                     duration_ms=float(event.timestamp - before.created_at),
                 )
             case PermissionRequest():
-                told = f"{event.request_id}~{before.turn}"
-                self._ids[event.request_id] = told
-                self.own_ids[told] = event.request_id
-                return replace(event, request_id=told)
+                request_id = f"{event.request_id}~{before.turn}"
+                self._ids[event.request_id] = request_id
+                self.own_ids[request_id] = event.request_id
+                return replace(event, request_id=request_id)
             case PermissionResolved():
                 return replace(event, request_id=self._ids.get(event.request_id, event.request_id))
             case _:
@@ -522,7 +521,7 @@ class Seats:
         self._freed = asyncio.Event()
 
     @property
-    def wanted(self) -> bool:
+    def awaited(self) -> bool:
         """Somebody waits for one."""
         return self._waiting > 0
 
@@ -536,9 +535,9 @@ class Seats:
             idle = self._idle()
             if not idle:
                 raise TooMany(
-                    f"{self._limit} agents run already, which is this server's limit; end one, or try again later"
+                    f"{self._limit} agents are running, which is the limit of this server; end one, or try again later"
                 )
-            await min(idle, key=lambda one: one.view.updated_at).doze()
+            await min(idle, key=lambda session: session.view.updated_at).doze()
 
     async def wait(self, session_id: str) -> None:
         """A seat as soon as there is one; whoever becomes idle meanwhile gives up its own."""

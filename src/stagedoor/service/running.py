@@ -75,11 +75,11 @@ class RunningSessions:
             seats=self.seats,
             sleep_after=self._settings.sleep_after,
             broken=self.broken,
-            left=self._left,
+            on_end=self._ended,
         )
         return runner
 
-    def session_log(self, view: SessionView) -> SessionLog:
+    def open_log(self, view: SessionView) -> SessionLog:
         return SessionLog(
             view, self._journal, now=self._now, new_id=self._new_id, broken=self.broken, counts=self.counts
         )
@@ -106,7 +106,7 @@ class RunningSessions:
         for view in await self._journal.store.sessions(Query(ended=False, limit=EVERYTHING)):
             if view.id in self.runners:
                 continue
-            session_log = self.session_log(view)
+            session_log = self.open_log(view)
             resumable = bool(view.native_id) and self._opening.capabilities(view).resume
             decided = await session_log.mend(resumable=resumable)
             if not session_log.view.ended:
@@ -116,7 +116,7 @@ class RunningSessions:
         """Nothing can be stored: no new work, and nothing is left running that could not be reported."""
         if self.fault is None:
             self.fault = fault
-            _log.error("no more work is taken: %s", fault)
+            _log.error("no new work is accepted: %s", fault)
             self._killing = self.tasks.start(self._kill_all())
 
     def refuse_work(self) -> None:
@@ -143,7 +143,7 @@ class RunningSessions:
         try:
             await self._journal.write(Remember("written again", b"1"), Remember("written again", None))
         except StoreError:
-            raise StoreBroken(f"the server takes no more work: {fault}") from fault
+            raise StoreBroken(f"the server accepts no new work: {fault}") from fault
         self.fault = None
         await self.recover()
 
@@ -156,7 +156,7 @@ class RunningSessions:
     def _woken(self, view: SessionView) -> Session:
         return self._opening.session(view, resume=view.native_id)
 
-    def _left(self, session_id: str) -> None:
+    def _ended(self, session_id: str) -> None:
         self.runners.pop(session_id, None)
         self.seats.leave(session_id)
 

@@ -116,7 +116,7 @@ class Service:
         self._running.refuse_work()
         await self._upkeep.stop()
         await self._running.stop()
-        await self._changes.settled()
+        await self._changes.finish()
         await self._store.close()
 
     def counters(self) -> dict[str, int]:

@@ -25,7 +25,7 @@ from stagedoor.unified.events import (
 )
 
 from .journal import Journal
-from .projection import MID_TURN, PLAIN, UNTOLD, asleep, closing, project
+from .projection import IRRELEVANT, MID_TURN, PLAIN, asleep, closing, project
 from .question_rows import QuestionRows, needs_the_agent, resolution, words_of
 from .store import Append, Change
 from .views import Question, QueuedPrompt, Record, SessionView, TurnUsage
@@ -101,7 +101,7 @@ class SessionLog:
             await self._pipeline.stored()
             if not await self._journal.answer(question):
                 return False
-            self.questions.noted(question)
+            self.questions.answer_stored(question)
             return True
 
     async def end(self, why: str, *, status: Status = "interrupted") -> None:
@@ -131,19 +131,19 @@ class SessionLog:
         questions = self.questions
         async with self._writing:
             waiting = {name: replace(one, rearmed=True) for name, one in questions.open.items()}
-            said = closing(self.view, events, self.now(), why=STOPPED, keep=waiting, end=False)
+            new_events = closing(self.view, events, self.now(), why=STOPPED, keep=waiting, end=False)
             questions.rearmed.update(waiting)
             questions.open.clear()
-            await self._append([*said, self._stamped(asleep(STOPPED))], *waiting.values())
+            await self._append([*new_events, self._stamped(asleep(STOPPED))], *waiting.values())
 
     async def settle(self, question: Question) -> None:
         """A re-armed question was answered: say so, and when it was the last, queue a prompt that tells the agent."""
         decided = [one for one in await self.outlived() if not one.open]
         left = [name for name in self.questions.rearmed if name != question.request.request_id]
         async with self._writing:
-            said: list[Event] = [self._stamped(resolution(question))]
+            new_events: list[Event] = [self._stamped(resolution(question))]
             if left:
-                await self._append(said)
+                await self._append(new_events)
             elif needs_the_agent(decided):
                 message = QueuedPrompt(
                     id=self._new_id(),
@@ -154,11 +154,11 @@ class SessionLog:
                 )
                 self.view = replace(self.view, queued=self.view.queued + 1)
                 self.queue.appendleft(message)
-                await self._append(said, message)
+                await self._append(new_events, message)
             else:
                 if question.by == "timeout" and not self.view.keep_open:
-                    said.append(self._stamped(Error(kind="timeout", message=UNANSWERED, fatal=True)))
-                await self._append(said)
+                    new_events.append(self._stamped(Error(kind="timeout", message=UNANSWERED, fatal=True)))
+                await self._append(new_events)
 
     async def outlived(self) -> list[Question]:
         """The questions of the last turn that outlived it, answered or not."""
@@ -190,7 +190,7 @@ class SessionLog:
         events: list[Event] = []
         after = max(self.view.turn_seq - 1, 0)
         while records := await self._journal.store.records(self.view.id, after, CHUNK):
-            events += [decode(one.body) for one in records if one.type not in UNTOLD]
+            events += [decode(one.body) for one in records if one.type not in IRRELEVANT]
             after = records[-1].seq
         return events
 
@@ -249,8 +249,8 @@ class SessionLog:
         if not waiting:
             return events
         many = "a message was" if len(waiting) == 1 else f"{len(waiting)} messages were"
-        said = f"{many} still waiting when the session ended, and not sent"
-        notice = self._stamped(Notice(level="warning", code="messages_dropped", message=said))
+        text = f"{many} still waiting when the session ended, and not sent"
+        notice = self._stamped(Notice(level="warning", code="messages_dropped", message=text))
         return [*events[:-1], notice, events[-1]]
 
     def _rows(self, view: SessionView, event: Event) -> tuple[SessionView, list[Change]]:
@@ -262,11 +262,11 @@ class SessionLog:
                 return replace(view, queued=len(self.queue)), [sent]
             case PermissionRequest():
                 self._counts["questions asked"] += 1
-                _log.info("a session asks", extra={"session": view.id, "question": event.request_id})
-                return view, [self.questions.asked(event, view)]
+                _log.info("question asked", extra={"session": view.id, "question": event.request_id})
+                return view, [self.questions.ask(event, view)]
             case PermissionResolved():
                 self._counts["questions expired" if event.by == "timeout" else "questions answered"] += 1
-                return view, self.questions.resolved(event)
+                return view, self.questions.resolve(event)
             case TurnCompleted():
                 self.questions.arranged.clear()
                 return view, [_spent(view, event)]
@@ -275,7 +275,7 @@ class SessionLog:
                 self.queue.clear()
                 self.sending = None
                 self._counts[f"ended {view.agent} {view.state}"] += 1
-                _log.info("a session ended", extra={"session": view.id, "agent": view.agent, "state": view.state})
+                _log.info("session ended", extra={"session": view.id, "agent": view.agent, "state": view.state})
                 return view, list(dropped)
             case _:
                 return view, []

@@ -81,9 +81,9 @@ class Sessions:
     # -- what changes it
 
     @to_the_end
-    async def create(self, wanted: SessionSpec, *, who: str = "") -> SessionView:
+    async def create(self, spec: SessionSpec, *, who: str = "") -> SessionView:
         """Start a session. Returns when it is stored; the agent starts afterwards, and the log shows how it went."""
-        return await self._begin(wanted, who=who)
+        return await self._begin(spec, who=who)
 
     @to_the_end
     async def resume(
@@ -95,13 +95,13 @@ class Sessions:
         """
         runner = self._running.get(session_id)
         if runner is not None and runner.ending:
-            await runner.over()  # two programs must not write the same conversation at once
+            await runner.ended()  # two programs must not write the same conversation at once
         old = await self.get(session_id)
         if not fork and not old.ended:
             raise SessionRunning(f"session {session_id} is still open: send it a message instead of resuming it")
         if not old.native_id:
             raise BadRequest(f"session {session_id} cannot be resumed: it ended before its agent started")
-        wanted = replace(
+        spec = replace(
             old.spec or SessionSpec(prompt=prompt),
             prompt=prompt,
             cwd=old.cwd,
@@ -110,7 +110,7 @@ class Sessions:
             worktree=False,
             keep_open=old.keep_open if keep_open is None else keep_open,
         )
-        return await self._begin(wanted, who=who, parent=old, fork=fork)
+        return await self._begin(spec, who=who, parent=old, fork=fork)
 
     @to_the_end
     async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> QueuedPrompt:
@@ -126,7 +126,7 @@ class Sessions:
                 f"session {session_id} has {runner.view.queued} waiting messages already; wait until some are answered"
             )
         message = QueuedPrompt(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
-        if not runner.awake and not runner.session_log.questions.rearmed:
+        if not runner.awake and not runner.log.questions.rearmed:
             await self._running.seats.find(session_id)
         try:
             return await runner.post(message, steer=steer)
@@ -162,7 +162,7 @@ class Sessions:
         if not view.ended:
             raise SessionRunning(f"session {session_id} is still running; cancel it first")
         if (runner := self._running.get(session_id)) is not None:
-            await runner.over()  # its last event is stored, and it is being put away
+            await runner.ended()  # its last event is stored, and it is being put away
         await self._journal.forget(session_id)
         await self.workspaces.forget(session_id)
 
@@ -173,7 +173,7 @@ class Sessions:
         if not view.ended:
             raise SessionRunning(f"session {session_id} is still running; cancel it first, or wait until it ends")
         if (runner := self._running.get(session_id)) is not None:
-            await runner.over()
+            await runner.ended()
         await self.workspaces.keep_diff(session_id)
         branch = await end_worktree(view, self._home, keep=keep)
         return await self._rewrite(session_id, branch=branch, worktree="kept" if keep else "removed")
@@ -181,37 +181,37 @@ class Sessions:
     # -- the inside
 
     async def _begin(
-        self, wanted: SessionSpec, *, who: str, parent: SessionView | None = None, fork: bool = False
+        self, spec: SessionSpec, *, who: str, parent: SessionView | None = None, fork: bool = False
     ) -> SessionView:
         running = self._running
         await running.accepting()
-        self._check_prompt(wanted.prompt)
-        agent = agent_named(wanted.agent or await self._agents.default())
-        how = self._opening.how(agent)
-        if not how.enabled:
+        self._check_prompt(spec.prompt)
+        agent = agent_named(spec.agent or await self._agents.default())
+        configured = self._opening.agent_settings(agent)
+        if not configured.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
-        cwd = session_folder(wanted, self._settings, agent)
+        cwd = session_folder(spec, self._settings, agent)
         session_id = self._new_id()
         view = SessionView(
             id=session_id,
             agent=agent,
             cwd=str(cwd),
-            prompt=wanted.prompt,
-            title=wanted.title or _title(wanted.prompt),
-            project_id=wanted.project_id,
-            model=wanted.model or how.model or "",
-            driver=wanted.driver or how.driver or "",
-            tier=wanted.tier or how.tier or self._settings.tier,
-            approval=wanted.approval or how.approval,
-            sandbox=wanted.sandbox or how.sandbox,
+            prompt=spec.prompt,
+            title=spec.title or _title(spec.prompt),
+            project_id=spec.project_id,
+            model=spec.model or configured.model or "",
+            driver=spec.driver or configured.driver or "",
+            tier=spec.tier or configured.tier or self._settings.tier,
+            approval=spec.approval or configured.approval,
+            sandbox=spec.sandbox or configured.sandbox,
             parent_id=None if parent is None else parent.id,
             forked=fork,
-            keep_open=wanted.keep_open,
-            group=wanted.group,
+            keep_open=spec.keep_open,
+            group=spec.group,
             created_at=self._now(),
             updated_at=self._now(),
             queued=1,
-            spec=replace(wanted, prompt="", cwd=str(cwd)),
+            spec=replace(spec, prompt="", cwd=str(cwd)),
         )
         resume = None if parent is None else parent.native_id
         self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
@@ -219,11 +219,11 @@ class Sessions:
         try:
             branch, base = await self.workspaces.standing(session_id, cwd)
             view = replace(view, branch=branch, base=base)
-            if wanted.worktree:
+            if spec.worktree:
                 view = await start_worktree(view, self._home)
             await running.accepting()  # that may have taken long
             session = self._opening.session(view, resume=resume, fork=fork)
-            message = QueuedPrompt(id=self._new_id(), session_id=view.id, prompt=wanted.prompt, at=self._now(), who=who)
+            message = QueuedPrompt(id=self._new_id(), session_id=view.id, prompt=spec.prompt, at=self._now(), who=who)
             await self._write_first(view, message)
         except BaseException:
             running.seats.leave(session_id)
@@ -232,7 +232,7 @@ class Sessions:
             raise
         running.counts[f"created {agent}"] += 1
         _log.info("session started", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
-        running.serve(running.session_log(view)).start(session, [message])
+        running.serve(running.open_log(view)).start(session, [message])
         return view
 
     async def _write_first(self, view: SessionView, message: QueuedPrompt) -> None:
@@ -246,7 +246,7 @@ class Sessions:
         async with self._journal.rewriting:
             view = await self.get(session_id)
             runner = self._running.get(session_id)
-            session_log = self._running.session_log(view) if runner is None else runner.session_log
+            session_log = self._running.open_log(view) if runner is None else runner.log
             return await session_log.change(**fields)
 
     def _check_prompt(self, prompt: str) -> None:

@@ -6,8 +6,9 @@ order they were asked for. What is read is never newer than what was written so.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeAlias
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -96,6 +97,9 @@ Change: TypeAlias = (
 """A row put (inserted or replaced by its id), or one of the above."""
 
 
+Writing: TypeAlias = asyncio.Future[None] | Coroutine[Any, Any, None]
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which sessions; newest first. ``search`` looks in title, prompt, result, folder and id."""
 
@@ -116,7 +120,7 @@ class Store(Protocol):
 
     async def close(self) -> None: ...
 
-    def write(self, *changes: Change) -> Awaitable[None]:
+    def write(self, *changes: Change) -> Writing:
         """All or nothing, durable when awaited. ``StoreBroken`` when it cannot be kept: then nothing is."""
         ...
 

@@ -66,8 +66,8 @@ class Past:
 
     async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
         """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
-        folders = [self._folder(cwd, agent and _known(agent))] if cwd else self._folders()
-        names = [_known(agent)] if agent else list(catalog.names())
+        folders = [self._folder(cwd, agent and _canonical(agent))] if cwd else self._folders()
+        names = [_canonical(agent)] if agent else list(catalog.names())
         logged = await self._journal.store.sessions(Query(agent=names[0] if agent else "", limit=EVERYTHING))
         here = [view for view in logged if not cwd or Path(view.cwd) == folders[0]]
         known = {(view.agent, view.native_id) for view in logged if view.native_id}
@@ -76,26 +76,26 @@ class Past:
             if (stored.agent, stored.session_id) not in known:
                 known.add((stored.agent, stored.session_id))
                 found.append(_of_disk(stored))
-        return sorted(found, key=lambda one: one.updated_at, reverse=True)
+        return sorted(found, key=lambda session: session.updated_at, reverse=True)
 
     async def import_session(self, agent: str, native_id: str, cwd: str) -> SessionView:
         """Take a session that a program has stored into the log, as one that has ended. Done twice, it is one."""
-        name = _known(agent)
+        name = _canonical(agent)
         folder = self._folder(cwd, name)
         async with self._importing:
             for view in await self._journal.store.sessions(Query(agent=name, limit=EVERYTHING)):
                 if view.native_id == native_id:
                     return view
             stored = await asyncio.to_thread(self._stored, [folder], [name])
-            wanted = next((one for one in stored if one.session_id == native_id), None)
-            if wanted is None:
+            match = next((session for session in stored if session.session_id == native_id), None)
+            if match is None:
                 raise SessionNotFound(f"{name} has no session {native_id!r} in {folder}; GET /api/history lists them")
-            return await self._take_in(wanted, folder)
+            return await self._take_in(match, folder)
 
     async def _take_in(self, stored: StoredSession, folder: Path) -> SessionView:
-        env = environment(self._how(stored.agent))
+        env = environment(self._settings_of(stored.agent))
         try:
-            told = await asyncio.to_thread(lambda: list(events_of(stored) if env is None else events_of(stored, env)))
+            events = await asyncio.to_thread(lambda: list(events_of(stored) if env is None else events_of(stored, env)))
         except (OSError, NotSupported) as fault:
             raise BadRequest(f"session {stored.session_id} cannot be imported: {fault}") from fault
         began = stored.started_ms or stored.updated_ms or self._now()
@@ -112,7 +112,7 @@ class Past:
             created_at=began,
         )
         records: list[Record] = []
-        for event in _whole(view, told, began, stored.updated_ms):
+        for event in _whole(view, events, began, stored.updated_ms):
             view = project(view, event)
             records.append(Record.of(event))
         usage = Usage(total_tokens=stored.tokens or 0, cost_usd=stored.cost_usd)
@@ -121,22 +121,22 @@ class Past:
         return view
 
     def _stored(self, folders: Iterable[Path], names: Iterable[str]) -> list[StoredSession]:
-        found: list[StoredSession] = []
+        sessions: list[StoredSession] = []
         for folder in folders:
             for name in names:
                 try:
-                    found += stored_sessions(folder, [name], environment(self._how(name)))
+                    sessions += stored_sessions(folder, [name], environment(self._settings_of(name)))
                 except (ModuleNotFoundError, OSError):
                     continue  # one that cannot be read hides no other one's sessions
-        return found
+        return sessions
 
-    def _how(self, agent: str) -> AgentSettings:
+    def _settings_of(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
 
     def _folder(self, cwd: str, agent: str) -> Path:
         folder = Path(cwd).expanduser()
         if not folder.is_absolute():
-            raise BadRequest(f"{cwd!r} is no absolute path; name the folder whole")
+            raise BadRequest(f"{cwd!r} is not an absolute path; give the full path of the folder")
         folder = folder.resolve()
         check_allowed(folder, self._settings, agent)
         return folder
@@ -146,18 +146,18 @@ class Past:
         return list(dict.fromkeys([*roots(self._settings), *own]))
 
 
-def _known(agent: str) -> str:
+def _canonical(agent: str) -> str:
     try:
         return catalog.canonical_name(agent)
     except NotSupported as fault:
         raise BadRequest(str(fault)) from fault
 
 
-def _whole(view: SessionView, told: Iterable[Event], began: int, updated: int) -> Iterator[Event]:
+def _whole(view: SessionView, events: Iterable[Event], began: int, updated: int) -> Iterator[Event]:
     """A story as a session: every turn and call closed, and ``done`` at the end. Only what is told has a time."""
     grammar = Grammar(Init(cwd=view.cwd))
     seq, at = 0, began
-    for event in [*told, None]:
+    for event in [*events, None]:
         at = max(at, updated) if event is None else max(at, event.timestamp)
         turn = grammar.turn
         if event is None or (isinstance(event, TurnStarted) and grammar.in_turn):
@@ -165,10 +165,10 @@ def _whole(view: SessionView, told: Iterable[Event], began: int, updated: int) -
             made += grammar.end("success") if event is None else grammar.accept(event)
         else:
             made = grammar.accept(event)
-        for one in made:
+        for accepted in made:
             seq += 1
-            turn += isinstance(one, TurnStarted)
-            yield stamp(one, agent=view.agent, session_id=view.id, seq=seq, timestamp=at, turn=turn)
+            turn += isinstance(accepted, TurnStarted)
+            yield stamp(accepted, agent=view.agent, session_id=view.id, seq=seq, timestamp=at, turn=turn)
 
 
 def _of_log(view: SessionView) -> PastSession:

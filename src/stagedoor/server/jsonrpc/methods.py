@@ -8,7 +8,7 @@ from typing import Any
 
 from stagedoor.service.views import Scope
 from stagedoor.service.workspaces.files import FileText, Listing
-from stagedoor.service.workspaces.git import Diff, GitStatus
+from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 
 from . import agents, params, results, sessions
 from .client import RpcCall
@@ -56,7 +56,7 @@ _TABLE = (
     RpcMethod("git/status", "Show the git status of a session's workspace, and which files have changed.",
            "watch", params.GitStatusParams, GitStatus, sessions.git_status),
     RpcMethod("git/diff", "Show all changes in the workspace since the session started, new files included.",
-           "watch", params.GitDiffParams, Diff, sessions.git_diff),
+           "watch", params.GitDiffParams, WorkspaceDiff, sessions.git_diff),
     RpcMethod("file/list", "List a folder of the workspace.",
            "watch", params.FileListParams, Listing, sessions.file_list),
     RpcMethod("file/read", "Read a file of the workspace, or some of its lines.",

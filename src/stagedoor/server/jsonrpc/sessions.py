@@ -12,7 +12,7 @@ from stagedoor import catalog
 from stagedoor.service.question_rows import question_id
 from stagedoor.service.store import Query
 from stagedoor.service.workspaces.files import FileText, Listing
-from stagedoor.service.workspaces.git import Diff, GitStatus
+from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
 from ..problems import InvalidField
@@ -151,7 +151,7 @@ async def git_status(call: RpcCall, params: GitStatusParams) -> GitStatus:
     return await call.service.workspaces.git_status(call.session(params.session_id))
 
 
-async def git_diff(call: RpcCall, params: GitDiffParams) -> Diff:
+async def git_diff(call: RpcCall, params: GitDiffParams) -> WorkspaceDiff:
     return await call.service.workspaces.diff(call.session(params.session_id), path=params.path)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.service.views import SessionView
 from stagedoor.service.workspaces.files import FileText, Listing
-from stagedoor.service.workspaces.git import Diff, GitStatus
+from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 
 from .operations import LARGEST, Operation, PathText, RestCall
 from .sessions import public_view
@@ -38,7 +38,7 @@ async def git(call: RestCall[None, None]) -> GitStatus:
     return await call.service.workspaces.git_status(call.session_id)
 
 
-async def diff(call: RestCall[PathQuery, None]) -> Diff:
+async def diff(call: RestCall[PathQuery, None]) -> WorkspaceDiff:
     return await call.service.workspaces.diff(call.session_id, path=call.query.path)
 
 
@@ -65,7 +65,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="sessionDiff", method="GET", path=_ONE + "/diff", tag="workspaces", scope="watch", verb=diff,
-        summary="What has changed since the session started", query=PathQuery, answer=Diff, faults=(404,),
+        summary="What has changed since the session started", query=PathQuery, answer=WorkspaceDiff, faults=(404,),
     ),
     Operation(
         name="listFiles", method="GET", path=_ONE + "/files", tag="workspaces", scope="watch", verb=files,

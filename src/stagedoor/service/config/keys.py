@@ -140,13 +140,18 @@ TAKES: dict[Kind, str] = {
 
 
 class Wrong(Exception):
-    """A value that its key does not take; the text says what is wrong with it, and what would be right."""
+    """A value that its key does not take: what is wrong with it, and what would be right (``; …``, or nothing)."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(problem + remedy)
+        self.problem = problem
+        self.remedy = remedy
 
 
 def convert(key: Key, value: object) -> Any:
     """``value`` as the setting wants it. Raises ``Wrong``."""
     name = key.path.rpartition(".")[2]
-    shown = "a secret" if key.secret else repr(value)
+    received = "a secret" if key.secret else repr(value)
     match key.kind:
         case "flag" if isinstance(value, bool):
             return value
@@ -159,8 +164,8 @@ def convert(key: Key, value: object) -> Any:
             return _time(name, key.kind, value)
         case "text" | "path" if isinstance(value, str) and value.strip():
             if key.choices and value not in key.choices:
-                known = hint(value, key.choices) or f"; use one of {', '.join(key.choices)}"
-                raise Wrong(f"unknown {name} '{value}'{known}")
+                remedy = hint(value, key.choices) or f"; use one of {', '.join(key.choices)}"
+                raise Wrong(f"unknown {name} '{value}'", remedy)
             return value
         case "texts" | "paths":
             entries = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -172,7 +177,7 @@ def convert(key: Key, value: object) -> Any:
                 return {str(one): str(text) for one, text in pairs.items()}
         case _:
             pass
-    raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {shown}")
+    raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {received}")
 
 
 def _time(name: str, kind: Kind, value: object) -> float | None:
@@ -224,7 +229,7 @@ def template() -> str:
                 out.append("")
             out += [f"#{'  ' * depth} {sections[depth]}:" for depth in range(shared, len(sections))]
             open_sections = sections
-        line = f"#{'  ' * len(sections)} {name}: {written(key)}"
+        line = f"#{'  ' * len(sections)} {name}: {example(key)}"
         out.append(f"{line:<44}  # {_plain(key.about)}" + (f" ({', '.join(key.choices)})" if key.choices else ""))
     return "\n".join(out) + "\n"
 
@@ -234,7 +239,7 @@ def table() -> str:
     rows = ["| key | takes | default | what it is for |", "|---|---|---|---|"]
     for key in KEYS:
         takes = " ".join(f"`{one}`" for one in key.choices) or TAKES[key.kind]
-        default = shown(key.path, default_of(key))
+        default = as_written(key.path, default_of(key))
         cell = f"`{default}`" if default else ""
         rows.append(f"| `{key.path.replace('*', 'NAME')}` | {takes} | {cell} | {key.about} |")
     return "\n".join(rows) + "\n"
@@ -249,12 +254,12 @@ def default_of(key: Key) -> Any:
     return getattr(Settings().limits if room else Settings(), name)
 
 
-def written(key: Key) -> str:
+def example(key: Key) -> str:
     """A value for the key as it is written: its default, or one that shows how."""
-    return _EXAMPLES.get(key.path) or shown(key.path, default_of(key)) or (key.choices[0] if key.choices else "")
+    return _EXAMPLES.get(key.path) or as_written(key.path, default_of(key)) or (key.choices[0] if key.choices else "")
 
 
-def shown(path: str, value: Any) -> str:
+def as_written(path: str, value: Any) -> str:
     """A value as it is written in the file; empty where nothing is said."""
     kind = BY_PATH[path].kind if path in BY_PATH else "text"
     match value:

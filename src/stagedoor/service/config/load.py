@@ -27,7 +27,7 @@ NAME = "config.yaml"
 
 
 class Value(msgspec.Struct, frozen=True):
-    """One value in force, and who said so: the default, a line of the file, a variable or a flag."""
+    """One value in force, and where it comes from: the default, a line of the file, a variable or a flag."""
 
     path: str
     value: Any
@@ -59,7 +59,7 @@ def find(path: Path | None = None, env: Mapping[str, str] = os.environ) -> Path 
     named = path or (Path(env["STAGEDOOR_CONFIG"]) if env.get("STAGEDOOR_CONFIG") else None)
     if named is not None:
         if not named.is_file():
-            raise ConfigError(f"{named}: there is no such file; stagedoor config edit makes one")
+            raise ConfigError(f"{named}: file not found; create it with stagedoor config edit")
         return named
     return next((place for place in places(env) if place.is_file()), None)
 
@@ -87,7 +87,7 @@ def parse(
     settings = reading.settings()
     if reading.wrong:
         raise ConfigError("\n".join(reading.wrong))
-    return Loaded(settings=settings, file=file, values=_shown(reading.values), warnings=tuple(reading.warnings))
+    return Loaded(settings=settings, file=file, values=_in_force(reading.values), warnings=tuple(reading.warnings))
 
 
 class _Reading:
@@ -102,7 +102,7 @@ class _Reading:
 
     @property
     def wrong(self) -> list[str]:
-        return [*(f"{self._source}: {mistake}" for mistake in self._mistakes.found), *self._others]
+        return [*(f"{self._source}: {mistake}" for mistake in self._mistakes.messages), *self._others]
 
     def take_file(self, tree: object) -> None:
         if tree is None:
@@ -119,7 +119,7 @@ class _Reading:
             path = name.removeprefix(PREFIX).lower().replace("__", ".")
             key, known = _key(path)
             if key is None:
-                self._others.append(f"{name}: there is no such key{hint(path, known)}")
+                self._others.append(f"{name}: unknown key{hint(path, known)}")
                 continue
             self._put(key, path, _from_text(key, env[name]), name, Path.cwd())
 
@@ -152,84 +152,84 @@ class _Reading:
 
     def _put(self, key: Key, path: str, value: object, origin: str, folder: Path, at: Where = ()) -> None:
         try:
-            made = convert(key, value)
+            fields = convert(key, value)
         except Wrong as fault:
-            self._complain(origin, at, str(fault))
+            self._complain(origin, at, fault.problem, fault.remedy)
             return
         match key.kind:
             case "path":
-                made = _placed(made, folder)
+                fields = _placed(fields, folder)
             case "paths":
-                made = tuple(_placed(one, folder) for one in made)
+                fields = tuple(_placed(one, folder) for one in fields)
             case "places":
-                made = {name: _placed(one, folder) for name, one in made.items()}
+                fields = {name: _placed(one, folder) for name, one in fields.items()}
             case _:
                 pass
         section, _, rest = path.partition(".")
         if section == "agents" and "." in rest:
             name, _, last = rest.partition(".")
             path = f"agents.{catalog.canonical_name(name)}.{last}"
-        self.values[path] = Value(path, made, origin, key.secret)
+        self.values[path] = Value(path, fields, origin, key.secret)
         self._at[path] = at
 
-    def _complain(self, origin: str, at: Where, what: str) -> None:
+    def _complain(self, origin: str, at: Where, problem: str, remedy: str = "") -> None:
         if at:
-            problem, _, remedy = what.partition("; ")
-            self._mistakes.add(at, problem, f"; {remedy}" if remedy else "")
+            self._mistakes.add(at, problem, remedy)
         else:
-            self._others.append(f"{origin}: {what}")
+            self._others.append(f"{origin}: {problem}{remedy}")
 
     def settings(self) -> Settings:
-        given: dict[str, Any] = {}
+        chosen: dict[str, Any] = {}
         limits: dict[str, int] = {}
         for path, value in self.values.items():
             setting = BY_PATH[path].setting if path in BY_PATH else ""
             if setting.startswith("limits."):
                 limits[setting.removeprefix("limits.")] = value.value
             elif setting:
-                given[setting] = value.value
-        wishes = AgentWishes({path: value.value for path, value in self.values.items()})
-        agents = wishes.settings()
-        self.warnings += wishes.warnings
-        for path, what in wishes.mistakes:
-            self._blame(path, what)
-        if "default_agent" in given:
-            self._check_default(given, agents)
+                chosen[setting] = value.value
+        entries = AgentEntries({path: value.value for path, value in self.values.items()})
+        agents = entries.settings()
+        self.warnings += entries.warnings
+        for path, problem, remedy in entries.mistakes:
+            self._blame(path, problem, remedy)
+        if "default_agent" in chosen:
+            self._check_default(chosen, agents)
         for one, other in (("server.tls_cert", "server.tls_key"), ("server.tls_key", "server.tls_cert")):
             if one in self.values and other not in self.values:
                 self._blame(one, f"'{one}' needs '{other}' beside it")
         for path in ("server.tls_cert", "server.tls_key"):
             if path in self.values and not Path(self.values[path].value).is_file():
-                self._blame(path, f"there is no file {self.values[path].value}")
-        if "policy" in given:
+                self._blame(path, f"file {self.values[path].value} not found")
+        if "policy" in chosen:
             try:
-                load_policy(Path(given["policy"]))
+                load_policy(Path(chosen["policy"]))
             except PolicyError as fault:
                 self._others += str(fault).splitlines()
-        for root in given.get("roots", ()):
+        for root in chosen.get("roots", ()):
             if not Path(root).is_dir():
-                self.warnings.append(f"{self.values['workspaces.roots'].origin}: {root} is not a folder (yet)")
-        return Settings(**given, agents=agents, limits=Limits(**limits))
+                self.warnings.append(f"{self.values['workspaces.roots'].origin}: {root} is not a folder yet")
+        return Settings(**chosen, agents=agents, limits=Limits(**limits))
 
-    def _check_default(self, given: dict[str, Any], agents: Mapping[str, Any]) -> None:
+    def _check_default(self, chosen: dict[str, Any], agents: Mapping[str, Any]) -> None:
         try:
-            given["default_agent"] = name = catalog.canonical_name(given["default_agent"])
-        except NotSupported as fault:
-            self._blame("agents.default", str(fault))
+            chosen["default_agent"] = name = catalog.canonical_name(chosen["default_agent"])
+        except NotSupported:
+            unknown = chosen["default_agent"]
+            self._blame("agents.default", f"unknown agent '{unknown}'", hint(unknown, catalog.names()))
             return
         if name in agents and not agents[name].enabled:
             self._blame("agents.default", f"{name} is the default agent but is switched off (enabled: false)")
 
-    def _blame(self, path: str, what: str) -> None:
-        """A mistake that shows when all values are known."""
-        self._complain(self.values[path].origin, self._at[path], what)
+    def _blame(self, path: str, problem: str, remedy: str = "") -> None:
+        """A mistake that shows only when all values have been read."""
+        self._complain(self.values[path].origin, self._at[path], problem, remedy)
 
 
 def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
-        raise ConfigError(f"{file}: it cannot be read: {fault}") from fault
+        raise ConfigError(f"cannot read {file}: {fault}") from fault
 
 
 def _key(path: str) -> tuple[Key | None, list[str]]:
@@ -268,79 +268,77 @@ def _placed(written: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(written).expanduser())
 
 
-def _shown(given: Mapping[str, Value]) -> tuple[Value, ...]:
-    """Every value in force: defaults where nothing was said, agents' keys where something was."""
+def _in_force(chosen: Mapping[str, Value]) -> tuple[Value, ...]:
+    """Every value in force: defaults where nothing is set; an agent's keys only where they are set."""
     default = Settings()
     out: list[Value] = []
     for key in KEYS:
         if "*" in key.path:
             continue
-        if key.path in given:
-            out.append(given[key.path])
+        if key.path in chosen:
+            out.append(chosen[key.path])
             continue
         room, name = (default.limits, key.setting[7:]) if key.setting.startswith("limits.") else (default, key.setting)
         out.append(Value(key.path, getattr(room, name), "default"))
-    return (*out, *(given[path] for path in sorted(given) if path.startswith("agents.") and path != "agents.default"))
+    return (*out, *(chosen[path] for path in sorted(chosen) if path.startswith("agents.") and path != "agents.default"))
 
 
 _AS_THEY_ARE = ("enabled", "model", "driver", "tier", "approval", "auto_accept", "trusted_folders")
 
 
-class AgentWishes:
-    """``values``: dotted key → value. ``mistakes`` are pairs of a key and what is wrong with it."""
+class AgentEntries:
+    """``values``: dotted key → value. ``mistakes``: a key, what is wrong with it, and what would be right."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self.mistakes: list[tuple[str, str]] = []
+        self.mistakes: list[tuple[str, str, str]] = []
         self.warnings: list[str] = []
-        self._wishes: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
             section, _, rest = path.partition(".")
             name, dot, key = rest.partition(".")
             if section == "agents" and dot:
-                self._wishes.setdefault(name, {})[key] = value
+                self._entries.setdefault(name, {})[key] = value
 
     def settings(self) -> dict[str, AgentSettings]:
-        return {name: self._agent(name, wishes) for name, wishes in self._wishes.items()}
+        return {name: self._agent(name, entries) for name, entries in self._entries.items()}
 
-    def _agent(self, name: str, wishes: Mapping[str, Any]) -> AgentSettings:
-        made: dict[str, Any] = {key: wishes[key] for key in _AS_THEY_ARE if key in wishes}
-        env = dict(cast("Mapping[str, str]", wishes.get("env", {})))
-        if wishes.get("command", name) != name:  # its own name is what is looked for anyway, in more places
-            made["command"] = wishes["command"]
-        if "args" in wishes:
-            made["args"] = self._arguments(name, wishes["args"])
-        if "sandbox" in wishes:
-            sandbox = wishes["sandbox"]
+    def _agent(self, name: str, entries: Mapping[str, Any]) -> AgentSettings:
+        fields: dict[str, Any] = {key: entries[key] for key in _AS_THEY_ARE if key in entries}
+        env = dict(cast("Mapping[str, str]", entries.get("env", {})))
+        if entries.get("command", name) != name:  # its own name is what is looked for anyway, in more places
+            fields["command"] = entries["command"]
+        if "args" in entries:
+            fields["args"] = self._arguments(name, entries["args"])
+        if "sandbox" in entries:
+            sandbox = entries["sandbox"]
             own = catalog.agent(name).own_sandboxes.get(sandbox)
             if own is not None:
                 env = {**own, **env}
             elif sandbox in get_args(Sandbox):
-                made["sandbox"] = sandbox
+                fields["sandbox"] = sandbox
             else:
                 known = (*get_args(Sandbox), *catalog.agent(name).own_sandboxes)
-                told = hint(sandbox, known) or f"; use one of {', '.join(known)}"
-                self._wrong(name, "sandbox", f"{name} has no sandbox '{sandbox}'{told}")
-        if wishes.get("skip_permissions"):
-            if wishes.get("tier", "autonomous") != "autonomous" or "approval" in wishes:
-                self._wrong(name, "skip_permissions", "'skip_permissions' contradicts tier or approval; keep one")
-            made["tier"] = "autonomous"
-        if "driver" in wishes:
+                remedy = hint(sandbox, known) or f"; use one of {', '.join(known)}"
+                self._wrong(name, "sandbox", f"{name} has no sandbox '{sandbox}'", remedy)
+        if entries.get("skip_permissions"):
+            if entries.get("tier", "autonomous") != "autonomous" or "approval" in entries:
+                self._wrong(name, "skip_permissions", "'skip_permissions' contradicts tier or approval", "; keep one")
+            fields["tier"] = "autonomous"
+        if "driver" in entries:
             drivers = catalog.agent(name).drivers
-            if wishes["driver"] not in drivers:
-                told = hint(wishes["driver"], drivers) or f"; use one of {', '.join(drivers)}"
-                self._wrong(name, "driver", f"{name} has no driver '{wishes['driver']}'{told}")
-        return AgentSettings(**made, env=env)
+            if entries["driver"] not in drivers:
+                remedy = hint(entries["driver"], drivers) or f"; use one of {', '.join(drivers)}"
+                self._wrong(name, "driver", f"{name} has no driver '{entries['driver']}'", remedy)
+        return AgentSettings(**fields, env=env)
 
     def _arguments(self, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
         sorted_out = catalog.agent(name).arguments.sort(words)
         if sorted_out.dropped:
-            told = " ".join(sorted_out.dropped)
-            self.warnings.append(
-                f"agents.{name}.args: {told} dropped: Stagedoor gives the program what it needs of that"
-            )
+            dropped = " ".join(sorted_out.dropped)
+            self.warnings.append(f"agents.{name}.args: {dropped} ignored: Stagedoor sets these arguments itself")
         for word, key in sorted_out.misplaced.items():
-            self._wrong(name, "args", f"'{word}' cannot be an argument: Stagedoor must know of it; use '{key}' instead")
+            self._wrong(name, "args", f"'{word}' cannot be set in 'args'", f"; use the key '{key}' instead")
         return sorted_out.passed
 
-    def _wrong(self, name: str, key: str, what: str) -> None:
-        self.mistakes.append((f"agents.{name}.{key}", what))
+    def _wrong(self, name: str, key: str, problem: str, remedy: str) -> None:
+        self.mistakes.append((f"agents.{name}.{key}", problem, remedy))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from stagedoor.unified.events import Usage
 
-from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query
+from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query, Writing
 from ..views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, UsageSum
 from .rows import Rows
 from .schema import Claim, Durable, prepare, unusable
@@ -57,13 +56,13 @@ class SqliteStore:
             self._claim.release()
             self._claim = None
 
-    def write(self, *changes: Change) -> Awaitable[None]:
+    def write(self, *changes: Change) -> Writing:
         return self._writer.do(lambda db: self._put.apply(db, changes))
 
     async def answer(self, question: Question) -> bool:
         def put(db: sqlite3.Connection) -> bool:
-            found = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
-            if found is None or not found[0]:
+            records = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
+            if records is None or not records[0]:
                 return False
             self._put.apply(db, (question,))
             return True
@@ -72,17 +71,17 @@ class SqliteStore:
 
     async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
         def read(db: sqlite3.Connection) -> list[Record]:
-            found: list[Record] = []
+            records: list[Record] = []
             size = 0
             sql = "SELECT seq, at, type, body FROM records WHERE session=? AND seq>? ORDER BY seq LIMIT ?"
             rows = db.execute(sql, (session_id, after, limit))
             for row in rows:
-                found.append(Record(*row))
+                records.append(Record(*row))
                 size += len(row[3])
                 if size >= most_bytes:
                     rows.close()  # an open one would keep the WAL from beginning anew
                     break
-            return found
+            return records
 
         return await self._readers.do(read)
 
@@ -105,12 +104,12 @@ class SqliteStore:
     async def questions(
         self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
     ) -> list[Question]:
-        test, values = _asked(session_id, open_only=open_only)
+        test, values = _questions_where(session_id, open_only=open_only)
         sql = f"SELECT body FROM questions {test} ORDER BY asked, id LIMIT ? OFFSET ?"
         return await self._rows(sql, (*values, -1 if limit is None else limit, offset), Question)
 
     async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int:
-        test, values = _asked(session_id, open_only=open_only)
+        test, values = _questions_where(session_id, open_only=open_only)
         return await self._number(f"SELECT count(*) FROM questions {test}", values)
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]:
@@ -136,8 +135,8 @@ class SqliteStore:
 
     async def setting(self, name: str) -> bytes | None:
         sql = "SELECT value FROM settings WHERE name=?"
-        found = await self._readers.do(lambda db: db.execute(sql, (name,)).fetchone())
-        return None if found is None else found[0]
+        records = await self._readers.do(lambda db: db.execute(sql, (name,)).fetchone())
+        return None if records is None else records[0]
 
     async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
         chosen = () if session_id is None else (session_id,)
@@ -181,7 +180,7 @@ def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
     return replace(view, last_seq=seq, updated_at=max(view.updated_at, at))
 
 
-def _asked(session_id: str | None, *, open_only: bool) -> tuple[str, tuple[str, ...]]:
+def _questions_where(session_id: str | None, *, open_only: bool) -> tuple[str, tuple[str, ...]]:
     tests = [test for test, counts in (("open=1", open_only), ("session=?", session_id is not None)) if counts]
     return f"WHERE {' AND '.join(tests)}" if tests else "", () if session_id is None else (session_id,)
 

@@ -111,7 +111,7 @@ class Rows:
             if record.seq != seq:
                 raise StoreBroken(
                     f"record {record.seq} of session {session_id} does not follow: number {seq} is next; "
-                    "nothing was kept"
+                    "nothing was stored"
                 )
             values += (session_id, seq, record.at, record.type, record.body)
         if len(values) >= WIDTH * TOGETHER[0]:

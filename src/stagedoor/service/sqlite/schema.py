@@ -76,11 +76,14 @@ def open_for_writing(path: Path, durable: Durable) -> sqlite3.Connection:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA:
             raise StoreTooNew(
-                f"the log {path} was written by a newer Stagedoor (its schema is {version}, this one knows {SCHEMA}); "
-                "install that version again, or give this one a home of its own with STAGEDOOR_HOME"
+                f"the log {path} was written by a newer Stagedoor (schema {version}; this version supports {SCHEMA}); "
+                "install that version again, or set STAGEDOOR_HOME to another folder"
             )
         if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
-            raise StoreBroken(f"the log {path} cannot be used: its file system has no shared memory; keep it elsewhere")
+            raise StoreBroken(
+                f"the log {path} cannot be used: its file system does not support shared memory; "
+                "set STAGEDOOR_HOME to a local folder"
+            )
         db.execute(f"PRAGMA synchronous={'FULL' if durable == 'power' else 'NORMAL'}")
         db.execute("PRAGMA wal_autocheckpoint=0")  # the checkpointing thread does it
         db.execute("PRAGMA journal_size_limit=0")  # so that the size of the WAL says how much is in it
@@ -131,15 +134,15 @@ def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
 
 
 def _advice(path: Path, fault: Exception) -> str:
-    said = str(fault)
-    if "full" in said or "disk I/O" in said:
-        return "free some space on that disk; the server goes on by itself once it can write (or start it again)"
-    if "malformed" in said or "not a database" in said:
+    message = str(fault)
+    if "full" in message or "disk I/O" in message:
+        return "free some space on that disk; the server continues by itself once it can write (or restart it)"
+    if "malformed" in message or "not a database" in message:
         files = f"{path.name}, {path.name}-wal and {path.name}-shm"
-        return f"it is damaged: restore a copy, or move {files} away to begin anew"
-    if "locked" in said:
-        return "another program holds it locked; close that one"
-    return "see that its folder exists and that this user may write there"
+        return f"it is damaged: restore a copy, or move {files} away to start with an empty log"
+    if "locked" in message:
+        return "another program has locked it; close that program"
+    return "check that its folder exists and that this user may write to it"
 
 
 class Claim:
@@ -155,8 +158,7 @@ class Claim:
             os.close(self._file)
             raise StoreBroken(
                 f"the log {log} is in use by another Stagedoor server (process {holder}); "
-                "speak to that one (stagedoor rpc --url), stop it, or give this one another home "
-                "with STAGEDOOR_HOME"
+                "use that server (stagedoor rpc --url), stop it, or set STAGEDOOR_HOME to another folder"
             ) from fault
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)

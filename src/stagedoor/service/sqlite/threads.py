@@ -151,8 +151,8 @@ class Writer:
             same = False
         if not same:
             raise StoreBroken(
-                f"the log {self._path} was removed or replaced while the server ran; nothing more can be kept: "
-                "put it back and start the server again"
+                f"the log {self._path} was removed or replaced while the server ran; nothing more can be stored: "
+                "restore it and start the server again"
             )
 
     def _keep_small(self, db: sqlite3.Connection) -> None:
@@ -173,7 +173,7 @@ class _Checkpoints:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._ended = threading.Event()
         self._under_way = False
         self._stopping = False
@@ -186,7 +186,7 @@ class _Checkpoints:
         """For one, unless one is under way."""
         if not self._under_way:
             self._under_way = True
-            self._asked.set()
+            self._requested.set()
 
     def ended(self, *, wait: bool) -> bool:
         """Whether the one that was asked for has ended; true once for each."""
@@ -200,13 +200,13 @@ class _Checkpoints:
 
     def stop(self) -> None:
         self._stopping = True
-        self._asked.set()
+        self._requested.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while self._asked.wait() and not self._stopping:
-            self._asked.clear()
+        while self._requested.wait() and not self._stopping:
+            self._requested.clear()
             # What is wrong with the file, the writing thread will say.
             with (
                 contextlib.suppress(sqlite3.Error, OSError),

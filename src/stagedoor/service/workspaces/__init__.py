@@ -21,7 +21,7 @@ from ..config.settings import Settings
 from ..views import SessionSpec, SessionView
 from . import files, git
 from .files import FileText, Listing
-from .git import Diff, GitStatus
+from .git import GitStatus, WorkspaceDiff
 from .watch import Touched, Watches
 
 _DIFF = "diff.json"
@@ -36,28 +36,28 @@ class Workspaces:
     def __init__(
         self,
         get: Callable[[str], Awaitable[SessionView]],
-        kept: Path | None = None,
+        snapshots: Path | None = None,
         *,
         check: Callable[[Path, str], None] = lambda place, agent: None,
     ) -> None:
         self._get = get
-        self._kept = kept
+        self._snapshots = snapshots
         self._check = check
         self._watches = Watches()
 
     async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
         """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
-        return await git.standing(folder, self._kept and self._kept / session_id)
+        return await git.standing(folder, self._snapshots and self._snapshots / session_id)
 
     async def forget(self, session_id: str) -> None:
         """The session is deleted: nobody will ask what it changed."""
-        if self._kept is not None:
-            await asyncio.to_thread(shutil.rmtree, self._kept / session_id, ignore_errors=True)
+        if self._snapshots is not None:
+            await asyncio.to_thread(shutil.rmtree, self._snapshots / session_id, ignore_errors=True)
 
     async def git_status(self, session_id: str) -> GitStatus:
         return await git.status(await self._folder(session_id))
 
-    async def diff(self, session_id: str, *, path: str = "") -> Diff:
+    async def diff(self, session_id: str, *, path: str = "") -> WorkspaceDiff:
         """All that has changed since the session began; with ``path`` of that file or folder alone."""
         view = await self._get(session_id)
         if not path and (last := await asyncio.to_thread(self._last_diff, view)) is not None:
@@ -65,22 +65,24 @@ class Workspaces:
         folder = await self._folder(session_id)
         if path:
             await self._place(session_id, path)
-        kept = self._kept and self._kept / session_id
-        return await git.diff(folder, view.base, path=path, keep=kept if kept and kept.is_dir() else None)
+        snapshots = self._snapshots and self._snapshots / session_id
+        return await git.diff(
+            folder, view.base, path=path, keep=snapshots if snapshots and snapshots.is_dir() else None
+        )
 
     async def keep_diff(self, session_id: str) -> None:
         """The workspace is about to be taken away: what was changed in it can still be shown."""
-        if self._kept is None:
+        if self._snapshots is None:
             return
         with contextlib.suppress(BadRequest):  # git cannot tell, and nobody can later
             text = msgspec.json.encode(await self.diff(session_id)).decode()
-            await asyncio.to_thread(replace_file, self._kept / session_id / _DIFF, text)
+            await asyncio.to_thread(replace_file, self._snapshots / session_id / _DIFF, text)
 
-    def _last_diff(self, view: SessionView) -> Diff | None:
-        if self._kept is None or view.worktree not in ("kept", "removed"):
+    def _last_diff(self, view: SessionView) -> WorkspaceDiff | None:
+        if self._snapshots is None or view.worktree not in ("kept", "removed"):
             return None
         try:
-            return msgspec.json.decode((self._kept / view.id / _DIFF).read_bytes(), type=Diff)
+            return msgspec.json.decode((self._snapshots / view.id / _DIFF).read_bytes(), type=WorkspaceDiff)
         except OSError:
             return None
 
@@ -105,7 +107,7 @@ class Workspaces:
         view = await self._get(session_id)
         folder = Path(view.cwd)
         if not await asyncio.to_thread(folder.is_dir):
-            raise BadRequest(f"the workspace {folder} is no folder any more")
+            raise BadRequest(f"the workspace {folder} no longer exists")
         # The agent may have put a link in its place since.
         self._check(await asyncio.to_thread(folder.resolve), view.agent)
         return folder
@@ -135,7 +137,7 @@ def session_folder(spec: SessionSpec, settings: Settings, agent: str = "") -> Pa
     found = folder.resolve()
     check_allowed(found, settings, agent)
     if not found.is_dir():
-        raise BadRequest(f"{found} is not a folder; make it first, or name another one")
+        raise BadRequest(f"{found} is not a folder; create it first, or choose another one")
     return found
 
 
@@ -146,7 +148,7 @@ def check_allowed(path: Path, settings: Settings, agent: str = "") -> None:
     if not any(path.is_relative_to(root) for root in (*roots(settings, agent), ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
     if path.is_relative_to(own) and not path.is_relative_to(ours):
-        raise NotAllowed(f"{path} is in the server's own folder, which holds its token; name another one")
+        raise NotAllowed(f"{path} is in the server's own folder, which holds its token; choose another one")
 
 
 def worktrees_folder(home: Path) -> Path:
@@ -163,8 +165,8 @@ def _project(project_id: str, settings: Settings) -> Path:
             return root
         if "/" not in project_id and project_id not in (".", "..") and (root / project_id).is_dir():
             return root / project_id
-    known = ", ".join(sorted(settings.projects)) or "none are configured"
-    raise BadRequest(f"no project is called {project_id!r} (known: {known}), and no root has a folder of that name")
+    known = ", ".join(sorted(settings.projects)) or "none"
+    raise BadRequest(f"unknown project {project_id!r} (configured: {known}), and no root has a folder with that name")
 
 
 async def start_worktree(view: SessionView, home: Path) -> SessionView:
@@ -173,7 +175,7 @@ async def start_worktree(view: SessionView, home: Path) -> SessionView:
     try:
         tree = await add_worktree(Path(view.cwd), worktrees_folder(home) / view.id, branch)
     except GitFailed as fault:
-        raise BadRequest(f"a worktree cannot be made: {fault}") from fault
+        raise BadRequest(f"cannot create a worktree: {fault}") from fault
     return replace(view, cwd=str(tree.cwd), branch=branch, worktree="open", base=tree.base)
 
 
@@ -187,12 +189,12 @@ async def end_worktree(view: SessionView, home: Path, *, keep: bool) -> str:
     """Take the folder away. Returns the branch that is left: none unless ``keep``."""
     folder = worktrees_folder(home) / view.id
     if view.spec is None or not view.spec.worktree or not folder.is_dir():
-        raise BadRequest(f"session {view.id} has no worktree, or it was taken away already")
+        raise BadRequest(f"session {view.id} has no worktree, or it was removed already")
     try:
         tree = Worktree(await repository_of(Path(view.spec.cwd)), folder, view.branch, view.base, Path(view.cwd))
         if keep:
             await tree.keep(view.title or "What the agent did")
         await tree.remove(branch=not keep)
     except GitFailed as fault:
-        raise BadRequest(f"the worktree cannot be taken away: {fault}") from fault
+        raise BadRequest(f"cannot remove the worktree: {fault}") from fault
     return view.branch if keep else ""

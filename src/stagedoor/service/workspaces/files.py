@@ -17,7 +17,7 @@ MOST_ENTRIES = 2_000
 MOST_BYTES = 1024 * 1024
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``path`` is as seen from the workspace. A link is what it leads to; one that leads outside is only named."""
 
     name: str
@@ -31,7 +31,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Folders first, each by name."""
 
     path: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     cut: bool = False
 
 
@@ -51,34 +51,34 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def inside(workspace: Path, path: str) -> Path:
     """The real place of ``path`` in the workspace. Raises ``NotAllowed`` when that is outside."""
     if "\0" in path:
-        raise BadRequest("a path has no zero byte in it")
+        raise BadRequest("a path must not contain a zero byte")
     root = workspace.resolve()
     try:
-        found = (root / path).resolve()
+        place = (root / path).resolve()
     except (OSError, RuntimeError) as fault:
-        raise BadRequest(f"{path!r} leads nowhere: {fault}") from fault
-    if not found.is_relative_to(root):
+        raise BadRequest(f"{path!r} cannot be resolved: {fault}") from fault
+    if not place.is_relative_to(root):
         raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
-    return found
+    return place
 
 
 def listing(workspace: Path, path: str = "") -> Listing:
     root, folder = workspace.resolve(), inside(workspace, path)
-    entries: list[Entry] = []
+    entries: list[FileEntry] = []
     cut = False
     try:
-        with os.scandir(folder) as found:
-            for one in found:
+        with os.scandir(folder) as listed:
+            for entry in listed:
                 if len(entries) >= MOST_ENTRIES:
                     cut = True
                     break
-                entries.append(_entry(one, root))
+                entries.append(_entry(entry, root))
     except FileNotFoundError as fault:
-        raise SessionNotFound(f"there is no folder {path!r} in the workspace") from fault
+        raise SessionNotFound(f"folder {path!r} not found in the workspace") from fault
     except OSError as fault:
         raise BadRequest(f"{path!r} cannot be listed: {fault.strerror}") from fault
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name))
-    return Listing(path=_seen(folder, root), entries=tuple(entries), cut=cut)
+    return Listing(path=_relative(folder, root), entries=tuple(entries), cut=cut)
 
 
 def read(
@@ -90,17 +90,17 @@ def read(
     most: int = MOST_BYTES,
 ) -> FileText:
     if first_line is not None and first_line < 1:
-        raise BadRequest("lines count from 1")
+        raise BadRequest("line numbers start at 1")
     if first_line is not None and last_line is not None and last_line < first_line:
         raise BadRequest("the last line is before the first; swap them")
-    root, found = workspace.resolve(), inside(workspace, path)
-    name = _seen(found, root)
-    descriptor = _opened(found, path, root)
+    root, place = workspace.resolve(), inside(workspace, path)
+    name = _relative(place, root)
+    descriptor = _open(place, path, root)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
         if first_line is None and last_line is None:
             content = file.read(most + 1)
-            return _told(name, size, content[:most], cut=len(content) > most)
+            return _file_text(name, size, content[:most], cut=len(content) > most)
         first, kept, length, number = first_line or 1, list[bytes](), 0, 0
         cut = False
         for number, line in enumerate(file, 1):
@@ -115,16 +115,16 @@ def read(
             kept.append(line)
             length += len(line)
         last = first + len(kept) - 1 if kept else None
-        told = _told(name, size, b"".join(kept), cut=cut)
-        return msgspec.structs.replace(told, first_line=first if kept else None, last_line=last)
+        text = _file_text(name, size, b"".join(kept), cut=cut)
+        return msgspec.structs.replace(text, first_line=first if kept else None, last_line=last)
 
 
-def _opened(found: Path, path: str, root: Path) -> int:
+def _open(place: Path, path: str, root: Path) -> int:
     try:
         # Not blocking: a pipe would wait for a writer. No link: the way was resolved, and may have been changed since.
-        descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as fault:
-        raise SessionNotFound(f"there is no file {path!r} in the workspace") from fault
+        raise SessionNotFound(f"file {path!r} not found in the workspace") from fault
     except OSError as fault:
         raise BadRequest(f"{path!r} cannot be read: {fault.strerror}") from fault
     try:
@@ -139,7 +139,7 @@ def _opened(found: Path, path: str, root: Path) -> int:
     return descriptor
 
 
-def _told(name: str, size: int, content: bytes, *, cut: bool) -> FileText:
+def _file_text(name: str, size: int, content: bytes, *, cut: bool) -> FileText:
     if b"\0" not in content[:8192]:
         for lost in range(4 if cut else 1):  # a cut may go through a character
             try:
@@ -151,22 +151,22 @@ def _told(name: str, size: int, content: bytes, *, cut: bool) -> FileText:
     )
 
 
-def _entry(one: os.DirEntry[str], root: Path) -> Entry:
-    name = one.name.encode("utf-8", "replace").decode()
-    path = _seen(Path(one.path), root)
+def _entry(entry: os.DirEntry[str], root: Path) -> FileEntry:
+    name = entry.name.encode("utf-8", "replace").decode()
+    path = _relative(Path(entry.path), root)
     try:
-        if one.is_symlink() and not Path(one.path).resolve().is_relative_to(root):
-            return Entry(name=name, path=path, kind="link")
-        seen = one.stat()
+        if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
+            return FileEntry(name=name, path=path, kind="link")
+        seen = entry.stat()
     except (OSError, RuntimeError):
-        return Entry(name=name, path=path, kind="link" if one.is_symlink() else "other")
+        return FileEntry(name=name, path=path, kind="link" if entry.is_symlink() else "other")
     modified = seen.st_mtime_ns // 1_000_000
     if stat.S_ISDIR(seen.st_mode):
-        return Entry(name=name, path=path, kind="folder", modified_at=modified)
+        return FileEntry(name=name, path=path, kind="folder", modified_at=modified)
     kind: Literal["file", "other"] = "file" if stat.S_ISREG(seen.st_mode) else "other"
-    return Entry(name=name, path=path, kind=kind, size=seen.st_size, modified_at=modified)
+    return FileEntry(name=name, path=path, kind=kind, size=seen.st_size, modified_at=modified)
 
 
-def _seen(path: Path, root: Path) -> str:
+def _relative(path: Path, root: Path) -> str:
     shown = str(path.relative_to(root)).encode("utf-8", "replace").decode()
     return "" if shown == "." else shown

@@ -24,8 +24,8 @@ EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _CONFIG = {"core.quotepath": "off", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 _SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1"}
 
-Change: TypeAlias = Literal["added", "modified", "deleted", "renamed", "untracked", "conflicted", "other"]
-_CHANGES: dict[str, Change] = {
+GitChange: TypeAlias = Literal["added", "modified", "deleted", "renamed", "untracked", "conflicted", "other"]
+_CHANGES: dict[str, GitChange] = {
     "A": "added",
     "M": "modified",
     "D": "deleted",
@@ -39,7 +39,7 @@ class ChangedFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``staged``: (part of) the change is in the index. ``old_path``: what it was called before."""
 
     path: str
-    change: Change
+    change: GitChange
     staged: bool = False
     old_path: str | None = None
 
@@ -60,7 +60,7 @@ class GitStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """There are more files than are told."""
 
 
-class Diff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class WorkspaceDiff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A unified diff against ``base``, new files included."""
 
     base: str
@@ -91,19 +91,19 @@ async def standing(folder: Path, keep: Path | None = None) -> tuple[str, str]:
 async def status(folder: Path) -> GitStatus:
     try:
         prefix = await _git(folder, "rev-parse", "--show-prefix")
-        told = await _git(
+        output = await _git(
             folder, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--", ".", most=MOST_STATUS
         )
     except GitFailed as fault:
         if "not a git repository" in str(fault):
             return GitStatus()
         raise BadRequest(str(fault)) from fault
-    return _status(told, prefix, cut=len(told.encode()) >= MOST_STATUS)
+    return _status(output, prefix, cut=len(output.encode()) >= MOST_STATUS)
 
 
 async def diff(
     folder: Path, base: str = "", *, path: str = "", keep: Path | None = None, most: int = MOST_DIFF
-) -> Diff:
+) -> WorkspaceDiff:
     """Everything that differs from ``base`` (empty: from the last commit), committed since or not, untracked too.
 
     ``keep``: where ``standing`` has put the objects of ``base``.
@@ -133,7 +133,7 @@ async def diff(
         text = text[: text.rfind("\n") + 1]
     elif text:
         text += "\n"
-    return Diff(base=against, diff=text, files=files, insertions=insertions, deletions=deletions, cut=cut)
+    return WorkspaceDiff(base=against, diff=text, files=files, insertions=insertions, deletions=deletions, cut=cut)
 
 
 async def git_folder(folder: Path) -> Path | None:
@@ -165,9 +165,9 @@ async def _tree(folder: Path, keep: Path) -> str:
             return ""
 
 
-def _aside(index: Path, objects: Path, *known: str) -> dict[str, str]:
-    """git writes to these instead of to the repository, and finds what is ``known`` all the same."""
-    quoted = (one.replace("\\", "\\\\").replace('"', '\\"') for one in known)
+def _aside(index: Path, objects: Path, *object_folders: str) -> dict[str, str]:
+    """git writes to these instead of to the repository, and still finds what is in ``object_folders``."""
+    quoted = (one.replace("\\", "\\\\").replace('"', '\\"') for one in object_folders)
     return {
         "GIT_INDEX_FILE": str(index),
         "GIT_OBJECT_DIRECTORY": str(objects),
@@ -197,7 +197,7 @@ async def _git(folder: Path, *words: str, env: dict[str, str] | None = None, mos
             safe |= configured(_CONFIG | without_filters(await git(folder, *LIST_SETTINGS, env=safe)))
         return await git(folder, *words, env={**safe, **(env or {})}, most=most)
     except (FileNotFoundError, NotADirectoryError) as fault:
-        raise BadRequest(f"{folder} is no folder any more") from fault
+        raise BadRequest(f"{folder} no longer exists") from fault
 
 
 def _copied(source: Path, to: Path) -> None:
@@ -205,10 +205,10 @@ def _copied(source: Path, to: Path) -> None:
         shutil.copyfile(source, to)
 
 
-def _status(told: str, prefix: str, *, cut: bool) -> GitStatus:
+def _status(output: str, prefix: str, *, cut: bool) -> GitStatus:
     head: dict[str, str] = {}
     files: list[ChangedFile] = []
-    entries = iter(told.split("\0"))
+    entries = iter(output.split("\0"))
     for entry in entries:
         match entry[:2]:
             case "# ":

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from stagedoor.errors import BadRequest
+from stagedoor.transports.tasks import TaskOwner
 from stagedoor.workspace import PASSED_OVER
 
 from .git import git_folder
@@ -26,13 +27,13 @@ STEP = 50
 IDLE = 100
 """Milliseconds after which it is sure that the watch has begun, and each time nothing happens."""
 _GITS_OWN = frozenset({"HEAD", "index", "packed-refs", "MERGE_HEAD", "REBASE_HEAD", "refs"})
-Change: TypeAlias = Literal["created", "modified", "deleted"]
-_CHANGES: dict[int, Change] = {1: "created", 2: "modified", 3: "deleted"}
+FileChangeKind: TypeAlias = Literal["created", "modified", "deleted"]
+_CHANGES: dict[int, FileChangeKind] = {1: "created", 2: "modified", 3: "deleted"}
 
 
 class FileTouched(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     path: str
-    change: Change
+    change: FileChangeKind
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,7 +59,7 @@ class Watches:
         follower = _Follower()
         watch.followers.add(follower)
         try:
-            await asyncio.shield(watch.begun)
+            await asyncio.shield(watch.ready)
             yield Touched()
             while (touched := await follower.next()) is not None:
                 yield touched
@@ -76,19 +77,19 @@ class _Follower:
     """What one of them has not been told yet: for each file the last, so that it takes little room."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Change] = {}
-        self._git = self._cut = self._over = False
+        self._files: dict[str, FileChangeKind] = {}
+        self._git = self._cut = self._ended = False
         self._news = asyncio.Event()
 
-    def add(self, files: Iterable[tuple[str, Change]], *, git: bool, over: bool) -> None:
+    def add(self, files: Iterable[tuple[str, FileChangeKind]], *, git: bool, ended: bool) -> None:
         for path, change in files:
             if path not in self._files and len(self._files) >= MOST:
                 self._cut = True
             elif change != "modified" or self._files.get(path) != "created":
                 self._files[path] = change
         self._git |= git
-        self._over |= over
-        if self._files or self._git or self._over:
+        self._ended |= ended
+        if self._files or self._git or self._ended:
             self._news.set()
 
     async def next(self) -> Touched | None:
@@ -99,13 +100,13 @@ class _Follower:
         files = tuple(FileTouched(path=path, change=change) for path, change in sorted(self._files.items()))
         touched = Touched(files=files, git=self._git, cut=self._cut)
         self._files, self._git, self._cut = {}, False, False
-        if self._over:
+        if self._ended:
             self._news.set()
         return touched
 
 
 class _Watch:
-    """One folder; ``begun`` is over when nothing is missed any more, or raises ``OSError``."""
+    """One folder; ``ready`` ends when nothing is missed any more, or raises ``OSError``."""
 
     def __init__(self, root: Path) -> None:
         self.followers: set[_Follower] = set()
@@ -113,7 +114,8 @@ class _Watch:
         self._own: Path | None = None
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self.begun = self._loop.create_task(self._begin())
+        self._tasks = TaskOwner()
+        self.ready = self._tasks.start(self._begin())
 
     def close(self) -> None:
         self._stop.set()
@@ -121,13 +123,13 @@ class _Watch:
     async def _begin(self) -> None:
         self._own = await git_folder(self._root)
         apart = [self._own] if self._own is not None and not self._own.is_relative_to(self._root) else []
-        begun: asyncio.Future[None] = self._loop.create_future()
+        ready: asyncio.Future[None] = self._loop.create_future()
         # A thread of its own: it lasts, and a large folder takes long to begin with.
         places = [self._root, *apart]
-        threading.Thread(target=self._look, args=(places, begun), name=f"watch {self._root}", daemon=True).start()
-        await begun
+        threading.Thread(target=self._look, args=(places, ready), name=f"watch {self._root}", daemon=True).start()
+        await ready
 
-    def _look(self, places: list[Path], begun: asyncio.Future[None]) -> None:
+    def _look(self, places: list[Path], ready: asyncio.Future[None]) -> None:
         from watchfiles import watch  # pyright: ignore[reportUnknownVariableType]
 
         try:
@@ -135,22 +137,22 @@ class _Watch:
                 *places, watch_filter=None, debounce=TOGETHER, step=STEP, stop_event=self._stop,
                 rust_timeout=IDLE, yield_on_timeout=True, ignore_permission_denied=True,
             ):  # fmt: skip
-                self._say(_set, begun, None)
+                self._call(_set, ready, None)
                 if raw:
-                    self._say(self._tell, *self._sorted(raw), not self._root.is_dir())
+                    self._call(self._tell, *self._sorted(raw), not self._root.is_dir())
         except OSError as fault:
-            self._say(_set, begun, fault)
+            self._call(_set, ready, fault)
 
-    def _say(self, what: Callable[..., None], *words: object) -> None:
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(what, *words)
+            self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # the loop is closed, and nobody listens
             self._stop.set()
 
-    def _sorted(self, raw: Iterable[tuple[int, str]]) -> tuple[list[tuple[str, Change]], bool]:
-        files: list[tuple[str, Change]] = []
+    def _sorted(self, raw: Iterable[tuple[int, str]]) -> tuple[list[tuple[str, FileChangeKind]], bool]:
+        files: list[tuple[str, FileChangeKind]] = []
         git = False
-        for change, text in sorted(raw, key=lambda one: one[1]):
+        for change, text in sorted(raw, key=lambda change: change[1]):
             path = Path(text)
             if self._own is not None and path.is_relative_to(self._own):
                 first = path.relative_to(self._own).parts[:1]
@@ -161,16 +163,16 @@ class _Watch:
                     files.append((str(inner).encode("utf-8", "replace").decode(), _CHANGES[change]))
         return files, git
 
-    def _tell(self, files: list[tuple[str, Change]], *signs: bool) -> None:
-        git, over = signs
+    def _tell(self, files: list[tuple[str, FileChangeKind]], *signs: bool) -> None:
+        git, ended = signs
         for follower in self.followers:
-            follower.add(files, git=git, over=over)
+            follower.add(files, git=git, ended=ended)
 
 
-def _set(begun: asyncio.Future[None], fault: OSError | None) -> None:
-    if begun.done():
+def _set(ready: asyncio.Future[None], fault: OSError | None) -> None:
+    if ready.done():
         return
     if fault is None:
-        begun.set_result(None)
+        ready.set_result(None)
     else:
-        begun.set_exception(fault)
+        ready.set_exception(fault)
