@@ -28,13 +28,13 @@ from stagedoor.agents.opencode.events import (
     OpenCodeToolUse,
     PermissionAsked,
     QuestionAsked,
-    RequestRefused,
     Runaway,
     ServerAnswer,
     ServerEvent,
     ServerListening,
     ServerNotice,
     ServerOutput,
+    ServerRefusal,
     StepFinish,
     StepsExhausted,
     StepStart,
@@ -319,7 +319,7 @@ def test_a_refused_prompt_and_a_dead_server_end_the_turn() -> None:
     (request,) = protocol.outgoing()
     events = protocol.receive_answer(request, HttpAnswer(500, b'{"name":"UnknownError","data":{"message":"Oh."}}'))
     assert events == [
-        RequestRefused(500, "POST /session/ses_1/prompt_async", "Oh."),
+        ServerRefusal(500, "POST /session/ses_1/prompt_async", "Oh."),
         TurnEnded(SESSION, "failed", None, OpenCodeFailure("UnknownError", {"message": "Oh.", "statusCode": 500})),
     ]
     protocol = in_turn()

@@ -22,8 +22,8 @@ from stagedoor.agents.opencode.events import (
     PermissionAsked,
     PermissionReplied,
     QuestionAsked,
-    RequestRefused,
     Runaway,
+    ServerRefusal,
     SessionCompacted,
     SessionCreated,
     SessionError,
@@ -468,7 +468,7 @@ def test_serve_speech() -> None:
         _event(SessionStatus, {"sessionID": ROOT, "status": {"type": "retry", "attempt": 2, "message": "busy"}}),
         updated({**empty, "id": "b", "text": "So f", "time": {"start": 1, "end": 2}}),
         SessionCompacted(session_id=ROOT),
-        RequestRefused(404, "POST /permission/x/reply", "gone"),
+        ServerRefusal(404, "POST /permission/x/reply", "gone"),
     )
     assert events == [
         ThinkingDelta(text="Hm."),

@@ -319,7 +319,7 @@ class ServerAnswer(msgspec.Struct, frozen=True):
     call: str = ""
 
 
-class RequestRefused(msgspec.Struct, frozen=True):
+class ServerRefusal(msgspec.Struct, frozen=True):
     """The server answered one of our calls with an error."""
 
     status: int
@@ -368,7 +368,7 @@ ServerEvent: TypeAlias = (
     | ServerListening
     | ServerOutput
     | ServerAnswer
-    | RequestRefused
+    | ServerRefusal
     | TurnEnded
     | Runaway
     | StepsExhausted

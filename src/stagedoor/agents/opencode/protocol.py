@@ -45,7 +45,6 @@ from .events import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    RequestRefused,
     Runaway,
     RunEvent,
     ServerAnswer,
@@ -55,6 +54,7 @@ from .events import (
     ServerListening,
     ServerNotice,
     ServerOutput,
+    ServerRefusal,
     SessionCreated,
     SessionError,
     SessionIdle,
@@ -190,7 +190,7 @@ class ServeTurn:
                 pass
         return []
 
-    def refuse(self, refusal: RequestRefused) -> list[TurnEnded]:
+    def refuse(self, refusal: ServerRefusal) -> list[TurnEnded]:
         """The server refused the prompt itself."""
         if not self.running:
             return []
@@ -412,7 +412,7 @@ class ServeProtocol:
         """What came back for a request of ours."""
         call = f"{request.method} {request.path}"
         if not answer.ok:
-            refused = RequestRefused(answer.status, call, complaint_in(answer.body))
+            refused = ServerRefusal(answer.status, call, complaint_in(answer.body))
             if request.path.endswith("/prompt_async"):
                 return [refused, *self._turn(self.session_id).refuse(refused)]
             return [refused]

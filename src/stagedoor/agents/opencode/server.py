@@ -25,10 +25,10 @@ from .events import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    RequestRefused,
     ServerConnected,
     ServerEvent,
     ServerListening,
+    ServerRefusal,
     TurnEnded,
 )
 from .launch import INSTALL, LEAST_VERSION, USERNAME, refused_configuration, startup_failure
@@ -101,7 +101,7 @@ class Server:
         if isinstance(command, OpenCodePrompt):
             self.turn = asyncio.get_running_loop().create_future()
         for event in await self._perform(self.protocol.outgoing()):
-            if isinstance(event, RequestRefused):
+            if isinstance(event, ServerRefusal):
                 raise AgentRefused(f"OpenCode refused {event.call}: {event.message or event.status}", code=event.status)
 
     async def stop(self) -> None:

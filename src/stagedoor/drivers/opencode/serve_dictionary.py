@@ -128,7 +128,7 @@ class ServeDictionary:
             case events.StepsExhausted():
                 self._exhausted = True
                 return []
-            case events.RequestRefused():
+            case events.ServerRefusal():
                 if native.status == 404:  # an answer that came too late
                     return []
                 message = f"OpenCode refused {native.call}: {native.message or native.status}"
