@@ -40,16 +40,16 @@ class Server:
 
     async def answer(self) -> dict[str, object]:
         assert self._process.stdout is not None
-        said: dict[str, object] = json.loads(await self._process.stdout.readline())
-        return said
+        reply: dict[str, object] = json.loads(await self._process.stdout.readline())
+        return reply
 
 
 @contextlib.asynccontextmanager
 async def server(which: str, sessions: int, events: int, batch: int = 1) -> AsyncIterator[Server]:
     pipe = asyncio.subprocess.PIPE
-    given = [which, *map(str, (sessions, events, batch))]
+    arguments = [which, *map(str, (sessions, events, batch))]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.fanout_server", *given, stdin=pipe, stdout=pipe
+        sys.executable, "-m", "bench.fanout_server", *arguments, stdin=pipe, stdout=pipe
     )
     try:
         assert process.stdout is not None
@@ -66,13 +66,13 @@ class Subscriber(asyncio.Protocol):
     def __init__(self, path: str, length: int, port: int) -> None:
         loop = asyncio.get_running_loop()
         self.open: asyncio.Future[None] = loop.create_future()
-        self.over: asyncio.Future[int] = loop.create_future()
+        self.complete: asyncio.Future[int] = loop.create_future()
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\nUpgrade: websocket\r\n"
             "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         ).encode()
         self._head = b""
-        self._left = length
+        self._remaining = length
         self._sum = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,17 +93,17 @@ class Subscriber(asyncio.Protocol):
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        if len(data) > self._left:
-            data = data[: self._left]  # the goodbye
+        if len(data) > self._remaining:
+            data = data[: self._remaining]  # the goodbye
         self._sum = zlib.crc32(data, self._sum)
-        self._left -= len(data)
-        if not self._left and not self.over.done():
-            self.over.set_result(self._sum)
+        self._remaining -= len(data)
+        if not self._remaining and not self.complete.done():
+            self.complete.set_result(self._sum)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for future in (self.open, self.over):
+        for future in (self.open, self.complete):
             if not future.done():
-                future.set_exception(RuntimeError(f"the server hung up with {self._left} bytes left to come: {exc}"))
+                future.set_exception(RuntimeError(f"the server hung up, {self._remaining} bytes are missing: {exc}"))
 
 
 class Stopwatch(Subscriber):
@@ -121,36 +121,36 @@ class Stopwatch(Subscriber):
         now = time.monotonic_ns()
         data = self._rest + data
         end = 0
-        for found in self.STAMP.finditer(data):
-            self.delays.append((now - int(found[1])) / 1000)
-            end = found.end()
+        for stamp in self.STAMP.finditer(data):
+            self.delays.append((now - int(stamp[1])) / 1000)
+            end = stamp.end()
         self._rest = data[end:]
-        if self.LAST.search(data) and not self.over.done():
-            self.over.set_result(0)
+        if self.LAST.search(data) and not self.complete.done():
+            self.complete.set_result(0)
 
 
 async def subscribe(port: int, *subscribers: Subscriber) -> None:
     loop = asyncio.get_running_loop()
     for subscriber in subscribers:
-        await loop.create_connection(lambda one=subscriber: one, "127.0.0.1", port)  # type: ignore[misc]
+        await loop.create_connection(lambda each=subscriber: each, "127.0.0.1", port)  # type: ignore[misc]
         await subscriber.open
 
 
 async def fan_out(which: str, sessions: int, each: int, events: int, batch: int) -> float:
-    """Deliveries per second; raises when a subscriber was told anything but everything in order."""
+    """Deliveries per second; raises when a subscriber did not get every message in order."""
     async with server(which, sessions, events, batch) as served:
-        known = {f"session-{number}": expected(bodies(f"session-{number}", events)) for number in range(sessions)}
+        streams = {f"session-{number}": expected(bodies(f"session-{number}", events)) for number in range(sessions)}
         subscribers = [
             (Subscriber(f"/ws/sessions/{name}?verdict=false", length, served.port), checksum)
-            for name, (length, checksum) in known.items()
+            for name, (length, checksum) in streams.items()
             for _ in range(each)
         ]
         await subscribe(served.port, *(subscriber for subscriber, _ in subscribers))
         start = time.perf_counter()
         going = asyncio.create_task(served.order("go"))
         for subscriber, checksum in subscribers:
-            if await asyncio.wait_for(subscriber.over, 120) != checksum:
-                raise RuntimeError("a subscriber was told something else than was said")
+            if await asyncio.wait_for(subscriber.complete, 120) != checksum:
+                raise RuntimeError("a subscriber received another stream than was sent")
         seconds = time.perf_counter() - start
         await going
         for subscriber, _ in subscribers:
@@ -164,7 +164,7 @@ async def latency(which: str) -> list[float]:
         session = str((await served.order("agent", "once"))["session"])
         watch = Stopwatch(f"/ws/sessions/{session}", served.port)
         await subscribe(served.port, watch)
-        await asyncio.wait_for(watch.over, 120)
+        await asyncio.wait_for(watch.complete, 120)
         watch.transport.abort()
     return sorted(watch.delays)
 
@@ -181,7 +181,7 @@ async def weight(sessions: int, subscribers: int) -> tuple[float, float]:
                 session = str((await served.order("agent", "keep"))["session"])
                 watch = Stopwatch(f"/ws/sessions/{session}", served.port)
                 await subscribe(served.port, watch)
-                await asyncio.wait_for(watch.over, 120)
+                await asyncio.wait_for(watch.complete, 120)
                 watch.transport.abort()
 
         await rest(4)  # what the first ones load is not theirs
@@ -191,17 +191,17 @@ async def weight(sessions: int, subscribers: int) -> tuple[float, float]:
         waiting = [Subscriber("/ws/sessions/session-0?verdict=false", 1 << 40, served.port) for _ in range(subscribers)]
         await subscribe(served.port, *waiting)
         after = await memory()
-        for one in waiting:
-            one.over.cancel()
-            one.transport.abort()
+        for idle in waiting:
+            idle.complete.cancel()
+            idle.transport.abort()
     return (resting - before) / sessions / 1024, (after - resting) / subscribers / 1024
 
 
 def compare(subscribers: int, events: int, batch: int, runs: int) -> float:
     rates: dict[str, list[float]] = {"ours": [], "bare": []}
     for _ in range(runs):
-        for which, found in rates.items():
-            found.append(asyncio.run(fan_out(which, 1, subscribers, events, batch)))
+        for which, stamp in rates.items():
+            stamp.append(asyncio.run(fan_out(which, 1, subscribers, events, batch)))
     ours, bare = (statistics.median(rates[which]) for which in ("ours", "bare"))
     print(f"1 session × {subscribers} subscribers × {events} events, {batch} at a time, nothing lost, in order:")
     print(f"  ours {ours:,.0f} deliveries/s, bare broadcast {bare:,.0f}: {ours / bare:.2f} ×", flush=True)

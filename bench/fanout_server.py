@@ -19,12 +19,12 @@ TOKEN = "a-token-for-the-benchmark"
 
 
 def bodies(session_id: str, count: int) -> list[bytes]:
-    """What a session says: canonical events, mostly a few words each."""
+    """The stream of a session: canonical events, mostly a few words each."""
     from stagedoor.unified.events import Done, Event, TextDelta, encode
 
     header = {"agent": "bench", "session_id": session_id, "timestamp": 1_700_000_000_000, "turn": 1}
-    said: list[Event] = [TextDelta(**header, seq=seq, text="some words ", message_id="m1") for seq in range(1, count)]  # type: ignore[arg-type]
-    return [encode(event) for event in [*said, Done(**header, seq=count, status="success")]]  # type: ignore[arg-type]
+    deltas: list[Event] = [TextDelta(**header, seq=seq, text="some words ", message_id="m1") for seq in range(1, count)]  # type: ignore[arg-type]
+    return [encode(event) for event in [*deltas, Done(**header, seq=count, status="success")]]  # type: ignore[arg-type]
 
 
 def expected(messages: Iterable[bytes]) -> tuple[int, int]:
@@ -35,8 +35,8 @@ def expected(messages: Iterable[bytes]) -> tuple[int, int]:
     return len(stream), zlib.crc32(stream)
 
 
-def answer(**said: Any) -> None:
-    print(json.dumps(said), flush=True)
+def answer(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 def memory() -> int:
@@ -68,12 +68,12 @@ async def ours(sessions: int, events: int, batch: int) -> None:
 
     WebSocketConnection.start_keepalive = no_pings  # type: ignore[method-assign]
 
-    async def feed(view: SessionView, said: list[bytes]) -> None:
+    async def feed(view: SessionView, messages: list[bytes]) -> None:
         from msgspec.structs import replace
 
         for start in range(0, events, batch):
             records = [
-                Record(seq, 1_700_000_000_000, "text_delta", said[seq - 1])
+                Record(seq, 1_700_000_000_000, "text_delta", messages[seq - 1])
                 for seq in range(start + 1, min(start + batch, events) + 1)
             ]
             last = records[-1].seq
@@ -95,20 +95,20 @@ async def ours(sessions: int, events: int, batch: int) -> None:
         async with listening(create_app(service, token=TOKEN), settings, opened):
             views = [SessionView(id=f"session-{number}", agent="bench", cwd=folder) for number in range(sessions)]
             await service._journal.write(*views)
-            said = [bodies(view.id, events) for view in views]
+            streams = [bodies(view.id, events) for view in views]
             answer(port=opened.getsockname()[1])
             reader = await orders()
             while order := (await reader.readline()).decode().split():
                 match order:
                     case ["go"]:
-                        await asyncio.gather(*(feed(*each) for each in zip(views, said, strict=True)))
-                        answer(over=True)
+                        await asyncio.gather(*(feed(*each) for each in zip(views, streams, strict=True)))
+                        answer(complete=True)
                     case ["memory"]:
                         gc.collect()
                         answer(memory=memory())
                     case ["agent", keep]:
-                        wanted = SessionSpec(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
-                        answer(session=(await service.sessions.create(wanted)).id)
+                        spec = SessionSpec(prompt="go", agent="claude", cwd=work, keep_open=keep == "keep")
+                        answer(session=(await service.sessions.create(spec)).id)
                     case _:
                         break
 
@@ -117,7 +117,7 @@ async def bare(events: int, batch: int) -> None:
     """``websockets`` alone: every message broadcast as it comes."""
     from websockets.asyncio.server import ServerConnection, broadcast, serve
 
-    said = [body.decode() for body in bodies("session-0", events)]
+    messages = [body.decode() for body in bodies("session-0", events)]
     connections: set[ServerConnection] = set()
     somebody = asyncio.Event()
 
@@ -134,10 +134,10 @@ async def bare(events: int, batch: int) -> None:
             match order:
                 case ["go"]:
                     for start in range(0, events, batch):
-                        for message in said[start : start + batch]:
+                        for message in messages[start : start + batch]:
                             broadcast(connections, message)
                         await asyncio.sleep(0)
-                    answer(over=True)
+                    answer(complete=True)
                 case ["agent", *_]:
                     answer(session="session-0")
                     await somebody.wait()

@@ -4,8 +4,8 @@ python -m bench.log [--records 40000] [--replay 1000000] [--runs 5]
 
 Both sides keep the same records in the same table with the same pragmas. Bare is one thread that inserts bytes that lie
 ready, as many per transaction as are ready at once. Ours is what happens to the pieces of text an agent says: they are
-numbered and encoded, cross to the writing thread, have their numbers checked, and the followers are told when they are
-kept. The next may be handed over while the last are being committed, a few at most (``service/session_log.py``).
+numbered and encoded, cross to the writing thread, have their numbers checked, and the followers are notified when they
+are stored. The next may be handed over while the last are being committed, a few at most (``service/session_log.py``).
 
 A batch of one is no batch: what one session loses there is the way to the other thread and back, and it is shown, but
 does not count. ``a flood`` is one session whose agent speaks without a pause, through the same pump as in the service,
@@ -36,7 +36,7 @@ BODY = b'{"type":"text_delta","agent":"understudy","sessionId":"0f8b8c1e-5a3e-4c
 )
 CASES = ((1, 1), (1, 16), (1, 128), (50, 1), (50, 16), (50, 128))
 """Sessions at once × records per write."""
-SPOKEN = 16
+FLOOD_BATCH = 16
 """What the agent that floods says between two looks at the rest of the world."""
 TABLE = """CREATE TABLE records(session TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, type TEXT NOT NULL,
 body BLOB NOT NULL, PRIMARY KEY(session, seq)) WITHOUT ROWID"""
@@ -64,18 +64,20 @@ def bare_append(path: Path, sessions: int, batch: int, count: int) -> float:
 
 
 def our_append(path: Path, sessions: int, batch: int, count: int) -> float:
-    async def one(chronicle: Chronicle, said: list[list[Event]]) -> None:
-        for pieces in said:
+    async def append_all(chronicle: Chronicle, batches: list[list[Event]]) -> None:
+        for pieces in batches:
             await chronicle.store(pieces)
         await chronicle.quiet()
 
-    async def appended(journal: Journal) -> float:
-        told = [(await begun(journal, f"session {n}"), spoken(count // sessions, batch)) for n in range(sessions)]
+    async def append_sessions(journal: Journal) -> float:
+        sources = [
+            (await open_log(journal, f"session {n}"), text_batches(count // sessions, batch)) for n in range(sessions)
+        ]
         start = time.perf_counter()
-        await asyncio.gather(*(one(*each) for each in told))
+        await asyncio.gather(*(append_all(*each) for each in sources))
         return time.perf_counter() - start
 
-    return on_a_log(path, appended)
+    return on_a_log(path, append_sessions)
 
 
 def flood(path: Path, count: int) -> tuple[float, int]:
@@ -91,19 +93,19 @@ def flood(path: Path, count: int) -> tuple[float, int]:
 
     async def flooded(journal: Journal) -> float:
         nonlocal writes
-        chronicle = await begun(journal, "session 0")
+        chronicle = await open_log(journal, "session 0")
 
         async def store(events: list[Event]) -> None:
             nonlocal writes
             writes += 1
             await chronicle.store(events)
 
-        said = spoken(count, SPOKEN)
+        batches = text_batches(count, FLOOD_BATCH)
         relay: Relay[Event] = Relay()
         speaking: Any = Speaking(relay.reader())
         start = time.perf_counter()
         life = Life(speaking, chronicle.view, store=store, counts=lambda _: True, over=lambda: None)
-        for pieces in said:
+        for pieces in batches:
             await relay.publish(pieces)
             await asyncio.sleep(0)
         relay.close()
@@ -128,7 +130,7 @@ def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
     return asyncio.run(main())
 
 
-async def begun(journal: Journal, name: str) -> Chronicle:
+async def open_log(journal: Journal, name: str) -> Chronicle:
     from stagedoor.service.session_log import Chronicle
     from stagedoor.service.views import SessionView
 
@@ -141,16 +143,16 @@ async def begun(journal: Journal, name: str) -> Chronicle:
     return Chronicle(view, journal, now=lambda: 1, new_id=lambda: "m", broken=broken, counts=Counter())
 
 
-def spoken(count: int, batch: int) -> list[list[Event]]:
+def text_batches(count: int, batch: int) -> list[list[Event]]:
     from stagedoor.unified.events import decode
 
     return [[decode(BODY) for _ in range(batch)] for _ in range(count // batch)]
 
 
-def timed(measure: Callable[..., Any], *how: int) -> Any:
+def timed(measure: Callable[..., Any], *sizes: int) -> Any:
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
-        return measure(Path(folder) / "log.db", *how)
+        return measure(Path(folder) / "log.db", *sizes)
 
 
 def append(count: int, runs: int) -> float:
@@ -164,10 +166,10 @@ def append(count: int, runs: int) -> float:
         for _ in range(runs):
             bare.append(timed(bare_append, sessions, batch, whole))
             ours.append(timed(our_append, sessions, batch, whole))
-        ratio = told(f"{sessions:3} sessions × {batch:3} per write", whole, min(ours), min(bare))
+        ratio = report(f"{sessions:3} sessions × {batch:3} per write", whole, min(ours), min(bare))
         if sessions * batch > 1:
             worst = min(worst, ratio)
-    whole = count // SPOKEN * SPOKEN
+    whole = count // FLOOD_BATCH * FLOOD_BATCH
     bare, ours, sizes = [], [], []
     for _ in range(runs):
         seconds, size = timed(flood, whole)
@@ -175,11 +177,11 @@ def append(count: int, runs: int) -> float:
         sizes.append(size)
         bare.append(timed(bare_append, 1, size, whole // size * size) * whole / (whole // size * size))
     came_to = sorted(sizes)[len(sizes) // 2]
-    return min(worst, told(f"a flood, {came_to:4} per write    ", whole, min(ours), min(bare)))
+    return min(worst, report(f"a flood, {came_to:4} per write    ", whole, min(ours), min(bare)))
 
 
-def told(what: str, count: int, ours: float, bare: float) -> float:
-    print(f"  {what}   ours {count / ours:>9,.0f}/s   bare {count / bare:>9,.0f}/s   {bare / ours:.2f} × bare")
+def report(case: str, count: int, ours: float, bare: float) -> float:
+    print(f"  {case}   ours {count / ours:>9,.0f}/s   bare {count / bare:>9,.0f}/s   {bare / ours:.2f} × bare")
     return bare / ours
 
 
@@ -241,7 +243,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     worst = append(options.records, options.runs)
-    print(f"  the worst of what is a batch: {worst:.2f} × bare (at least 0.5 is asked for)")
+    print(f"  the worst of what is a batch: {worst:.2f} × bare (the target is at least 0.5)")
     return 0 if replay(options.replay) else 1
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from .stream import launcher, write_stream
 
 
-async def one(program: str) -> int:
+async def run_session(program: str) -> int:
     from stagedoor.agents.claude import ClaudeClient, ClaudeResult
 
     count = 0
@@ -29,7 +29,7 @@ async def one(program: str) -> int:
 
 
 async def many(program: str, sessions: int) -> list[int]:
-    return await asyncio.gather(*(one(program) for _ in range(sessions)))
+    return await asyncio.gather(*(run_session(program) for _ in range(sessions)))
 
 
 def main() -> int:

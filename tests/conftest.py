@@ -36,16 +36,16 @@ class Surroundings:
         self._since: dict[str, str] = {}
 
     def look(self, after: str) -> None:
-        self._since = {name: self._since.get(name, after) for name in self._left()}
+        self._since = {name: self._since.get(name, after) for name in self._leftovers()}
 
     def complaints(self) -> list[str]:
         until = time.monotonic() + PATIENCE
-        while self._left() and time.monotonic() < until:
+        while self._leftovers() and time.monotonic() < until:
             time.sleep(0.05)
         self.look("the last test")
         return [f"{name}, first seen after {test}" for name, test in sorted(self._since.items())]
 
-    def _left(self) -> list[str]:
+    def _leftovers(self) -> list[str]:
         own = [str(path) for place in (self.home, self.temporary, self.cwd) for path in place.iterdir()]
         return [*own, *sorted(self._agents_own() - self._before), *self._claudes_scratch()]
 

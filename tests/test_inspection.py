@@ -23,7 +23,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_what_a_program_shows_of_itself(tmp_path: Path, case: str) -> None:
-    does, told = PROGRAMS[case]
+    does, expected = PROGRAMS[case]
     path = tmp_path / "it"
     if does is not None:
         path.write_text(f"#!/bin/sh\n{does}\n")
@@ -49,5 +49,5 @@ def test_what_a_program_shows_of_itself(tmp_path: Path, case: str) -> None:
         drivers={name: driver.capabilities for name, driver in AGENT.drivers.items()},
         installed=does is not None,
         executable=str(path) if does is not None else "",
-        **{name: value.format(**words) if isinstance(value, str) else value for name, value in told.items()},  # type: ignore[arg-type]
+        **{name: value.format(**words) if isinstance(value, str) else value for name, value in expected.items()},  # type: ignore[arg-type]
     )

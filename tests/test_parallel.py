@@ -131,12 +131,12 @@ def test_cancelling_stops_all(shared: dict[str, Any]) -> None:
         started = asyncio.Event()
 
         async def consume() -> None:
-            begun: set[int] = set()
+            running: set[int] = set()
             tasks = [stagedoor.Task("understudy", "- shell: sleep 300\n") for _ in range(3)]
             async for one in stagedoor.run_parallel(tasks, **shared):
                 if isinstance(one.event, stagedoor.ToolUse):
-                    begun.add(one.number)
-                if len(begun) == 3:
+                    running.add(one.number)
+                if len(running) == 3:
                     started.set()
 
         consuming = asyncio.create_task(consume())

@@ -31,7 +31,7 @@ def test_found_by_either_id_the_latest_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("changes", "expected"),
     [
         ({}, {"resume": "theirs", "cwd": "/repo", "driver": "stream", "tier": "supervised"}),
         ({"cwd": "/elsewhere"}, {"resume": "theirs", "cwd": "/elsewhere", "driver": "stream", "tier": "supervised"}),
@@ -39,8 +39,8 @@ def test_found_by_either_id_the_latest_first(tmp_path: Path) -> None:
         ({"approval": "ask"}, {"resume": "theirs", "cwd": "/repo", "driver": "stream", "approval": "ask"}),
     ],
 )
-def test_what_is_not_named_is_as_it_was(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", ENTRY)
+def test_what_is_not_named_is_as_it_was(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    options = resumed(Options(resume="ours", **changes), frozenset({"resume", *changes}), "claude", ENTRY)
     assert options == Options(**expected)
 
 
@@ -56,11 +56,11 @@ WIDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("had", "asked"), WIDER)
-def test_nothing_gets_wider(had: dict[str, Any], asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("had", "changes"), WIDER)
+def test_nothing_gets_wider(had: dict[str, Any], changes: dict[str, Any]) -> None:
     entry = RegisterEntry(session_id="ours", native_id="theirs", agent="claude", **had)
     with pytest.raises(NotAllowed, match="it cannot be resumed with"):
-        resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
+        resumed(Options(resume="ours", **changes), frozenset({"resume", *changes}), "claude", entry)
     assert resumed(Options(resume="ours"), frozenset({"resume"}), "claude", entry).tier == had["tier"]
 
 
@@ -76,12 +76,12 @@ RULED: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("had", "given", "approval"), RULED)
+@pytest.mark.parametrize(("had", "changes", "approval"), RULED)
 def test_rules_over_a_tier_change_nothing_of_it_and_without_them_all_is_asked(
-    had: dict[str, Any], given: dict[str, Any], approval: str | None
+    had: dict[str, Any], changes: dict[str, Any], approval: str | None
 ) -> None:
     entry = RegisterEntry(session_id="ours", native_id="theirs", agent="claude", ruled=True, **had)
-    options = resumed(Options(resume="ours", **given), frozenset({"resume", *given}), "claude", entry)
+    options = resumed(Options(resume="ours", **changes), frozenset({"resume", *changes}), "claude", entry)
     assert (options.tier, options.approval) == (had.get("tier", "supervised"), approval)
 
 
@@ -90,8 +90,8 @@ def test_tools_and_rules_hold_on() -> None:
     ran = Options(policy="/rules.yaml", cwd="/repo", **rules)
     entry = entry_of(ran, session_id="ours", native_id="theirs", agent="claude", driver="stream")
 
-    def again(**asked: Any) -> Options:
-        return resumed(Options(resume="ours", **asked), frozenset({"resume", *asked}), "claude", entry)
+    def again(**changes: Any) -> Options:
+        return resumed(Options(resume="ours", **changes), frozenset({"resume", *changes}), "claude", entry)
 
     assert again() == Options(resume="theirs", policy="/rules.yaml", cwd="/repo", driver="stream", **rules)
     assert again(allowed_tools=("shell",)).allowed_tools == ("shell",)

@@ -34,7 +34,7 @@ from stagedoor.unified.events import (
 BOUND = 60.0
 
 
-def told(agent: str, driver: str, lines: list[bytes]) -> list[Event]:
+def replay_events(agent: str, driver: str, lines: list[bytes]) -> list[Event]:
     return list(translate(agent, catalog.agent(agent).drivers[driver], lines))
 
 
@@ -83,7 +83,7 @@ def test_a_recording_tells_what_the_living_session_told(tmp_path: Path) -> None:
                         out += [event async for event in session.send(json.dumps({"script": script}))]
         return out
 
-    living, replayed = asyncio.run(main()), told("understudy", "acp", lines)
+    living, replayed = asyncio.run(main()), replay_events("understudy", "acp", lines)
     # A living session's first turn begins with its caller's wish, before the agent is told its mode; and it goes on.
     later = [event for event in replayed if not isinstance(event, Notice | Done)]
     assert [bare(event) for event in later] == [bare(event) for event in living if not isinstance(event, Notice)]
@@ -117,13 +117,13 @@ def update(**members: Any) -> tuple[str, dict[str, Any]]:
     return "out", {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": members}}
 
 
-def said(text: str) -> tuple[str, dict[str, Any]]:
+def agent_text(text: str) -> tuple[str, dict[str, Any]]:
     return update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
 
 
 FAILED = rpc(1, error={"code": 500, "message": "down"})
 ENDED = {"stopReason": "end_turn"}
-ASKED = (
+QUESTION = (
     "out",
     rpc(
         9,
@@ -173,9 +173,9 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
             *opening(),
             prompting(1, "one"),
             prompting(2, "two"),
-            said("1"),
+            agent_text("1"),
             ("out", rpc(1, result=ENDED)),
-            said("2"),
+            agent_text("2"),
             ("out", rpc(2, result=ENDED)),
         ],
         [(1, "one"), (1, "1"), (1, "success"), (2, "two"), (2, "2"), (2, "success")],
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
         [
             *opening(),
             prompting(1, "Hi."),
-            ASKED,
+            QUESTION,
             ("in", rpc(9, result={"outcome": {"outcome": "selected", "optionId": "a"}})),
             update(sessionUpdate="tool_call_update", toolCallId="c", status="completed"),
             ("out", rpc(1, result=ENDED)),
@@ -206,7 +206,7 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
         [
             *opening(),
             prompting(1, "Hi."),
-            ASKED,
+            QUESTION,
             ("in", rpc(9, result={"outcome": {"outcome": "selected", "optionId": "z"}})),
             FAILING,
             ("out", rpc(1, result=ENDED)),
@@ -221,7 +221,7 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
         ],
     ),
     "a question without an answer": (
-        [*opening(), prompting(1, "Hi."), ASKED, FAILING, ("out", rpc(1, result=ENDED))],
+        [*opening(), prompting(1, "Hi."), QUESTION, FAILING, ("out", rpc(1, result=ENDED))],
         [
             (1, "Hi."),
             "tool_use",
@@ -232,7 +232,7 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
         ],
     ),
     "a question in an interrupted turn": (
-        [*opening(), prompting(1, "Hi."), ASKED, CANCEL, ("out", rpc(1, result={"stopReason": "cancelled"}))],
+        [*opening(), prompting(1, "Hi."), QUESTION, CANCEL, ("out", rpc(1, result={"stopReason": "cancelled"}))],
         [
             (1, "Hi."),
             "tool_use",
@@ -248,15 +248,15 @@ CASES: dict[str, tuple[list[tuple[str, dict[str, Any]]], list[object]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_by_hand(name: str) -> None:
     recording, expected = CASES[name]
-    events = told("understudy", "acp", two_way(*recording))
+    events = replay_events("understudy", "acp", two_way(*recording))
     assert outline(events) == expected
     assert isinstance(events[0], Init)
     assert events[0].cwd == "/w"
 
 
 def test_without_our_side_the_fate_of_a_call_tells_the_answer() -> None:
-    lines = [json.dumps(message).encode() for _, message in (opening()[1], ASKED, FAILING)]
-    assert outline(told("understudy", "acp", lines))[:5] == [
+    lines = [json.dumps(message).encode() for _, message in (opening()[1], QUESTION, FAILING)]
+    assert outline(replay_events("understudy", "acp", lines))[:5] == [
         (1, ""),
         "tool_use",
         "permission_request",
@@ -268,15 +268,17 @@ def test_without_our_side_the_fate_of_a_call_tells_the_answer() -> None:
 def test_a_question_waits_for_the_call_it_overtook() -> None:
     call = {"sessionID": "s", "messageID": "m", "type": "tool", "id": "p", "tool": "bash", "callID": "c"}
     running = {"status": "running", "input": {"command": "ls", "description": "look"}}
-    asked = {"id": "q", "sessionID": "s", "permission": "bash", "patterns": ["ls"], "metadata": {"command": "ls"}}
+    question = {"id": "q", "sessionID": "s", "permission": "bash", "patterns": ["ls"], "metadata": {"command": "ls"}}
     rows = [
         ("in", 'POST /session/s/prompt_async {"parts":[{"type":"text","text":"Hi."}]}'),
         ("out", _sse("session.status", sessionID="s", status={"type": "busy"})),
-        ("out", _sse("permission.asked", **asked, tool={"messageID": "m", "callID": "c"})),
+        ("out", _sse("permission.asked", **question, tool={"messageID": "m", "callID": "c"})),
         ("in", 'POST /permission/q/reply {"reply":"reject","message":"No."}'),
         ("out", _sse("message.part.updated", sessionID="s", part={**call, "state": running})),
     ]
-    events = told("opencode", "serve", [json.dumps({"dir": side, "line": text}).encode() for side, text in rows])
+    events = replay_events(
+        "opencode", "serve", [json.dumps({"dir": side, "line": text}).encode() for side, text in rows]
+    )
     kept = [event for event in events if isinstance(event, ToolUse | PermissionRequest | PermissionResolved | Notice)]
     assert [type(event) for event in kept] == [ToolUse, PermissionRequest, PermissionResolved]
     assert [event.input for event in kept if not isinstance(event, PermissionResolved | Notice)] == [

@@ -117,21 +117,26 @@ PERMISSIONS: list[tuple[str, Callback | None, bool, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("callback", "made", "by", "message"), [row[1:] for row in PERMISSIONS], ids=[row[0] for row in PERMISSIONS]
+    ("callback", "allowed", "by", "message"), [row[1:] for row in PERMISSIONS], ids=[row[0] for row in PERMISSIONS]
 )
-def test_permissions(options: dict[str, Any], callback: Callback | None, made: bool, by: str, message: str) -> None:
+def test_permissions(options: dict[str, Any], callback: Callback | None, allowed: bool, by: str, message: str) -> None:
     events = run(ASKS, options, approval="ask", can_use_tool=callback)
-    [asked] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
+    [question] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
     [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
     [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
-    assert (asked.tool_name, asked.operation, asked.target, asked.risk) == ("shell", "execute", "touch made", "medium")
-    assert asked.request_id == resolved.request_id
-    assert (resolved.decision, resolved.by) == ("allow" if made else "deny", by)
+    assert (question.tool_name, question.operation, question.target, question.risk) == (
+        "shell",
+        "execute",
+        "touch made",
+        "medium",
+    )
+    assert question.request_id == resolved.request_id
+    assert (resolved.decision, resolved.by) == ("allow" if allowed else "deny", by)
     assert resolved.message.startswith(message)
-    assert result.status == ("success" if made else "denied")
-    assert result.output == "" or not made  # what the question showed is not what the command has put out
-    assert asked.risk_reasons == ["writes made, in the workspace"]
-    assert (Path(options["cwd"]) / "made").exists() == made
+    assert result.status == ("success" if allowed else "denied")
+    assert result.output == "" or not allowed  # what the question showed is not what the command has put out
+    assert question.risk_reasons == ["writes made, in the workspace"]
+    assert (Path(options["cwd"]) / "made").exists() == allowed
     order = kinds(events)
     assert order.index("tool_use") < order.index("permission_request") < order.index("permission_resolved")
 
@@ -142,9 +147,9 @@ def test_an_unanswered_question_is_denied_when_its_time_is_up(options: dict[str,
         return stagedoor.Allow()
 
     events = run(ASKS, options, approval="ask", can_use_tool=never, permission_timeout=0.3)
-    [asked] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
+    [question] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
     [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
-    assert asked.expires_at is not None
+    assert question.expires_at is not None
     assert (resolved.decision, resolved.by) == ("deny", "timeout")
     assert not (Path(options["cwd"]) / "made").exists()
 
@@ -301,20 +306,20 @@ def test_an_agent_that_waits_for_an_answer_is_not_called_stalled(options: dict[s
             asyncio.timeout(BOUND),
             stagedoor.open("understudy", approval="ask", can_use_tool=late, stall_after=0.05, **options) as session,
         ):
-            heard: list[Event] = []
+            events: list[Event] = []
             async for event in session.send(script([{"shell": "sleep 600"}])):
-                heard.append(event)
-                if stalled(event) and any(isinstance(one, stagedoor.PermissionResolved) for one in heard):
+                events.append(event)
+                if stalled(event) and any(isinstance(each, stagedoor.PermissionResolved) for each in events):
                     await session.interrupt()
-            return heard
+            return events
 
     def stalled(event: Event) -> bool:
         return isinstance(event, stagedoor.Notice) and event.code == "stalled"
 
-    heard = asyncio.run(main())
-    asked, answered = (kinds(heard).index(kind) for kind in ("permission_request", "permission_resolved"))
-    assert not any(map(stalled, heard[asked:answered]))
-    assert any(map(stalled, heard[answered:]))
+    events = asyncio.run(main())
+    question, answer = (kinds(events).index(kind) for kind in ("permission_request", "permission_resolved"))
+    assert not any(map(stalled, events[question:answer]))
+    assert any(map(stalled, events[answer:]))
 
 
 def test_an_agent_that_dies_mid_turn(options: dict[str, Any]) -> None:
@@ -367,7 +372,7 @@ def test_run_sync(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("arguments", "complaint"),
     [
         ({"agent": "claud"}, "there is no agent 'claud'; did you mean 'claude'?"),
         ({"agent": "understudy", "driver": "exec"}, "understudy has no driver 'exec'; choose from acp"),
@@ -378,9 +383,9 @@ def test_run_sync(options: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_before_anything_starts(given: dict[str, Any], complaint: str) -> None:
+def test_what_is_not_supported_is_refused_before_anything_starts(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(stagedoor.NotSupported, match=complaint):
-        stagedoor.open(**given)
+        stagedoor.open(**arguments)
 
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -399,17 +404,22 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", BAD_OPTIONS)
 def test_a_wrong_value_is_refused_before_anything_starts(name: str) -> None:
-    given, complaint = BAD_OPTIONS[name]
+    arguments, complaint = BAD_OPTIONS[name]
     with pytest.raises(stagedoor.BadRequest, match=complaint):
-        stagedoor.open("understudy", **given)
+        stagedoor.open("understudy", **arguments)
 
 
 def test_paths_and_tables_may_be_given_as_they_come(tmp_path: Path) -> None:
-    given = {"cwd": tmp_path, "images": [tmp_path / "a.png"], "mcp_servers": {"docs": {"command": "x"}}, "timeout": 5}
-    wanted = Options(
+    arguments = {
+        "cwd": tmp_path,
+        "images": [tmp_path / "a.png"],
+        "mcp_servers": {"docs": {"command": "x"}},
+        "timeout": 5,
+    }
+    expected = Options(
         cwd=str(tmp_path), images=(str(tmp_path / "a.png"),), mcp_servers={"docs": McpServer(command="x")}, timeout=5.0
     )
-    assert check_options(given) == wanted
+    assert check_options(arguments) == expected
 
 
 def test_an_unknown_option() -> None:

@@ -99,12 +99,12 @@ def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
     workspace = WorkspaceChanges(str(tmp_path))
     workspace.begin()
     change(tmp_path)
-    told = [
+    reported = [
         FileChange(path="edited.txt", change="modified", after="after\n"),
         FileChange(path="removed.txt", change="deleted"),
         FileChange(path="new ünï.txt", change="created", after="older\n"),
     ]
-    [again] = workspace.changes(told)
+    [again] = workspace.changes(reported)
     assert (again.path, again.before, again.after) == ("new ünï.txt", "older\n", "new\n")
 
 
@@ -133,12 +133,12 @@ def test_a_change_of_which_only_the_name_was_told(make: Callable[[Path], None], 
     (tmp_path / "edited.txt").write_text("later\n")
     again = workspace.detailed(FileChange(path="edited.txt", change="modified"), edited)
     assert (again.before, again.after) == ("after\n", "later\n")
-    for told in (
+    for reported in (
         FileChange(path="edited.txt", change="modified", diff="its own"),
         FileChange(path="edited.txt", change="created"),  # it is not what can be seen
         FileChange(path="removed.txt", change="modified"),
     ):
-        assert workspace.detailed(told) == told
+        assert workspace.detailed(reported) == reported
 
 
 def test_nothing_of_the_repository_is_run_and_links_are_not_followed(tmp_path: Path) -> None:

@@ -260,9 +260,9 @@ PATTERNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "text", "found"), PATTERNS)
-def test_patterns_for_commands(pattern: str, text: str, found: str) -> None:
-    assert match_command(pattern, text) == found
+@pytest.mark.parametrize(("pattern", "text", "matched"), PATTERNS)
+def test_patterns_for_commands(pattern: str, text: str, matched: str) -> None:
+    assert match_command(pattern, text) == matched
 
 
 @settings(deadline=None)
@@ -282,9 +282,9 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "path", "found"), PATHS)
-def test_patterns_for_paths(pattern: str, path: str, found: bool) -> None:
-    assert match_path(pattern, path, "/w") is found
+@pytest.mark.parametrize(("pattern", "path", "matched"), PATHS)
+def test_patterns_for_paths(pattern: str, path: str, matched: bool) -> None:
+    assert match_path(pattern, path, "/w") is matched
 
 
 def test_explaining_a_command() -> None:

@@ -151,14 +151,14 @@ def test_a_plain_callback_that_waits_stops_nothing_else() -> None:
 def test_several_questions_in_any_order_and_none_twice() -> None:
     async def main() -> None:
         stage = Stage(attended=True)
-        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "abc"]
+        questions = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "abc"]
         await until(lambda: len(stage.questions.open) == 3)
         stage.questions.answer("c", Allow())
         stage.questions.answer("a", Deny("no"))
         with pytest.raises(AlreadyAnswered):
             stage.questions.answer("c", Deny("too late"))
         stage.questions.answer("b", Allow())
-        assert await asyncio.gather(*asked) == [Deny("no"), Allow(), Allow()]
+        assert await asyncio.gather(*questions) == [Deny("no"), Allow(), Allow()]
         with pytest.raises(AlreadyAnswered):
             stage.questions.answer("a", Allow())
         assert sorted(stage.resolved) == [("a", "deny", "client"), ("b", "allow", "client"), ("c", "allow", "client")]
@@ -170,11 +170,11 @@ def test_several_questions_in_any_order_and_none_twice() -> None:
 def test_one_id_twice_is_two_questions() -> None:
     async def main() -> None:
         stage = Stage(attended=True)
-        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", "same"))) for _ in range(2)]
+        questions = [asyncio.ensure_future(stage.questions.ask(shell("make", "same"))) for _ in range(2)]
         await until(lambda: len(stage.questions.open) == 2)
         stage.questions.answer("same", Allow())
         stage.questions.answer("same#1", Deny())
-        assert await asyncio.gather(*asked) == [Allow(), Deny()]
+        assert await asyncio.gather(*questions) == [Allow(), Deny()]
 
     run(main)
 
@@ -205,10 +205,10 @@ def test_an_interrupt_denies_everything_open() -> None:
             return Allow()
 
         stage = Stage(callback=never)
-        asked = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "ab"]
+        questions = [asyncio.ensure_future(stage.questions.ask(shell("make", name))) for name in "ab"]
         await until(lambda: len(stage.questions.open) == 2)
         stage.questions.resolve_all("interrupt")
-        assert await asyncio.gather(*asked) == [Deny("the turn was interrupted")] * 2
+        assert await asyncio.gather(*questions) == [Deny("the turn was interrupted")] * 2
         assert stage.resolved == [("a", "deny", "interrupt"), ("b", "deny", "interrupt")]
 
     run(main)
@@ -217,11 +217,11 @@ def test_an_interrupt_denies_everything_open() -> None:
 def test_a_cancelled_question_is_closed_too() -> None:
     async def main() -> None:
         stage = Stage(attended=True)
-        asked = asyncio.ensure_future(stage.questions.ask(shell("make")))
+        question = asyncio.ensure_future(stage.questions.ask(shell("make")))
         await until(lambda: stage.questions.open == ["q1"])
-        asked.cancel()
+        question.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await question
         assert stage.resolved == [("q1", "deny", "interrupt")]
 
     run(main)

@@ -224,7 +224,7 @@ def test_what_is_over_the_bound_is_said_and_the_stream_goes_on() -> None:
 
 def test_close_ends_a_reader_that_waits() -> None:
     async def main() -> None:
-        heard, over = asyncio.Event(), asyncio.Event()
+        received, over = asyncio.Event(), asyncio.Event()
 
         async def reply(call: Call, writer: asyncio.StreamWriter) -> None:
             writer.write(STREAM + b"data: hello\n\n")
@@ -235,12 +235,12 @@ def test_close_ends_a_reader_that_waits() -> None:
             async for batch in transport.batches():
                 if batch:
                     assert batch == [b"hello"]
-                    heard.set()
+                    received.set()
 
         async with server(reply) as url, asyncio.timeout(BOUND):
             transport = HttpTransport(url, events=EVENTS, backoff=QUICK)
             reading = asyncio.create_task(read(transport))
-            await heard.wait()
+            await received.wait()
             await transport.close()
             await reading
             over.set()

@@ -40,10 +40,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], goal: str) -> None:
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, f"waited a minute for: {what}"
+        assert time.monotonic() < deadline, f"waited a minute for: {goal}"
         time.sleep(0.02)  # a poll, bounded above
 
 
@@ -90,26 +90,26 @@ def test_a_conversation() -> None:
         code = (
             "print('up', flush=True)\nimport sys\nfor x in sys.stdin: print('got', x, end='', flush=True)\nprint('end')"
         )
-        heard: list[object] = []
+        output: list[object] = []
         async with await ChildProcess.start(python(code)) as process:
             async for batch in process.batches():
-                heard += batch
-                if heard[-1] == b"up":
+                output += batch
+                if output[-1] == b"up":
                     await process.send(b"a")
-                elif heard[-1] == b"got a":
+                elif output[-1] == b"got a":
                     await process.end_input()
             assert await process.wait() == 0
-        return heard
+        return output
 
     assert asyncio.run(talk()) == [b"up", b"got a", b"end"]
 
 
 def test_a_conversation_can_be_overheard() -> None:
-    heard: list[tuple[str, bytes]] = []
+    output: list[tuple[str, bytes]] = []
 
     async def main() -> None:
         code = "import sys\nfor line in sys.stdin: print('got', line, end='', flush=True)"
-        with record_lines(lambda direction, line: heard.append((direction, line))):
+        with record_lines(lambda direction, line: output.append((direction, line))):
             process = await ChildProcess.start(python(code))
         async with process:
             await process.send(b"a")
@@ -117,7 +117,7 @@ def test_a_conversation_can_be_overheard() -> None:
                 await process.end_input()
 
     asyncio.run(main())
-    assert heard == [("in", b"a"), ("out", b"got a")]
+    assert output == [("in", b"a"), ("out", b"got a")]
 
 
 def test_environment_and_scratch_files(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ def test_stderr_is_drained_and_bounded() -> None:
 def test_a_stall_is_reported_but_work_is_not() -> None:
     async def main(code: str) -> list[object]:
         async with await ChildProcess.start(python(code, stop=(Signal(signal.SIGKILL),))) as process:
-            heard: list[object] = []
+            output: list[object] = []
             async for batch in process.batches(quiet=0.5):
-                heard += batch
-                if b"end" in heard or any(isinstance(item, Stalled) for item in heard):
-                    return heard
-            return heard
+                output += batch
+                if b"end" in output or any(isinstance(item, Stalled) for item in output):
+                    return output
+            return output
 
     sleeping = asyncio.run(main("print('up', flush=True); import time; time.sleep(600)"))
     assert sleeping[0] == b"up"
@@ -193,8 +193,8 @@ def test_silence_is_told_less_and_less_often_and_ends_with_a_sign_of_life() -> N
     silence = Silence()
     # After each half of 10 seconds: the processor time used so far, and what is told.
     looks = [(7, 0), (7, 10), (7, 0), (7, 20), (7, 0), (7, 0), (7, 0), (7, 40), (8, 0), (8, 0), (8, 10), (9, 0)]
-    told = [silence.lasted if silence.is_news(10, ticks) else 0 for ticks, _ in looks]
-    assert told == [seconds for _, seconds in looks]
+    reports = [silence.lasted if silence.is_news(10, ticks) else 0 for ticks, _ in looks]
+    assert reports == [seconds for _, seconds in looks]
     assert silence.is_news(10, 9) is False
     silence.end()  # it was told something
     assert [silence.is_news(10, 9) for _ in range(3)] == [False, True, False]
@@ -328,18 +328,18 @@ def test_the_ladder_ends_a_child_in_order() -> None:
             "print('up', flush=True)\nsys.stdin.read()\nprint('input ended', flush=True)\ntime.sleep(600)"
         )
         process = await ChildProcess.start(python(code, stop=stop))
-        heard: list[object] = []
+        output: list[object] = []
         stopping = None
         async for batch in process.batches():
-            heard += batch
+            output += batch
             stopping = stopping or asyncio.create_task(process.stop())
         assert stopping
-        return await stopping, heard
+        return await stopping, output
 
-    code, heard = asyncio.run(main((EndInput(0.2), Signal(signal.SIGINT, 30))))
+    code, output = asyncio.run(main((EndInput(0.2), Signal(signal.SIGINT, 30))))
     assert code == 7
-    assert heard[0] == b"up"
-    assert heard[-1] == b"interrupted"
+    assert output[0] == b"up"
+    assert output[-1] == b"interrupted"
     assert asyncio.run(main((EndInput(0.2),)))[0] == -signal.SIGKILL
 
 

@@ -88,16 +88,16 @@ def test_any_batching_gives_the_same_items(sizes: list[int], limit: int) -> None
                 start += size
             relay.close()
 
-        async def one() -> list[int]:
+        async def read_items() -> list[int]:
             return [item async for item in readers[0]]
 
-        async def many() -> list[int]:
+        async def read_batches() -> list[int]:
             taken: list[int] = []
             while batch := await readers[1].batch():
                 taken += batch
             return taken
 
-        _, first, second = await asyncio.gather(source(), one(), many())
+        _, first, second = await asyncio.gather(source(), read_items(), read_batches())
         assert first == second == list(range(total))
 
     asyncio.run(main())

@@ -163,7 +163,9 @@ def shifted(line: bytes) -> bytes:
 @pytest.mark.parametrize("path", TWO_WAY, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_recorded_dialogue_plays_to_its_end(path: Path) -> None:
     entries = read_transcript(path.read_bytes())
-    asked = {json.loads(e.line)["id"] for e in entries if e.direction == "in" and shifted(e.line) != _plain(e.line)}
+    request_ids = {
+        json.loads(e.line)["id"] for e in entries if e.direction == "in" and shifted(e.line) != _plain(e.line)
+    }
 
     async def main() -> list[bytes]:
         replay = Replay(entries)
@@ -172,21 +174,21 @@ def test_every_recorded_dialogue_plays_to_its_end(path: Path) -> None:
                 await replay.send(shifted(entry.line))
         await replay.end_input()
         async with asyncio.timeout(60):
-            said = [message async for batch in replay.batches() for message in batch if isinstance(message, bytes)]
+            output = [message async for batch in replay.batches() for message in batch if isinstance(message, bytes)]
         assert replay.unexpected == []
-        return said
+        return output
 
     def expected(line: bytes) -> bytes:
         try:
             value = json.loads(line)
         except ValueError:
             return line
-        if isinstance(value, dict) and "method" not in value and value.get("id") in asked:
+        if isinstance(value, dict) and "method" not in value and value.get("id") in request_ids:
             value["id"] += 1000
         return json.dumps(value).encode()
 
-    said = asyncio.run(main())
-    assert [_plain(line) for line in said] == [expected(e.line) for e in entries if e.direction == "out"]
+    output = asyncio.run(main())
+    assert [_plain(line) for line in output] == [expected(e.line) for e in entries if e.direction == "out"]
 
 
 def _plain(line: bytes) -> bytes:

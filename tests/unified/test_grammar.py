@@ -97,18 +97,18 @@ def check(events: list[Event]) -> None:
 
 
 @given(st.lists(EVENTS, max_size=30))
-def test_any_sequence_comes_out_well_formed(said: list[Event]) -> None:
+def test_any_sequence_comes_out_well_formed(events: list[Event]) -> None:
     grammar = Grammar()
-    out = [event for one in said for event in grammar.accept(one)] + grammar.end()
+    out = [event for one in events for event in grammar.accept(one)] + grammar.end()
     check(out)
     assert grammar.accept(Text(text="late")) == []
     assert grammar.end() == []
 
 
 @given(st.lists(EVENTS, max_size=20))
-def test_usage_adds_up(said: list[Event]) -> None:
+def test_usage_adds_up(events: list[Event]) -> None:
     grammar = Grammar()
-    out = [event for one in said for event in grammar.accept(one)] + grammar.end()
+    out = [event for one in events for event in grammar.accept(one)] + grammar.end()
     turns = [event.usage for event in out if isinstance(event, TurnCompleted)]
     total = Usage()
     for usage in turns:
@@ -126,8 +126,8 @@ def test_encoding_is_reversible(event: Event) -> None:
 
 TOOL = ToolUse(tool_use_id="t", name="shell", input={"command": "ls"})
 STALLED = Notice(level="warning", code="stalled", message="no sign of life for 5 s")
-ASKED = PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell")
-ANSWERED = PermissionResolved(request_id="r", decision="allow", by="client")
+QUESTION = PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell")
+ANSWER = PermissionResolved(request_id="r", decision="allow", by="client")
 REFUSABLE = PermissionRequest(request_id="q", tool_name="shell", target="ls")
 REFUSED = PermissionResolved(request_id="q", decision="deny", by="client", message="not now")
 
@@ -317,9 +317,9 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             TurnStarted(),
             STALLED,
             TOOL,
-            ASKED,
+            QUESTION,
             STALLED,
-            ANSWERED,
+            ANSWER,
             STALLED,
             ToolResult(tool_use_id="t", name="shell", status="success"),
             TurnCompleted(status="success"),
@@ -330,8 +330,8 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
             TurnStarted(),
             STALLED,
             TOOL,
-            ASKED,
-            ANSWERED,
+            QUESTION,
+            ANSWER,
             STALLED,
             ToolResult(tool_use_id="t", name="shell", status="success"),
             TurnCompleted(status="success"),
@@ -341,16 +341,16 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "told"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_rules(said: list[Event], told: list[Event]) -> None:
+@pytest.mark.parametrize(("events", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_rules(events: list[Event], expected: list[Event]) -> None:
     grammar = Grammar()
-    assert [event for one in said for event in grammar.accept(one)] + grammar.end() == told
+    assert [event for one in events for event in grammar.accept(one)] + grammar.end() == expected
 
 
 def test_how_long_a_call_took_does_not_count_the_time_of_its_question() -> None:
     grammar = Grammar()
-    said = [(Init(), 10), (TOOL, 20), (replace(ASKED, tool_use_id="t"), 30), (ANSWERED, 70_000)]
-    for event, now in said:
+    events = [(Init(), 10), (TOOL, 20), (replace(QUESTION, tool_use_id="t"), 30), (ANSWER, 70_000)]
+    for event, now in events:
         grammar.accept(event, now)
     [result] = grammar.accept(ToolResult(tool_use_id="t", name="shell", status="success"), 70_005)
     assert result == ToolResult(tool_use_id="t", name="shell", status="success", duration_ms=5.0)
@@ -384,7 +384,7 @@ def test_money_leaves_no_dust() -> None:
 
 def test_usage_is_per_turn_and_per_session() -> None:
     grammar = Grammar()
-    said: list[Event] = [
+    events: list[Event] = [
         Init(),
         TurnStarted(),
         UsageReport(input_tokens=5, total_tokens=5, cost_usd=0.1),
@@ -392,7 +392,7 @@ def test_usage_is_per_turn_and_per_session() -> None:
         TurnStarted(),
         UsageReport(input_tokens=2, total_tokens=2, cost_usd=0.2),
     ]
-    out = [event for one in said for event in grammar.accept(one)]
+    out = [event for one in events for event in grammar.accept(one)]
     last = out[-1]
     assert isinstance(last, UsageReport)
     assert (last.input_tokens, last.session.input_tokens) == (2, 7)
