@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stagedoor.service.journal import Journal
-    from stagedoor.service.session_log import Chronicle
+    from stagedoor.service.session_log import SessionLog
     from stagedoor.unified.events import Event
 
 BODY = b'{"type":"text_delta","agent":"understudy","sessionId":"0f8b8c1e-5a3e-4c0b-9a57-6f1b2d3c4e5f","seq":1,' + (
@@ -64,10 +64,10 @@ def bare_append(path: Path, sessions: int, batch: int, count: int) -> float:
 
 
 def our_append(path: Path, sessions: int, batch: int, count: int) -> float:
-    async def append_all(chronicle: Chronicle, batches: list[list[Event]]) -> None:
+    async def append_all(session_log: SessionLog, batches: list[list[Event]]) -> None:
         for pieces in batches:
-            await chronicle.store(pieces)
-        await chronicle.quiet()
+            await session_log.store(pieces)
+        await session_log.quiet()
 
     async def append_sessions(journal: Journal) -> float:
         sources = [
@@ -93,24 +93,24 @@ def flood(path: Path, count: int) -> tuple[float, int]:
 
     async def flooded(journal: Journal) -> float:
         nonlocal writes
-        chronicle = await open_log(journal, "session 0")
+        session_log = await open_log(journal, "session 0")
 
         async def store(events: list[Event]) -> None:
             nonlocal writes
             writes += 1
-            await chronicle.store(events)
+            await session_log.store(events)
 
         batches = text_batches(count, FLOOD_BATCH)
         relay: Relay[Event] = Relay()
         speaking: Any = Speaking(relay.reader())
         start = time.perf_counter()
-        life = Life(speaking, chronicle.view, store=store, counts=lambda _: True, over=lambda: None)
+        life = Life(speaking, session_log.view, store=store, counts=lambda _: True, over=lambda: None)
         for pieces in batches:
             await relay.publish(pieces)
             await asyncio.sleep(0)
         relay.close()
         await life.pump
-        await chronicle.quiet()
+        await session_log.quiet()
         return time.perf_counter() - start
 
     return on_a_log(path, flooded), count // writes
@@ -130,8 +130,8 @@ def on_a_log(path: Path, work: Callable[[Journal], Any]) -> float:
     return asyncio.run(main())
 
 
-async def open_log(journal: Journal, name: str) -> Chronicle:
-    from stagedoor.service.session_log import Chronicle
+async def open_log(journal: Journal, name: str) -> SessionLog:
+    from stagedoor.service.session_log import SessionLog
     from stagedoor.service.views import SessionView
 
     view = SessionView(id=name, agent="understudy", cwd="/work", prompt="Go on.", activity="working")
@@ -140,7 +140,7 @@ async def open_log(journal: Journal, name: str) -> Chronicle:
     def broken(fault: Exception) -> None:
         raise fault
 
-    return Chronicle(view, journal, now=lambda: 1, new_id=lambda: "m", broken=broken, counts=Counter())
+    return SessionLog(view, journal, now=lambda: 1, new_id=lambda: "m", broken=broken, counts=Counter())
 
 
 def text_batches(count: int, batch: int) -> list[list[Event]]:

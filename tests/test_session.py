@@ -124,12 +124,8 @@ def test_permissions(options: dict[str, Any], callback: Callback | None, allowed
     [question] = [event for event in events if isinstance(event, stagedoor.PermissionRequest)]
     [resolved] = [event for event in events if isinstance(event, stagedoor.PermissionResolved)]
     [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
-    assert (question.tool_name, question.operation, question.target, question.risk) == (
-        "shell",
-        "execute",
-        "touch made",
-        "medium",
-    )
+    assert (question.tool_name, question.operation) == ("shell", "execute")
+    assert (question.target, question.risk) == ("touch made", "medium")
     assert question.request_id == resolved.request_id
     assert (resolved.decision, resolved.by) == ("allow" if allowed else "deny", by)
     assert resolved.message.startswith(message)
