@@ -161,7 +161,7 @@ async def measured(program: str) -> bool:
             env = {**os.environ, "HOME": scratch, "TMPDIR": scratch}
             browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS), env=dict(env))
             context = await browser.new_context(viewport={"width": 390, "height": 844})
-            code = app.state.codes.new("admin", "bench").shown
+            code = app.state.codes.new("admin", "bench").display
             await context.request.post(f"{url}/api/pair", data={"code": code, "name": "bench", "cookie": True})
             page = await context.new_page()
             await tapped(page, url)  # the first asks the agents how they are
