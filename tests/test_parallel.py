@@ -47,9 +47,9 @@ def test_every_task_has_a_whole_stream_tagged_with_it(shared: dict[str, Any]) ->
     async def main() -> None:
         tasks = [say("one"), say("two"), say("one")]
         streams: dict[int, list[stagedoor.Event]] = {0: [], 1: [], 2: []}
-        async for one in stagedoor.run_parallel(tasks, **shared):
-            assert (one.task, one.agent) == (tasks[one.number], "understudy")
-            streams[one.number].append(one.event)
+        async for item in stagedoor.run_parallel(tasks, **shared):
+            assert (item.task, item.agent) == (tasks[item.number], "understudy")
+            streams[item.number].append(item.event)
         for number, events in streams.items():
             assert isinstance(events[0], Init)
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -71,13 +71,13 @@ def test_one_that_fails_disturbs_no_other(shared: dict[str, Any]) -> None:
         ]
         done: dict[int, str] = {}
         errors: dict[int, str] = {}
-        async for one in stagedoor.run_parallel(tasks, **shared):
-            match one.event:
+        async for item in stagedoor.run_parallel(tasks, **shared):
+            match item.event:
                 case Done(status=status):
-                    assert one.number not in done
-                    done[one.number] = status
+                    assert item.number not in done
+                    done[item.number] = status
                 case Error(message=message):
-                    errors.setdefault(one.number, message)
+                    errors.setdefault(item.number, message)
                 case _:
                     pass
         assert done == {0: "error", 1: "error", 2: "error", 3: "error", 4: "interrupted", 5: "success"}
@@ -94,12 +94,12 @@ def test_no_more_than_the_limit_run_at_once(shared: dict[str, Any]) -> None:
     async def main() -> None:
         running: set[int] = set()
         most = 0
-        async for one in stagedoor.run_parallel([say(str(n)) for n in range(5)], limit=2, **shared):
-            if isinstance(one.event, Init):
-                running.add(one.number)
+        async for item in stagedoor.run_parallel([say(str(n)) for n in range(5)], limit=2, **shared):
+            if isinstance(item.event, Init):
+                running.add(item.number)
             most = max(most, len(running))
-            if isinstance(one.event, Done):
-                running.discard(one.number)
+            if isinstance(item.event, Done):
+                running.discard(item.number)
         # The next may begin when one has ended, though its last words are not read yet.
         assert most <= 3
         with pytest.raises(ValueError, match="at least one"):
@@ -113,9 +113,9 @@ def test_a_chatterer_does_not_drown_the_others(shared: dict[str, Any]) -> None:
         seen: list[int] = []
         tasks = [stagedoor.Task("understudy", "- endless\n"), stagedoor.Task("understudy", "- endless\n")]
         async with aclosing(stagedoor.run_parallel(tasks, **shared)) as stream:
-            async for one in stream:
-                if isinstance(one.event, TextDelta):
-                    seen.append(one.number)
+            async for item in stream:
+                if isinstance(item.event, TextDelta):
+                    seen.append(item.number)
                 if min(seen.count(0), seen.count(1)) >= 500:
                     break
         both = seen[min(seen.index(0), seen.index(1)) :]
@@ -133,9 +133,9 @@ def test_cancelling_stops_all(shared: dict[str, Any]) -> None:
         async def consume() -> None:
             running: set[int] = set()
             tasks = [stagedoor.Task("understudy", "- shell: sleep 300\n") for _ in range(3)]
-            async for one in stagedoor.run_parallel(tasks, **shared):
-                if isinstance(one.event, stagedoor.ToolUse):
-                    running.add(one.number)
+            async for item in stagedoor.run_parallel(tasks, **shared):
+                if isinstance(item.event, stagedoor.ToolUse):
+                    running.add(item.number)
                 if len(running) == 3:
                     started.set()
 

@@ -190,8 +190,8 @@ def test_what_a_rule_speaks_of(rule: Rule, request_: ToolUse, action: str) -> No
 def test_the_short_lists() -> None:
     policy = Policy(auto_approve=("read_file", "shell"), deny_patterns=("rm -rf *",), default="deny")
     decided = [
-        policy.decide(one, WORKSPACE).action
-        for one in (call("read_file", file_path="a"), shell("ls"), shell("sudo rm -rf x"), call("plan"))
+        policy.decide(each, WORKSPACE).action
+        for each in (call("read_file", file_path="a"), shell("ls"), shell("sudo rm -rf x"), call("plan"))
     ]
     assert decided == ["allow", "allow", "deny", "deny"]
 
@@ -240,7 +240,7 @@ MODES: list[tuple[Policy, list[str]]] = [
 
 @pytest.mark.parametrize(("policy", "actions"), MODES)
 def test_tiers_and_modes(policy: Policy, actions: list[str]) -> None:
-    decided = {name: policy.decide(one, WORKSPACE).action for name, one in CALLS.items()}
+    decided = {name: policy.decide(each, WORKSPACE).action for name, each in CALLS.items()}
     assert decided == dict(zip(CALLS, actions, strict=True))
 
 
@@ -333,7 +333,7 @@ def test_simulating_a_past_session() -> None:
         PermissionRequest(request_id="q", tool_name="web_fetch", operation="network", session_id="s"),
     ]
     simulated = simulate(Policy(rules=(Rule(action="deny", risk=("high",)),), default="allow"), events)
-    assert [(one.tool_use_id, one.tool, one.ruling.action, one.then, one.changed) for one in simulated] == [
+    assert [(each.tool_use_id, each.tool, each.ruling.action, each.then, each.changed) for each in simulated] == [
         ("1", "shell", "allow", "ran", False),
         ("2", "shell", "deny", "allow", True),
         ("3", "shell", "allow", "deny", True),

@@ -99,7 +99,7 @@ def check(events: list[Event]) -> None:
 @given(st.lists(EVENTS, max_size=30))
 def test_any_sequence_comes_out_well_formed(events: list[Event]) -> None:
     grammar = Grammar()
-    out = [event for one in events for event in grammar.accept(one)] + grammar.end()
+    out = [event for each in events for event in grammar.accept(each)] + grammar.end()
     check(out)
     assert grammar.accept(Text(text="late")) == []
     assert grammar.end() == []
@@ -108,7 +108,7 @@ def test_any_sequence_comes_out_well_formed(events: list[Event]) -> None:
 @given(st.lists(EVENTS, max_size=20))
 def test_usage_adds_up(events: list[Event]) -> None:
     grammar = Grammar()
-    out = [event for one in events for event in grammar.accept(one)] + grammar.end()
+    out = [event for each in events for event in grammar.accept(each)] + grammar.end()
     turns = [event.usage for event in out if isinstance(event, TurnCompleted)]
     total = Usage()
     for usage in turns:
@@ -344,7 +344,7 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
 @pytest.mark.parametrize(("events", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_rules(events: list[Event], expected: list[Event]) -> None:
     grammar = Grammar()
-    assert [event for one in events for event in grammar.accept(one)] + grammar.end() == expected
+    assert [event for each in events for event in grammar.accept(each)] + grammar.end() == expected
 
 
 def test_how_long_a_call_took_does_not_count_the_time_of_its_question() -> None:
@@ -392,7 +392,7 @@ def test_usage_is_per_turn_and_per_session() -> None:
         TurnStarted(),
         UsageReport(input_tokens=2, total_tokens=2, cost_usd=0.2),
     ]
-    out = [event for one in events for event in grammar.accept(one)]
+    out = [event for each in events for event in grammar.accept(each)]
     last = out[-1]
     assert isinstance(last, UsageReport)
     assert (last.input_tokens, last.session.input_tokens) == (2, 7)
