@@ -4,15 +4,22 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
-WORKERS ?= 2
+WORKERS ?= 3
 
-.PHONY: help demo test check fix bench bless pictures record compatibility clis browser page clean
+.PHONY: help demo quick test coverage check fix bench bless pictures record compatibility clis browser page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
 	@$(BIN)/stagedoor demo
+
+quick: $(VENV)/.dev  ## what to run all day: lint, types and the fast tests, under two minutes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports > /dev/null || $(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pytest -q -m "not slow" -n 2
 
 test: $(VENV)/.dev clis browser check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
@@ -23,6 +30,12 @@ check: $(VENV)/.dev page  ## lint, types, layers
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+coverage: $(VENV)/.dev browser  ## run all tests that need no CLI under coverage; show lines and branches by room
+	rm -f .coverage .coverage.*
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest -q -m "not live" -n $(WORKERS) --dist worksteal
+	$(BIN)/coverage combine -q
+	$(BIN)/python -m tools.coverage_by_room
 
 fix: $(VENV)/.dev  ## let the machine fix what it can
 	$(BIN)/ruff check --fix .

@@ -19,6 +19,19 @@ import pytest
 AGENTS_OWN = (".claude", ".claude.json", ".codex", ".gemini", ".config/opencode", ".local/share/opencode", ".opencode")
 """Where the CLIs keep their things, in the home of whoever is signed in: some look it up past ``HOME``."""
 
+SLOW = (
+    "agents/acp/test_client.py", "agents/acp/test_endings.py", "agents/acp/test_properties.py",
+    "agents/claude/test_client.py", "agents/codex/test_bad_input.py", "agents/opencode/test_server.py",
+    "cli/", "dialects/test_properties.py", "docs/", "remote/", "server/test_attacks.py", "server/test_auth.py",
+    "server/test_fuzz.py", "server/test_jsonrpc", "server/test_kill.py", "server/test_pairing.py",
+    "server/test_rest", "server/test_streams", "service/test_killed.py", "service/test_questions.py",
+    "service/test_sessions.py", "service/test_unbroken.py", "service/test_waking.py", "testing/", "test_parallel.py",
+    "test_readme.py", "test_session.py", "test_surroundings.py", "tools/", "transports/test_process.py", "typing/",
+    "understudy/", "web/",
+)  # fmt: skip
+"""What starts programs or servers, or tries hundreds of inputs: measured at more than a second each, and left out by
+``make quick``. ``make test`` runs everything."""
+
 PATIENCE = 20.0
 """How long what was abandoned may take to be cleared away."""
 
@@ -89,3 +102,23 @@ def stagedoor_home(
     monkeypatch.setenv("STAGEDOOR_HOME", str(folder))
     yield folder
     surroundings.look(request.node.nodeid)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is slow, and deal the tests out so that the workers begin with what takes longest."""
+    here = Path(__file__).parent
+    for item in items:
+        if str(item.path.relative_to(here)).startswith(SLOW) or item.get_closest_marker("live"):
+            item.add_marker("slow")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:  # each worker is given one run of the list, and steals from the others when it is done
+        ordered = sorted(items, key=_cost, reverse=True)
+        items[:] = [item for start in range(workers) for item in ordered[start::workers]]
+
+
+def _cost(item: pytest.Item) -> int:
+    """How long a test takes, roughly: OpenCode needs seconds to start, and waits long before it tries again."""
+    name = item.nodeid
+    if item.get_closest_marker("live"):
+        return (4 if "opencode" in name else 3) + ("test_faults" in name or "test_limits" in name)
+    return 2 if "test_kill" in name or "/web/" in name else 1 if item.get_closest_marker("slow") else 0
