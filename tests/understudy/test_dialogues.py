@@ -14,7 +14,7 @@ from stagedoor.agents.acp import (
     ClientCapabilities,
     Content,
     Cost,
-    Diff,
+    DiffContent,
     PlanEntry,
     PromptResponse,
     RequestPermission,
@@ -89,11 +89,11 @@ def test_files_are_changed_for_real_and_shown_as_diffs(understudy: Any) -> None:
             ]
         )
         path = str(work.resolve() / "new" / "a.txt")
-        diffs = [content for update in reply.final for content in update.contents() if isinstance(content, Diff)]
+        diffs = [content for update in reply.final for content in update.contents() if isinstance(content, DiffContent)]
         assert diffs == [
-            Diff(path, "one\n", None, {"kind": "add"}),
-            Diff(path, "two\n", "one\n", {"kind": "modify"}),
-            Diff(str(work.resolve() / "old.txt"), "", "alpha\n", {"kind": "delete"}),
+            DiffContent(path, "one\n", None, {"kind": "add"}),
+            DiffContent(path, "two\n", "one\n", {"kind": "modify"}),
+            DiffContent(str(work.resolve() / "old.txt"), "", "alpha\n", {"kind": "delete"}),
         ]
         assert sorted(reply.outputs[3:]) == ["new/a.txt", "new/a.txt:1: two", "two\n"]  # they ran side by side
         assert reply.started == [
@@ -185,7 +185,7 @@ def test_permission_is_asked_with_four_kinds_and_the_diff(understudy: Any) -> No
             "reject_always",
         ]
         place = str(understudy.workspace.resolve() / "a.txt")
-        assert question.tool_call.contents() == [Diff(place, "x", None, {"kind": "add"})]
+        assert question.tool_call.contents() == [DiffContent(place, "x", None, {"kind": "add"})]
         assert not (understudy.workspace / "a.txt").exists()
 
     understudy.dialogue(main, request_permission=ask)

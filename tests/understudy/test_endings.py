@@ -17,7 +17,7 @@ from stagedoor.agents.acp import (
 )
 from stagedoor.transports.guard import descendants
 from stagedoor.transports.launch import Exited
-from stagedoor.understudy.workspace import ShellCommand
+from stagedoor.understudy.workspace import WorkspaceCommand
 
 
 def alive(pid: int) -> bool:
@@ -167,12 +167,12 @@ def test_stall_and_empty(understudy: Any) -> None:
 def test_a_command_that_is_cancelled_while_it_begins_is_not_left_running(tmp_path: Path) -> None:
     async def main() -> None:
         for turns in range(30):  # of the loop: at each of them it has come a little further
-            beginning = asyncio.create_task(ShellCommand.start("sleep 1000", str(tmp_path)))
+            beginning = asyncio.create_task(WorkspaceCommand.start("sleep 1000", str(tmp_path)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             beginning.cancel()
             [command] = await asyncio.gather(beginning, return_exceptions=True)
-            if isinstance(command, ShellCommand):
+            if isinstance(command, WorkspaceCommand):
                 await command.kill()
             assert [pid for pid in descendants(os.getpid()) if alive(pid)] == []
 

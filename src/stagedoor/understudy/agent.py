@@ -18,9 +18,9 @@ from .link import (
     AgentLink,
     InitializeParams,
     ListSessionsParams,
+    MethodRefused,
     OpenSessionParams,
     PromptParams,
-    RequestRefused,
     SessionIdParams,
     SetConfigOptionParams,
     SetModeParams,
@@ -158,7 +158,7 @@ class Understudy:
     async def _set_mode(self, params: SetModeParams) -> dict[str, Any]:
         session = self._open_session(params.session_id)
         if params.mode_id not in MODES:
-            raise RequestRefused(INVALID_PARAMS, f"unknown mode {params.mode_id!r}: choose one of {', '.join(MODES)}")
+            raise MethodRefused(INVALID_PARAMS, f"unknown mode {params.mode_id!r}: choose one of {', '.join(MODES)}")
         session.mode = params.mode_id
         session.store_progress()
         session.show({"sessionUpdate": "current_mode_update", "currentModeId": params.mode_id})
@@ -167,14 +167,14 @@ class Understudy:
     async def _set_config_option(self, params: SetConfigOptionParams) -> dict[str, Any]:
         session = self._open_session(params.session_id)
         if params.config_id != "model" or params.value not in MODELS:
-            raise RequestRefused(INVALID_PARAMS, f"the only option is model: choose one of {', '.join(MODELS)}")
+            raise MethodRefused(INVALID_PARAMS, f"the only option is model: choose one of {', '.join(MODELS)}")
         session.model = params.value
         return {"configOptions": _config_options(session.model)}
 
     async def _prompt(self, params: PromptParams) -> dict[str, Any]:
         session = self._open_session(params.session_id)
         if session.turn is not None:
-            raise RequestRefused(INVALID_REQUEST, "a turn is running in this session")
+            raise MethodRefused(INVALID_REQUEST, "a turn is running in this session")
         text = params.text
         for block in params.prompt:
             session.store({"sessionUpdate": "user_message_chunk", "content": block})
@@ -191,7 +191,7 @@ class Understudy:
 
     def _session(self, session_id: str, params: OpenSessionParams) -> UnderstudySession:
         if not Path(params.cwd).is_absolute() or not Path(params.cwd).is_dir():
-            raise RequestRefused(
+            raise MethodRefused(
                 INVALID_PARAMS, f"the working directory {params.cwd!r} is not an existing absolute path"
             )
         more = tuple(params.additional_directories or ())
@@ -225,8 +225,8 @@ def _config_options(model: str) -> list[dict[str, Any]]:
     return [option | {"options": choices}]
 
 
-def _unknown(session_id: str) -> RequestRefused:
-    return RequestRefused(NOT_FOUND, f"Session not found: {session_id}")
+def _unknown(session_id: str) -> MethodRefused:
+    return MethodRefused(NOT_FOUND, f"Session not found: {session_id}")
 
 
 def _now_ms() -> int:

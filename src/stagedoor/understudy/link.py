@@ -26,7 +26,7 @@ Method: TypeAlias = tuple[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]]
 """The shape of a method's parameters, and what carries it out."""
 
 
-class RequestRefused(Exception):
+class MethodRefused(Exception):
     """The client's request ends with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, details: dict[str, Any] | None = None) -> None:
@@ -165,7 +165,7 @@ class AgentLink:
             self._flush()
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             self._refuse(request.id, INVALID_PARAMS, f"Invalid params: {error}")
-        except RequestRefused as refused:
+        except MethodRefused as refused:
             self._refuse(request.id, refused.code, refused.message, refused.details)
         except Exception as error:  # whatever goes wrong here, the client is not left waiting
             self._refuse(request.id, INTERNAL_ERROR, f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""MCP servers a session was given, spoken to over their standard input and output: enough to call a tool."""
+"""The MCP servers of a session, over their standard input and output: enough to call a tool."""
 
 from __future__ import annotations
 

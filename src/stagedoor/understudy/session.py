@@ -12,7 +12,7 @@ from stagedoor.transports.tasks import TaskOwner
 from .link import AgentLink, McpServerParams
 from .mcp import RunningMcpServer
 from .store import StoredEntry, UnderstudyStore
-from .workspace import ShellCommand, ToolCallFailed, WorkspaceFiles
+from .workspace import ToolCallFailed, WorkspaceCommand, WorkspaceFiles
 
 PermissionOutcome: TypeAlias = Literal["allowed", "rejected", "cancelled"]
 Effect: TypeAlias = Literal["read", "edit", "execute"]
@@ -59,7 +59,7 @@ class UnderstudySession:
         self.step = 0
         self.calls = 0
         self.title = ""
-        self.background: list[ShellCommand] = []
+        self.background: list[WorkspaceCommand] = []
         self.mcp_specs: dict[str, McpServerParams] = {}
         self._mcp: dict[str, RunningMcpServer] = {}
         self._mcp_starting = asyncio.Lock()

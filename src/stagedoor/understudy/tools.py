@@ -13,7 +13,7 @@ from stagedoor.testing.script import Call, ToolOutcome
 
 from .link import ClientRefused
 from .session import Effect, UnderstudySession
-from .workspace import ShellCommand, ToolCallFailed
+from .workspace import ToolCallFailed, WorkspaceCommand
 
 SHOWN_WHILE_RUNNING = 16_000
 PROGRESS_EVERY = 0.05
@@ -203,12 +203,12 @@ class Toolbox:
         command = str(call.input["command"])
         await self._permit("execute", ("shell", command), card, [text(command)])
         if call.input.get("background"):
-            running = await ShellCommand.start(command, self._session.cwd, capture=False)
+            running = await WorkspaceCommand.start(command, self._session.cwd, capture=False)
             self._session.background.append(running)
             message = f"Started in the background as process {running.pid}."
             card.end("completed", [text(message)])
             return message
-        running = await ShellCommand.start(command, self._session.cwd)
+        running = await WorkspaceCommand.start(command, self._session.cwd)
         code = await running.run(card.progress)
         if running.has_survivors:
             self._session.background.append(running)

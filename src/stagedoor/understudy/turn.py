@@ -37,7 +37,7 @@ from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 from .demo import demo
-from .link import AgentLink, RequestRefused
+from .link import AgentLink, MethodRefused
 from .session import UnderstudySession
 from .tools import Toolbox, TurnCancelled
 
@@ -51,7 +51,7 @@ STOP_REASONS = {
 SCRIPT_OVER = say("The script is over.")
 
 
-class TurnUsage(msgspec.Struct):
+class ScriptUsage(msgspec.Struct):
     """Tokens of a turn."""
 
     input: int = 0
@@ -85,7 +85,7 @@ class Performer:
         self,
         session: UnderstudySession,
         link: AgentLink,
-        usage: TurnUsage,
+        usage: ScriptUsage,
         routes: Mapping[str, Script],
         parent: str | None = None,
     ) -> None:
@@ -181,12 +181,12 @@ class Performer:
             case HttpError(status=status, message=message, kind=kind, retry_after=retry_after):
                 details = {"kind": kind, "retryAfter": retry_after}
                 stated = {name: value for name, value in details.items() if value is not None}
-                raise RequestRefused(status, message or f"HTTP {status}", {"status": status, **stated})
+                raise MethodRefused(status, message or f"HTTP {status}", {"status": status, **stated})
             case StreamError(kind=kind, message=message):
-                raise RequestRefused(INTERNAL_ERROR, message, {"kind": kind})
+                raise MethodRefused(INTERNAL_ERROR, message, {"kind": kind})
             case ContextOverflow():
                 why = "The conversation is too long: it exceeds the context window."
-                raise RequestRefused(400, why, {"status": 400, "kind": "context_length_exceeded"})
+                raise MethodRefused(400, why, {"status": 400, "kind": "context_length_exceeded"})
             case Cut(partway=partway):
                 if partway:
                     self._link.half_a_message()
@@ -209,8 +209,8 @@ class Performer:
 async def perform(
     session: UnderstudySession, link: AgentLink, prompt: str, script: Script | None, routes: Mapping[str, Script]
 ) -> dict[str, Any]:
-    """Run a turn to its end and return the prompt's result. Raises :class:`RequestRefused`."""
-    usage = TurnUsage()
+    """Run a turn to its end and return the prompt's result. Raises :class:`MethodRefused`."""
+    usage = ScriptUsage()
     performer = Performer(session, link, usage, routes)
     task = session.turn = session.tasks.start(_play(session, performer, prompt, script, routes))
     try:
@@ -270,4 +270,4 @@ def script_in(prompt: str) -> Script | None:
     except ScriptError as error:
         if fenced is None:
             return None  # an ordinary prompt may well begin with a dash
-        raise RequestRefused(INVALID_PARAMS, str(error)) from None
+        raise MethodRefused(INVALID_PARAMS, str(error)) from None

@@ -118,7 +118,7 @@ SILENCE = 0.3
 """A process that the command left behind may hold its output open: so long after the last output we stop reading."""
 
 
-class ShellCommand:
+class WorkspaceCommand:
     """One running command. ``kill`` ends its whole process group."""
 
     def __init__(
@@ -133,7 +133,7 @@ class ShellCommand:
         self.output = ""
 
     @classmethod
-    async def start(cls, command: str, cwd: str, *, capture: bool = True) -> ShellCommand:
+    async def start(cls, command: str, cwd: str, *, capture: bool = True) -> WorkspaceCommand:
         """``capture``: its output is kept; otherwise it goes nowhere. Cancelled, it leaves nothing running."""
         starting = TaskOwner().start(cls._start(command, cwd, capture=capture))
         try:
@@ -143,7 +143,7 @@ class ShellCommand:
             raise
 
     @classmethod
-    async def _start(cls, command: str, cwd: str, *, capture: bool) -> ShellCommand:
+    async def _start(cls, command: str, cwd: str, *, capture: bool) -> WorkspaceCommand:
         # The pipe is ours: asyncio's own would tie the end of the process to the end of its output.
         read, write = os.pipe() if capture else (-1, os.open(os.devnull, os.O_WRONLY))
         try:

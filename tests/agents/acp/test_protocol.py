@@ -292,7 +292,7 @@ def test_an_echo_of_a_write_is_acknowledged_where_the_profile_says_so() -> None:
     protocol.send(InitializeRequest())
     protocol.outgoing()
     written = WriteTextFile("s", "/a", "x", request_id=3)
-    assert protocol.receive(WRITE) == [RequestDeclined(written, "an echo of its own write")]
+    assert protocol.receive(WRITE) == [RequestDeclined(written, "the agent had already written this file")]
     assert drain(protocol) == [{"jsonrpc": "2.0", "id": 3, "result": {}}]
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stagedoor.agents.gemini import GeminiConfig, StdioServer
+from stagedoor.agents.gemini import GeminiConfig, StdioMcpServer
 from stagedoor.agents.gemini.config import settings
 from stagedoor.errors import LocalProtocolError
 
@@ -30,7 +30,7 @@ def selected(kind: str) -> dict:
         (GeminiConfig(usage_statistics=False), None, {}, OURS | {"privacy": {"usageStatisticsEnabled": False}}),
         (GeminiConfig(max_session_turns=4), None, {}, OURS | {"model": {"maxSessionTurns": 4}}),
         (
-            GeminiConfig(mcp_servers={"a": StdioServer(command="c", args=("x",), trust=True)}),
+            GeminiConfig(mcp_servers={"a": StdioMcpServer(command="c", args=("x",), trust=True)}),
             {"mcpServers": {"b": {"command": "d"}}, "ui": {"theme": "Dracula"}},
             {},
             OURS

@@ -34,7 +34,7 @@ from .updates import AvailableCommandsUpdate, SessionUpdate
 AUTH_REQUIRED = -32000
 CLIENT_VERSION = "0.1.0"
 LAST_READERS = 1.0
-"""How long readers that are behind may take for the last events before a stop goes on without them."""
+"""How long readers that are behind may take for the last events before a stop continues without them."""
 
 
 class Channel:
@@ -170,7 +170,7 @@ class Connection:
                 self._early.clear()
 
     async def join(self, session_id: str, answers: AcpAnswers, *, limit: int = LIMIT) -> Channel:
-        """Route the session's events to a channel of its own, those that came before its id was known included."""
+        """Route the session's events to its own channel, also those that came before its id was known."""
         if session_id in self._channels:
             raise LocalProtocolError(f"session {session_id!r} is already open on this connection")
         early = [pair for pair in self._early if session_of(pair[1]) == session_id]

@@ -92,12 +92,14 @@ def session_of(event: Event) -> str:
             return session_id if isinstance(session_id, str) else ""
 
 
-class _SessionParams(msgspec.Struct, frozen=True, rename="camel"):
+class SessionParams(msgspec.Struct, frozen=True, rename="camel"):
+    """The session a message names, if any."""
+
     session_id: str = ""
 
 
 class _SessionMessage(msgspec.Struct, frozen=True):
-    params: _SessionParams = _SessionParams()
+    params: SessionParams = SessionParams()
 
 
 def _addressee(raw: bytes) -> str:

@@ -45,6 +45,7 @@ from .events import (
     RequestDeclined,
     RequestFailed,
     RequestWithdrawn,
+    SessionParams,
     Unanswered,
 )
 from .requests import (
@@ -56,7 +57,7 @@ from .requests import (
     WriteTextFile,
 )
 from .responses import (
-    GIVEAWAYS,
+    METHOD_BY_MEMBER,
     RESPONSES,
     AgentResponse,
     CloseSessionResponse,
@@ -268,7 +269,7 @@ class AcpProtocol:
         if not self._listening and not offers(self.capabilities, question):
             if isinstance(question, WriteTextFile) and self.profile.undeclared_writes_are_echoes:
                 self._peer.answer(request.id, {})
-                return RequestDeclined(question, "an echo of its own write")
+                return RequestDeclined(question, "the agent had already written this file")
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"{request.method} was not offered")
             return RequestDeclined(question, "not offered")
         self._questions[request.id] = question
@@ -492,13 +493,9 @@ def strict(message: bytes) -> bytes:
         return message
 
 
-class _SessionParams(msgspec.Struct, frozen=True, rename="camel"):
-    session_id: str = ""
-
-
 def session_in(params: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(bytes(params), type=_SessionParams).session_id
+        return msgspec.json.decode(bytes(params), type=SessionParams).session_id
     except msgspec.MsgspecError:
         return ""
 
@@ -508,4 +505,4 @@ def method_by_shape(result: bytes) -> str:
         members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
         return ""
-    return next((method for member, method in GIVEAWAYS.items() if member in members), "")
+    return next((method for member, method in METHOD_BY_MEMBER.items() if member in members), "")

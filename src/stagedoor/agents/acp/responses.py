@@ -284,7 +284,7 @@ RESPONSES: dict[str, type[AgentResponse]] = {
     "session/prompt": PromptResponse,
 }
 
-GIVEAWAYS: dict[str, str] = {
+METHOD_BY_MEMBER: dict[str, str] = {
     "protocolVersion": "initialize",
     "stopReason": "session/prompt",
     "sessions": "session/list",
@@ -292,7 +292,7 @@ GIVEAWAYS: dict[str, str] = {
     "modes": "session/load",
     "configOptions": "session/set_config_option",
 }
-"""The member of a result that tells which method it answers, for recordings that lack our side. First match counts."""
+"""A member of a result → the method it answers, for recordings that lack our side. The first match counts."""
 
 
 def addressed(answer: AgentResponse, session_id: str) -> AgentResponse:

@@ -104,7 +104,7 @@ class Content(msgspec.Struct, frozen=True, tag_field="type", tag="content"):
         return text_of(self.content)
 
 
-class Diff(msgspec.Struct, frozen=True, tag_field="type", tag="diff", rename="camel"):
+class DiffContent(msgspec.Struct, frozen=True, tag_field="type", tag="diff", rename="camel"):
     """A change of one file. ``old_text`` is None for a new file; some agents give the edit, not the whole file."""
 
     path: str
@@ -119,10 +119,10 @@ class TerminalContent(msgspec.Struct, frozen=True, tag_field="type", tag="termin
     terminal_id: str
 
 
-KnownToolContent: TypeAlias = Content | Diff | TerminalContent
+KnownToolContent: TypeAlias = Content | DiffContent | TerminalContent
 ToolCallContent: TypeAlias = KnownToolContent | Unrecognized
 
-TOOL_CONTENT: Shapes[KnownToolContent] = Shapes({"content": Content, "diff": Diff, "terminal": TerminalContent})
+TOOL_CONTENT: Shapes[KnownToolContent] = Shapes({"content": Content, "diff": DiffContent, "terminal": TerminalContent})
 
 
 def tool_contents(raw: list[msgspec.Raw] | None) -> list[ToolCallContent]:

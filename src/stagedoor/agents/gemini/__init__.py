@@ -3,7 +3,7 @@
 from .acp import GeminiAcpSession
 from .client import MINIMUM_VERSION, GeminiClient
 from .commands import GeminiInterrupt, literal
-from .config import ApprovalMode, GeminiConfig, GeminiDriver, HttpServer, McpServer, SseServer, StdioServer
+from .config import ApprovalMode, GeminiConfig, GeminiDriver, HttpMcpServer, McpServer, SseMcpServer, StdioMcpServer
 from .events import (
     ErrorDetail,
     Event,
@@ -53,15 +53,15 @@ __all__ = [
     "GeminiToolCall",
     "GeminiToolResult",
     "GeminiToolUse",
-    "HttpServer",
+    "HttpMcpServer",
     "McpServer",
     "ModelStats",
     "Paused",
     "PolicyRule",
     "SessionFileReplay",
-    "SseServer",
+    "SseMcpServer",
     "Stats",
-    "StdioServer",
+    "StdioMcpServer",
     "StreamProtocol",
     "ToolDetails",
     "Truncated",

@@ -42,7 +42,7 @@ class ApprovalMode(StrEnum):
     YOLO = "yolo"
 
 
-class StdioServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class StdioMcpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """An MCP server the CLI starts. As in settings.json, ``$NAME`` in a string stands for an environment variable."""
 
     command: str
@@ -55,7 +55,7 @@ class StdioServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     exclude_tools: tuple[str, ...] | None = None
 
 
-class HttpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"http_url": "httpUrl"}):
+class HttpMcpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"http_url": "httpUrl"}):
     """An MCP server at a URL (streamable HTTP)."""
 
     http_url: str
@@ -64,7 +64,7 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     trust: bool | None = None
 
 
-class SseServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SseMcpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An MCP server at a URL (server-sent events)."""
 
     url: str
@@ -73,7 +73,7 @@ class SseServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: bool | None = None
 
 
-McpServer: TypeAlias = StdioServer | HttpServer | SseServer
+McpServer: TypeAlias = StdioMcpServer | HttpMcpServer | SseMcpServer
 
 
 class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from ...agents.acp import events, requests, responses, updates
 from ...agents.acp.config import AcpProfile
 from ...agents.acp.requests import RequestPermission
-from ...agents.acp.updates import Content, Diff, TerminalContent
+from ...agents.acp.updates import Content, DiffContent, TerminalContent
 from ...transports.launch import Exited, Stalled
 from ...unified.diffs import change_of
 from ...unified.events import (
@@ -86,7 +86,7 @@ class _CallState(msgspec.Struct):
     raw_input: Any = None
     path: str = ""
     text: str = ""
-    diffs: dict[str, Diff] = {}
+    diffs: dict[str, DiffContent] = {}
     announced: bool = False
     parent: str | None = None
 
@@ -214,7 +214,7 @@ class AcpDictionary:
             match content:
                 case Content():
                     pieces += [] if in_question else [content.text]
-                case Diff():
+                case DiffContent():
                     call.diffs[content.path] = content
                 case TerminalContent() | shapes.Unrecognized():
                     pass
@@ -380,7 +380,7 @@ def _is_new(call: _CallState) -> bool:
     return bool(call.diffs) and all(diff.old_text is None for diff in call.diffs.values())
 
 
-def _text_after(diff: Diff) -> str | None:
+def _text_after(diff: DiffContent) -> str | None:
     """The protocol has no word for a deleted file but what agents put beside its empty text."""
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
 

@@ -22,7 +22,7 @@ from ...agents.acp.updates import (
     AgentThoughtChunk,
     AvailableCommandsUpdate,
     Content,
-    Diff,
+    DiffContent,
     SessionUpdate,
     TextContent,
     ToolCallUpdate,
@@ -254,7 +254,7 @@ def _plain(call: Call) -> Call:
         match content:
             case Content() if not finished:
                 explained.append(content.text)
-            case Diff(old_text="", meta={"kind": "add"}):
+            case DiffContent(old_text="", meta={"kind": "add"}):
                 contents.append(msgspec.Raw(msgspec.json.encode(replace(content, old_text=None))))
             case _:
                 contents.append(raw)

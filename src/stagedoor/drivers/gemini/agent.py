@@ -89,7 +89,8 @@ def sign_in(env: Mapping[str, str]) -> SignIn:
     set_key = "set GEMINI_API_KEY to a key from Google AI Studio"
     match chosen:
         case "gateway":
-            return False, "sign-in by gateway does not work headlessly", "choose another with: gemini, then /auth"
+            problem = "signing in by gateway does not work without a terminal"
+            return False, problem, "run gemini and choose another way with /auth"
         case "oauth-personal":
             if (folder / "oauth_creds.json").exists():
                 return True, "", ""
@@ -124,7 +125,7 @@ AGENT = Agent(
         ),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.
-    # From a container of its own it can only do the other.
+    # From its own container it can only do stream-json.
     choose_driver=lambda options: "stream-json" if is_contained(options) else "acp",
     list_stored=list_stored,
     read_stored=read_stored,

@@ -19,10 +19,10 @@ from ...agents.gemini import (
     GeminiConfig,
     GeminiDriver,
     GeminiSession,
-    HttpServer,
+    HttpMcpServer,
     McpServer,
-    SseServer,
-    StdioServer,
+    SseMcpServer,
+    StdioMcpServer,
     list_sessions,
 )
 from ...agents.gemini.commands import literal_over_acp
@@ -64,11 +64,11 @@ def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
 def _server(server: Server) -> McpServer:
     match server.transport:
         case "http":
-            return HttpServer(http_url=server.url, headers=server.headers)
+            return HttpMcpServer(http_url=server.url, headers=server.headers)
         case "sse":
-            return SseServer(url=server.url, headers=server.headers)
+            return SseMcpServer(url=server.url, headers=server.headers)
         case "stdio":
-            return StdioServer(command=server.command, args=server.args, env=server.env)
+            return StdioMcpServer(command=server.command, args=server.args, env=server.env)
 
 
 # ------------------------------------------------------------------------------------------------- opening a session

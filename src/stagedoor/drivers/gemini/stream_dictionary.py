@@ -187,7 +187,7 @@ class StreamDictionary:
         looped = complaint is not None and complaint.text.startswith(_LOOP)
         if status == "error" or error is not None or looped:
             reason = (error.message if error is not None else "") or (complaint.text if complaint is not None else "")
-            out.append(error_of(reason or "Gemini CLI ended the turn with an error it does not explain", fatal=True))
+            out.append(error_of(reason or "Gemini CLI ended the turn with an error and no message", fatal=True))
             return [*out, _completed("error", usage, duration)]
         if complaint is not None and complaint.severity != "warning":
             out.append(error_of(complaint.text, fatal=False))
