@@ -20,7 +20,7 @@ import yaml
 import stagedoor
 from stagedoor import catalog
 from stagedoor.testing import ScriptedModel, say, shell, write_file
-from stagedoor.testing.script import Call
+from stagedoor.testing.script import ScriptedCall
 from tools.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, native_settings
 
 BOUND = 120.0
@@ -126,7 +126,7 @@ class Trial:
         return "\n".join(["events:", *(str(event)[:400] for event in shown)])
 
 
-def calls(folder: Path, elsewhere: Path) -> list[Call]:
+def calls(folder: Path, elsewhere: Path) -> list[ScriptedCall]:
     return [
         write_file(str(folder / "workspace" / MARKS["edit"]), "written\n"),
         shell("ls"),
@@ -136,7 +136,7 @@ def calls(folder: Path, elsewhere: Path) -> list[Call]:
     ]
 
 
-def _as_yaml(call: Call) -> dict[str, Any]:
+def _as_yaml(call: ScriptedCall) -> dict[str, Any]:
     return {"call": {"tool": call.tool, "input": dict(call.input)}}
 
 

@@ -218,7 +218,7 @@ class ChatClient(Client):
         return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
 
     def read_stream(self, reply: Reply, stream: Iterator[Any]) -> None:
-        self.made: list[Any] = []
+        self.calls: list[Any] = []
         for chunk in stream:
             if "error" in chunk:
                 reply.error = chunk["error"]["code"]
@@ -230,28 +230,28 @@ class ChatClient(Client):
             reply.thinking += delta.get("reasoning_content", "")
             for call in delta.get("tool_calls", []):
                 if "id" in call:
-                    self.made.append(call)
+                    self.calls.append(call)
                 else:
-                    self.made[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+                    self.calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
             if choice["finish_reason"]:
                 reply.stop, reply.usage = choice["finish_reason"], self.count(chunk["usage"])
-        reply.calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in self.made]
+        reply.calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in self.calls]
 
     def read_whole(self, reply: Reply, answer: Any) -> None:
         choice = answer["choices"][0]
         message = choice["message"]
-        self.made = message.get("tool_calls", [])
+        self.calls = message.get("tool_calls", [])
         reply.pieces.append(message["content"])
         reply.thinking = message.get("reasoning_content", "")
-        reply.calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in self.made]
+        reply.calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in self.calls]
         reply.stop, reply.usage = choice["finish_reason"], self.count(answer["usage"])
 
     def count(self, usage: Any) -> tuple[int, int, int]:
         return usage["prompt_tokens"], usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
 
     def remember(self, reply: Reply) -> None:
-        self.ids = [call["id"] for call in self.made]
-        self.history.append({"role": "assistant", "content": reply.text, "tool_calls": self.made})
+        self.ids = [call["id"] for call in self.calls]
+        self.history.append({"role": "assistant", "content": reply.text, "tool_calls": self.calls})
 
 
 class GeminiClient(Client):
@@ -314,14 +314,14 @@ CLIENTS: dict[str, type[Client]] = {
 
 
 @pytest.fixture(params=list(CLIENTS))
-def face(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def client(face: str) -> Callable[..., Client]:
+def client(api: str) -> Callable[..., Client]:
     """Begins a conversation over the API of this round."""
-    return CLIENTS[face]
+    return CLIENTS[api]
 
 
 @pytest.fixture

@@ -73,10 +73,10 @@ def test_the_next_prompt_after_a_failed_one_gets_the_next_reply(scripted_model, 
 def test_an_agent_may_forget_the_prompt_that_failed(scripted_model, client):
     model = scripted_model([http_error(500), say("One."), http_error(400), say("Two.")])
     talk = client(model.url)
-    for prompt, said in (("a", "One."), ("b", "Two.")):
+    for prompt, text in (("a", "One."), ("b", "Two.")):
         assert talk.ask(prompt).status in (500, 400)
         talk.history.pop()
-        assert talk.ask(prompt + prompt).text == said
+        assert talk.ask(prompt + prompt).text == text
     model.assert_consumed()
 
 
@@ -153,7 +153,7 @@ def test_a_script_not_consumed_and_one_overrun_are_reported(scripted_model, clie
     client(model.url).ask("aside")
     model.assert_consumed()
     assert talk.ask("Even more").text == "The script is over."
-    with pytest.raises(ScriptNotConsumed, match="asked beyond the end of the script: 'Even more'"):
+    with pytest.raises(ScriptNotConsumed, match="asked for more than the script has: 'Even more'"):
         model.assert_consumed()
 
 
@@ -187,14 +187,14 @@ COMPACTED = {
 }
 
 
-def test_a_compacted_conversation_goes_on(scripted_model, clients, face):
+def test_a_compacted_conversation_goes_on(scripted_model, clients, api):
     model = scripted_model([say("One."), [shell("ls")], [context_overflow(times=1), say("Three.")], say("Four.")])
-    talk = clients[face](model.url, session="s", tools=TOOLS)
+    talk = clients[api](model.url, session="s", tools=TOOLS)
     talk.ask("Hi")
     talk.ask("Go on")
     assert "Three." not in talk.give("README").text
-    fresh = clients[face](model.url, session="s", tools=TOOLS)
-    fresh.history = [fresh.user(text) for text in COMPACTED[face]]
+    fresh = clients[api](model.url, session="s", tools=TOOLS)
+    fresh.history = [fresh.user(text) for text in COMPACTED[api]]
     assert fresh.again().text == "Three."
     assert fresh.ask("And on").text == "Four."
     model.assert_consumed()
@@ -231,13 +231,13 @@ SIDE = [
 ]
 
 
-@pytest.mark.parametrize(("face", "system", "prompt", "answer", "side"), SIDE)
-def test_side_calls_do_not_consume_the_script(scripted_model, clients, face, system, prompt, answer, side):
+@pytest.mark.parametrize(("api", "system", "prompt", "answer", "side"), SIDE)
+def test_side_calls_do_not_consume_the_script(scripted_model, clients, api, system, prompt, answer, side):
     model = scripted_model([say("One.")])
-    errand = clients[face](model.url)
-    errand.system = system
-    assert errand.ask(prompt).text == answer
-    assert clients[face](model.url, tools=TOOLS).ask("Hi").text == "One."
+    aside_talk = clients[api](model.url)
+    aside_talk.system = system
+    assert aside_talk.ask(prompt).text == answer
+    assert clients[api](model.url, tools=TOOLS).ask("Hi").text == "One."
     assert [(request.side, request.step) for request in model.requests] == [(side, -1), ("", 0)]
     model.assert_consumed()
 

@@ -74,7 +74,7 @@ def test_a_home_used_again_points_at_the_new_model_and_keeps_the_rest(tmp_path: 
 
 
 def test_an_unknown_agent_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="choose one of claude, codex, gemini, opencode"):
+    with pytest.raises(ValueError, match="choose from claude, codex, gemini, opencode"):
         environment_for("clippy", URL, tmp_path, None, None, CALLER)
 
 

@@ -43,15 +43,15 @@ TYPES["chat"] = TYPES["responses"]
 
 
 @pytest.mark.parametrize("status", list(TYPES["anthropic"]))
-def test_http_errors_are_worded_as_the_api_words_them(scripted_model, client, face, status):
+def test_http_errors_are_worded_as_the_api_words_them(scripted_model, client, api, status):
     reply = client(scripted_model([http_error(status)]).url).ask("Hi")
     error = json.loads(reply.error)["error"]
     assert reply.status == status
-    assert TYPES[face][status] in (error.get("type"), error.get("code"), error.get("status"))
+    assert TYPES[api][status] in (error.get("type"), error.get("code"), error.get("status"))
     assert error["message"]
 
 
-def test_http_errors_carry_what_the_script_says(scripted_model, client, face):
+def test_http_errors_carry_what_the_script_says(scripted_model, client, api):
     model = scripted_model([http_error(429, "Slow down, please.", kind="insufficient_quota", retry_after=1.5)])
     reply = client(model.url).ask("Hi")
     assert "Slow down, please." in reply.error
@@ -67,9 +67,9 @@ OVERFLOW = {
 }
 
 
-def test_context_overflow(scripted_model, client, face):
+def test_context_overflow(scripted_model, client, api):
     reply = client(scripted_model([context_overflow()]).url).ask("Hi")
-    status, words = OVERFLOW[face]
+    status, words = OVERFLOW[api]
     assert reply.status == status
     assert words in reply.error
 
@@ -82,10 +82,10 @@ KINDS = {
 }
 
 
-def test_an_error_inside_the_stream(scripted_model, client, face):
+def test_an_error_inside_the_stream(scripted_model, client, api):
     model = scripted_model([[say("Some "), stream_error()]])
     reply = client(model.url).ask("Hi")
-    assert (reply.status, reply.text, reply.error, reply.stop) == (200, "Some ", KINDS[face], None)
+    assert (reply.status, reply.text, reply.error, reply.stop) == (200, "Some ", KINDS[api], None)
     assert client(model.url, stream=False).ask("Hey").status == 500
 
 
@@ -100,9 +100,9 @@ def test_a_connection_cut(scripted_model, client, stream, partway):
     assert talk.again().text == "Half a whole."
 
 
-@pytest.mark.parametrize("said", [[], [say("Begun. ")]])
-def test_a_stall_lasts_until_the_client_gives_up(scripted_model, client, said):
-    model = scripted_model([[*said, stall(times=1), say("Done.")]])
+@pytest.mark.parametrize("first", [[], [say("Begun. ")]])
+def test_a_stall_lasts_until_the_client_gives_up(scripted_model, client, first):
+    model = scripted_model([[*first, stall(times=1), say("Done.")]])
     talk = client(model.url)
     talk.history.append(talk.user("Hi"))
     with pytest.raises(httpx.ReadTimeout):
@@ -113,9 +113,9 @@ def test_a_stall_lasts_until_the_client_gives_up(scripted_model, client, said):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stall_for_a_while(scripted_model, client, stream):
     talk = client(scripted_model([[stall(0.1), say("Late "), stall(0.1), say("but here.")]]).url, stream=stream)
-    begun = time.monotonic()
+    start = time.monotonic()
     assert talk.ask("Hi").text == "Late but here."
-    assert time.monotonic() - begun >= 0.2
+    assert time.monotonic() - start >= 0.2
 
 
 def test_an_endless_stream_ends_with_its_reader(scripted_model, client):

@@ -36,19 +36,19 @@ STOPS = {
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_text_thought_and_usage(scripted_model, client, face, stream):
+def test_text_thought_and_usage(scripted_model, client, api, stream):
     model = scripted_model([[think("Hm."), say("Hello there, you."), usage(input=7, output=5, cached=3)]])
     reply = client(model.url, stream=stream).ask("Hi")
     assert reply.text == "Hello there, you."
     assert reply.thinking.endswith("Hm.")
     assert reply.usage == (7, 5, 3)
-    assert reply.stop == STOPS[face]["end"]
+    assert reply.stop == STOPS[api]["end"]
     assert reply.calls == []
     model.assert_consumed()
 
 
 @pytest.mark.parametrize(
-    ("said", "pieces"),
+    ("part", "pieces"),
     [
         (say("one two three"), ["one ", "two ", "three"]),
         (say("abcdef", chunks=3), ["ab", "cd", "ef"]),
@@ -56,23 +56,23 @@ def test_text_thought_and_usage(scripted_model, client, face, stream):
         (say("x y", pause=0.01), ["x ", "y"]),
     ],
 )
-def test_text_comes_in_the_pieces_of_the_script(scripted_model, client, said, pieces):
-    assert client(scripted_model([said]).url).ask("Hi").pieces == pieces
+def test_text_comes_in_the_pieces_of_the_script(scripted_model, client, part, pieces):
+    assert client(scripted_model([part]).url).ask("Hi").pieces == pieces
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_call_is_translated_and_its_result_comes_back(scripted_model, client, face, stream):
+def test_a_call_is_translated_and_its_result_comes_back(scripted_model, client, api, stream):
     model = scripted_model([[say("Look."), shell("ls")], lambda outcomes: say(f"It says {outcomes[0].output}")])
     talk = client(model.url, tools=TOOLS, stream=stream)
     first = talk.ask("Go")
-    assert (first.text, first.calls, first.stop) == ("Look.", [SHELL[face]], STOPS[face]["calls"])
+    assert (first.text, first.calls, first.stop) == ("Look.", [SHELL[api]], STOPS[api]["calls"])
     assert talk.give("README").text == "It says README"
     outcome = model.requests[1].outcomes[0]
-    assert (outcome.tool, outcome.native, outcome.output, outcome.error) == ("shell", SHELL[face][0], "README", False)
+    assert (outcome.tool, outcome.native, outcome.output, outcome.error) == ("shell", SHELL[api][0], "README", False)
     model.assert_consumed()
 
 
-def test_parallel_calls_come_in_one_reply_and_outcomes_in_their_order(scripted_model, client, face):
+def test_parallel_calls_come_in_one_reply_and_outcomes_in_their_order(scripted_model, client, api):
     model = scripted_model([[shell("a"), shell("b"), shell("c")], say("All.")])
     talk = client(model.url, tools=TOOLS)
     assert len(talk.ask("Go").calls) == 3
@@ -81,12 +81,12 @@ def test_parallel_calls_come_in_one_reply_and_outcomes_in_their_order(scripted_m
     assert [outcome.output for outcome in model.requests[1].outcomes] == ["A", "B", "C"]
 
 
-@pytest.mark.parametrize(("output", "said"), [("3 passed", "green"), ("2 failed", "red"), ("?", "what")])
-def test_branches_on_the_last_outcome(scripted_model, client, output, said):
+@pytest.mark.parametrize(("output", "text"), [("3 passed", "green"), ("2 failed", "red"), ("?", "what")])
+def test_branches_on_the_last_outcome(scripted_model, client, output, text):
     cases = (Case(say("green"), contains="passed"), Case(say("red"), matches=r"\d+ failed"), Case(say("what")))
     talk = client(scripted_model([shell("pytest"), When(cases)]).url, tools=TOOLS)
     talk.ask("Go")
-    assert talk.give(output).text == said
+    assert talk.give(output).text == text
 
 
 FAILURES = {
@@ -97,18 +97,18 @@ FAILURES = {
 }
 
 
-def test_a_failed_call_is_known_as_failed(scripted_model, clients, face):
+def test_a_failed_call_is_known_as_failed(scripted_model, clients, api):
     model = scripted_model([shell("false"), When((Case(say("failed"), error=True), Case(say("fine"), error=False)))])
     for failed in (False, True):
-        talk = clients[face](model.url, tools=TOOLS)
+        talk = clients[api](model.url, tools=TOOLS)
         talk.ask("Go")
         if not failed:
             assert talk.give("Exit code: 0\nok").text == "fine"
             continue
-        result = {**FAILURES[face], "tool_use_id": talk.ids[0], "call_id": talk.ids[0], "tool_call_id": talk.ids[0]}
-        if face == "anthropic":
+        result = {**FAILURES[api], "tool_use_id": talk.ids[0], "call_id": talk.ids[0], "tool_call_id": talk.ids[0]}
+        if api == "anthropic":
             talk.history.append({"role": "user", "content": [result]})
-        elif face == "gemini":
+        elif api == "gemini":
             result["functionResponse"] = {**result["functionResponse"], "id": talk.ids[0]}
             talk.history.append({"role": "user", "parts": [result]})
         else:
@@ -117,8 +117,8 @@ def test_a_failed_call_is_known_as_failed(scripted_model, clients, face):
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal"])
-def test_other_reasons_to_stop(scripted_model, client, face, reason):
-    assert client(scripted_model([[say("Cut o"), stop(reason)]]).url).ask("Hi").stop == STOPS[face][reason]
+def test_other_reasons_to_stop(scripted_model, client, api, reason):
+    assert client(scripted_model([[say("Cut o"), stop(reason)]]).url).ask("Hi").stop == STOPS[api][reason]
 
 
 def test_half_an_emoji_and_two_megabytes(scripted_model, client):
@@ -135,13 +135,13 @@ def test_structured_output_is_json_text_or_the_tool_for_it(scripted_model, clien
     assert client(model.url, tools=("StructuredOutput",)).ask("Hey").calls == [("StructuredOutput", {"answer": 42})]
 
 
-def test_native_calls_pass_untouched_and_missing_tools_are_noted(scripted_model, client, face):
+def test_native_calls_pass_untouched_and_missing_tools_are_noted(scripted_model, client, api):
     model = scripted_model([[native("Own", x=1)], [shell("ls")], [call("frobnicate", y=2)], say("End.")])
     talk = client(model.url, tools=("Own",))
     assert talk.ask("Go").calls == [("Own", {"x": 1})]
     talk.give("ok")
     assert talk.give("no").calls == [("frobnicate", {"y": 2})]
-    missing = {"responses": "shell"}.get(face, SHELL[face][0])
+    missing = {"responses": "shell"}.get(api, SHELL[api][0])
     assert [request.unavailable for request in model.requests] == [(), (missing,), ("frobnicate",)]
 
 
@@ -154,16 +154,16 @@ def test_a_reply_can_go_on_for_ever(scripted_model, client):
     model.assert_consumed()
 
 
-def test_a_sub_agent_follows_its_own_script(scripted_model, client, face):
+def test_a_sub_agent_follows_its_own_script(scripted_model, client, api):
     model = scripted_model([task("Do the sub job.", [shell("ls"), say("Sub done.")]), say("Main done.")])
     main, sub = client(model.url, tools=TOOLS), client(model.url, tools=TOOLS)
     (name, given) = main.ask("Go").calls[0]
     assert name in ("Agent", "spawn_agent", "task", "invoke_agent")
     assert "Do the sub job." in given.values()
-    assert sub.ask("Do the sub job.").calls == [SHELL[face]]
+    assert sub.ask("Do the sub job.").calls == [SHELL[api]]
     assert sub.give("x").text == "Sub done."
     answer = main.give("Sub done.")
-    if face == "responses":  # Codex goes on at once; the model waits for the sub-agent by itself
+    if api == "responses":  # Codex goes on at once; the model waits for the sub-agent by itself
         assert answer.calls == [("wait_agent", {"targets": [], "timeout_ms": 60000})]
         assert model.requests[-1].follow_up
         answer = main.give('{"timed_out": false}')

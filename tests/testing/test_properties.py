@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.testing.asked import Asked, MadeCall, Result, Turn, smallest
-from stagedoor.testing.faces.anthropic import AnthropicFace
-from stagedoor.testing.faces.chat import ChatFace
-from stagedoor.testing.faces.gemini import GeminiFace
-from stagedoor.testing.faces.responses import ResponsesFace
-from stagedoor.testing.playback import Playback, outcomes_of
+from stagedoor.testing.apis.anthropic import AnthropicApi
+from stagedoor.testing.apis.chat import ChatApi
+from stagedoor.testing.apis.gemini import GeminiApi
+from stagedoor.testing.apis.responses import ResponsesApi
+from stagedoor.testing.model_request import CallResult, ConversationTurn, ModelRequest, PastCall, smallest
+from stagedoor.testing.reply_choice import ReplyChooser, outcomes_of
 from stagedoor.testing.script import say, shell
 
-FACES = {face.name: face for face in (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())}
+APIS = {api.name: api for api in (AnthropicApi(), ResponsesApi(), ChatApi(), GeminiApi())}
 PATHS = {
     "anthropic": "/v1/messages",
     "responses": "/v1/responses",
@@ -40,15 +40,15 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("api", APIS)
 @settings(max_examples=200, deadline=None)
 @given(body=st.dictionaries(KEYS, JSON, max_size=6))
-def test_no_body_is_too_strange_to_be_read(face, body):
-    asked = FACES[face].read(PATHS[face], {}, body)
-    assert isinstance(asked.prompt, str)
-    assert isinstance(asked.cwd, str)
-    json.dumps(FACES[face].side_answer(asked))
-    outcomes_of(asked.turns, {})
+def test_no_body_is_too_strange_to_be_read(api, body):
+    request = APIS[api].read(PATHS[api], {}, body)
+    assert isinstance(request.prompt, str)
+    assert isinstance(request.cwd, str)
+    json.dumps(APIS[api].side_answer(request))
+    outcomes_of(request.turns, {})
 
 
 @settings(max_examples=200, deadline=None)
@@ -61,20 +61,23 @@ SCRIPT = [[shell("a")], say("One."), say("Two."), [shell("b"), shell("c")], say(
 PROMPTS = ["first", "second", "third", "fourth"]
 
 
-def conversation() -> list[tuple[Turn, ...]]:
+def conversation() -> list[tuple[ConversationTurn, ...]]:
     """Every request of one conversation that plays the script to its end."""
-    turns: list[Turn] = []
-    requests: list[tuple[Turn, ...]] = []
+    turns: list[ConversationTurn] = []
+    requests: list[tuple[ConversationTurn, ...]] = []
     prompts = iter(PROMPTS)
-    turns.append(Turn("user", next(prompts)))
+    turns.append(ConversationTurn("user", next(prompts)))
     for step, reply in enumerate(SCRIPT):
         requests.append(tuple(turns))
         if isinstance(reply, list):
-            calls = tuple(MadeCall(f"{step}.{n}", "t") for n in range(len(reply)))
-            turns += [Turn("model", calls=calls), Turn("tool", results=tuple(Result(call.id, "x") for call in calls))]
+            calls = tuple(PastCall(f"{step}.{n}", "t") for n in range(len(reply)))
+            turns += [
+                ConversationTurn("model", calls=calls),
+                ConversationTurn("tool", results=tuple(CallResult(call.id, "x") for call in calls)),
+            ]
         else:
-            turns.append(Turn("model", reply.text))
-            turns.append(Turn("user", next(prompts, "end")))
+            turns.append(ConversationTurn("model", reply.text))
+            turns.append(ConversationTurn("user", next(prompts, "end")))
     return requests
 
 
@@ -84,7 +87,7 @@ MOVES = st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=30)
 @settings(max_examples=200, deadline=None)
 @given(moves=MOVES)
 def test_retries_and_parallel_sessions_never_disturb_a_conversation(moves):
-    playback = Playback(SCRIPT, {})
+    chooser = ReplyChooser(SCRIPT, {})
     requests = conversation()
     done = {"a": 0, "b": 0}
     for session, goes_on in [*moves, *[("a", True)] * len(requests)]:  # otherwise the agent tries the same again
@@ -92,8 +95,8 @@ def test_retries_and_parallel_sessions_never_disturb_a_conversation(moves):
             continue
         turns = requests[done[session]]
         if session == "b":
-            turns = (Turn("user", "another beginning"), *turns[1:])
-        cue = playback.cue(Asked(face="x", path="", body={}, turns=turns, session=session), [])
-        assert (cue.step, cue.beyond) == (done[session], False)
+            turns = (ConversationTurn("user", "another beginning"), *turns[1:])
+        chosen = chooser.choose(ModelRequest(api="x", path="", body={}, turns=turns, session=session), [])
+        assert (chosen.step, chosen.beyond) == (done[session], False)
         done[session] += goes_on
-    assert playback.unused() == []
+    assert chooser.unused() == []

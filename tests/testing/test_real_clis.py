@@ -192,9 +192,9 @@ def test_parallel_calls_and_a_branch(run: Runner, scripted_model: Start):
 
 
 def test_a_plan(run: Runner, scripted_model: Start):
-    begun = [{"text": "Look", "status": "in_progress"}, {"text": "Change"}]
+    first = [{"text": "Look", "status": "in_progress"}, {"text": "Change"}]
     ended = [{"text": "Look", "status": "completed"}, {"text": "Change", "status": "completed"}]
-    model = scripted_model([[plan(begun)], [plan(ended)], say("Planned.")])
+    model = scripted_model([[plan(first)], [plan(ended)], say("Planned.")])
     assert run(model, "Make a plan, please.")[0] == 0
     outcomes = [one for request in model.requests for one in request.outcomes]
     assert {one.tool for one in outcomes} == {"plan"}

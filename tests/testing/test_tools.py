@@ -19,15 +19,15 @@ from stagedoor.testing import (
     web_search,
     write_file,
 )
-from stagedoor.testing.asked import Asked, MadeCall, NativeCall, Result, Turn
-from stagedoor.testing.faces.anthropic import AnthropicFace
-from stagedoor.testing.faces.chat import ChatFace
-from stagedoor.testing.faces.gemini import GeminiFace
-from stagedoor.testing.faces.responses import ResponsesFace
-from stagedoor.testing.playback import Answered
-from stagedoor.testing.script import Call, say
+from stagedoor.testing.apis.anthropic import AnthropicApi
+from stagedoor.testing.apis.chat import ChatApi
+from stagedoor.testing.apis.gemini import GeminiApi
+from stagedoor.testing.apis.responses import ResponsesApi
+from stagedoor.testing.model_request import CallResult, ConversationTurn, ModelRequest, NativeCall, PastCall
+from stagedoor.testing.reply_choice import AnsweredCall
+from stagedoor.testing.script import ScriptedCall, say
 
-FACES = {face.name: face for face in (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())}
+APIS = {api.name: api for api in (AnthropicApi(), ResponsesApi(), ChatApi(), GeminiApi())}
 ITEMS = [{"text": "A", "status": "completed"}, {"text": "B"}]
 CHOICES = [{"label": "x", "description": "x"}, {"label": "y", "description": "y"}]
 RUN = {"description": "Run a command"}
@@ -58,7 +58,7 @@ def patch(*lines: str) -> NativeCall:
     return NativeCall("apply_patch", "\n".join(("*** Begin Patch", *lines, "*** End Patch")), kind="custom")
 
 
-TABLE: list[tuple[Call, dict[str, NativeCall]]] = [
+TABLE: list[tuple[ScriptedCall, dict[str, NativeCall]]] = [
     (
         shell("ls"),
         {
@@ -205,28 +205,28 @@ TABLE: list[tuple[Call, dict[str, NativeCall]]] = [
 ]
 
 
-def asked(face: str, tools: dict[str, dict] | None = None, turns: tuple[Turn, ...] = ()) -> Asked:
-    offered = OFFERED[face] if tools is None else tools
-    return Asked(face=face, path="", body={}, system="Working directory: /repo\n", tools=offered, turns=turns)
+def request(api: str, tools: dict[str, dict] | None = None, turns: tuple[ConversationTurn, ...] = ()) -> ModelRequest:
+    offered = OFFERED[api] if tools is None else tools
+    return ModelRequest(api=api, path="", body={}, system="Working directory: /repo\n", tools=offered, turns=turns)
 
 
 @pytest.mark.parametrize(("call", "expected"), TABLE, ids=[call.tool for call, _ in TABLE])
 def test_calls_in_each_agents_own_words(call, expected):
-    assert {name: face.native(call, asked(name)) for name, face in FACES.items()} == {
+    assert {name: api.native(call, request(name)) for name, api in APIS.items()} == {
         name: [native] for name, native in expected.items()
     }
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_call_without_its_tool_is_sent_all_the_same(face):
+@pytest.mark.parametrize("api", APIS)
+def test_a_call_without_its_tool_is_sent_all_the_same(api):
     calls = [call for call, _ in TABLE]
-    natives = [FACES[face].native(call, asked(face, {})) for call in calls]
-    assert not any(native.offered for made in natives for native in made)
+    natives = [APIS[api].native(call, request(api, {})) for call in calls]
+    assert not any(native.offered for calls in natives for native in calls)
 
 
 def test_plans():
-    claude = FACES["anthropic"]
-    assert claude.native(plan(ITEMS), asked("anthropic")) == [
+    claude = APIS["anthropic"]
+    assert claude.native(plan(ITEMS), request("anthropic")) == [
         NativeCall("TaskCreate", {"subject": "A", "description": "A"}),
         NativeCall("TaskCreate", {"subject": "B", "description": "B"}),
     ]
@@ -234,41 +234,43 @@ def test_plans():
         {"content": "A", "status": "completed", "activeForm": "A"},
         {"content": "B", "status": "pending", "activeForm": "B"},
     ]
-    assert claude.native(plan(ITEMS), asked("anthropic", {"TodoWrite": {}})) == [
+    assert claude.native(plan(ITEMS), request("anthropic", {"TodoWrite": {}})) == [
         NativeCall("TodoWrite", {"todos": todos})
     ]
     steps = [{"step": "A", "status": "completed"}, {"step": "B", "status": "pending"}]
-    assert FACES["responses"].native(plan(ITEMS), asked("responses")) == [NativeCall("update_plan", {"plan": steps})]
+    assert APIS["responses"].native(plan(ITEMS), request("responses")) == [NativeCall("update_plan", {"plan": steps})]
     todos = [
         {"content": "A", "status": "completed", "priority": "medium"},
         {"content": "B", "status": "pending", "priority": "medium"},
     ]
-    assert FACES["chat"].native(plan(ITEMS), asked("chat")) == [NativeCall("todowrite", {"todos": todos})]
+    assert APIS["chat"].native(plan(ITEMS), request("chat")) == [NativeCall("todowrite", {"todos": todos})]
     todos = [{"description": "A", "status": "completed"}, {"description": "B", "status": "pending"}]
-    assert FACES["gemini"].native(plan(ITEMS), asked("gemini")) == [NativeCall("write_todos", {"todos": todos})]
+    assert APIS["gemini"].native(plan(ITEMS), request("gemini")) == [NativeCall("write_todos", {"todos": todos})]
 
 
 def test_a_plan_of_tasks_moves_new_tasks_to_their_states_and_known_ones_again():
-    claude, call = FACES["anthropic"], plan(ITEMS)
-    created = claude.native(call, asked("anthropic"))
-    results = [Result("1", "Task #1 created successfully: A"), Result("2", "Task #2 created successfully: B")]
-    answered = [Answered(call, native, result) for native, result in zip(created, results, strict=True)]
+    claude, call = APIS["anthropic"], plan(ITEMS)
+    created = claude.native(call, request("anthropic"))
+    results = [CallResult("1", "Task #1 created successfully: A"), CallResult("2", "Task #2 created successfully: B")]
+    answered = [AnsweredCall(call, native, result) for native, result in zip(created, results, strict=True)]
     moved = NativeCall("TaskUpdate", {"taskId": "1", "status": "completed"})
-    assert claude.follow_up(asked("anthropic"), answered) == [(call, moved)]
-    made = tuple(MadeCall(str(n + 1), native.name, native.input) for n, native in enumerate(created))
-    later = asked("anthropic", turns=(Turn("model", calls=made), Turn("tool", results=tuple(results))))
+    assert claude.follow_up(request("anthropic"), answered) == [(call, moved)]
+    made = tuple(PastCall(str(n + 1), native.name, native.input) for n, native in enumerate(created))
+    later = request(
+        "anthropic", turns=(ConversationTurn("model", calls=made), ConversationTurn("tool", results=tuple(results)))
+    )
     assert claude.native(plan([{"text": "B", "status": "in_progress"}]), later) == [
         NativeCall("TaskUpdate", {"taskId": "2", "status": "in_progress"})
     ]
 
 
 def test_later_versions_of_claude_code():
-    claude = FACES["anthropic"]
+    claude = APIS["anthropic"]
     agent = {"Agent": {"input_schema": {"properties": {"run_in_background": {}}}}, "ToolSearch": {}}
-    (made,) = claude.native(task("Dig."), asked("anthropic", agent))
+    (made,) = claude.native(task("Dig."), request("anthropic", agent))
     assert made.input["run_in_background"] is False
     calls = [plan(ITEMS), web_fetch("http://localhost/"), mcp("srv", "add"), question("Which?", ["x"]), shell("ls")]
-    made = [claude.native(call, asked("anthropic", agent))[0] for call in calls]
+    made = [claude.native(call, request("anthropic", agent))[0] for call in calls]
     assert [native.offered for native in made] == [True, True, True, True, False]
 
 
@@ -321,19 +323,19 @@ WORLDS = [
 
 @pytest.mark.parametrize(("call", "tools", "expected"), WORLDS)
 def test_the_tool_worlds_of_codex(call, tools, expected):
-    assert FACES["responses"].native(call, asked("responses", tools)) == [expected]
+    assert APIS["responses"].native(call, request("responses", tools)) == [expected]
 
 
 def test_codex_is_told_to_wait_for_a_sub_agent_until_it_is_done():
-    codex, call = FACES["responses"], task("Dig.")
+    codex, call = APIS["responses"], task("Dig.")
     tools = {"spawn_agent": {}, "wait_agent": {"parameters": {"properties": {"targets": {}, "timeout_ms": {}}}}}
-    (spawn,) = codex.native(call, asked("responses", tools))
+    (spawn,) = codex.native(call, request("responses", tools))
     agent = "01a1de23-a743-7b61-8b35-8f8149a84b43"
     wait = NativeCall("wait_agent", {"timeout_ms": 60000, "targets": [agent]})
 
     def after(native: NativeCall, output: str, *, follow_up: bool = False, error: bool = False) -> list:
-        last = [Answered(call, native, Result("1", output, error), follow_up)]
-        return codex.follow_up(asked("responses", tools), last)
+        last = [AnsweredCall(call, native, CallResult("1", output, error), follow_up)]
+        return codex.follow_up(request("responses", tools), last)
 
     assert after(spawn, f'{{"agent_id":"{agent}"}}') == [(call, wait)]
     assert after(wait, '{"status":{},"timed_out":true}', follow_up=True) == [(call, wait)]
@@ -342,11 +344,11 @@ def test_codex_is_told_to_wait_for_a_sub_agent_until_it_is_done():
 
 
 def test_a_gemini_sub_agent_ends_by_a_call():
-    gemini = FACES["gemini"]
+    gemini = APIS["gemini"]
     result = {"type": "object", "properties": {"response": {"type": "string"}}}
     tool = {"parametersJsonSchema": {"properties": {"result": result}}}
-    ending = Call("complete_task", {"result": {"response": "Done."}}, native=True)
-    inside = asked("gemini", {"complete_task": tool})
-    assert gemini.settle(inside, [say("Done.")]) == [say("Done."), ending]
-    assert gemini.settle(inside, [say("Wait."), shell("ls")]) == [say("Wait."), shell("ls")]
-    assert gemini.settle(asked("gemini"), [say("Done.")]) == [say("Done.")]
+    ending = ScriptedCall("complete_task", {"result": {"response": "Done."}}, native=True)
+    inside = request("gemini", {"complete_task": tool})
+    assert gemini.complete_parts(inside, [say("Done.")]) == [say("Done."), ending]
+    assert gemini.complete_parts(inside, [say("Wait."), shell("ls")]) == [say("Wait."), shell("ls")]
+    assert gemini.complete_parts(request("gemini"), [say("Done.")]) == [say("Done.")]

@@ -104,7 +104,10 @@ def test_the_command_line(tmp_path: Path) -> None:
     version = subprocess.run([*argv, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout == "understudy 0.1.0\n"
     missing = subprocess.run([*command("/no/such.yaml")], capture_output=True, text=True, check=False)
-    assert (missing.returncode, missing.stderr) == (2, "understudy: /no/such.yaml: No such file or directory\n")
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        "understudy: cannot read /no/such.yaml: No such file or directory\n",
+    )
     requests = tmp_path / "requests.jsonl"
     requests.write_text('not json\n{"id":1,"method":"no/such"}\n{"id":2,"method":"session/new","params":{"cwd":3}}')
     with requests.open() as stdin:  # a plain file on standard input is served too

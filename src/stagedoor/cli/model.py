@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cwd", type=Path, default=Path.cwd(), help="the workspace of the agents")
     arguments = parser.parse_args(argv)
     try:
-        from ..testing.serve import serve_script
+        from ..testing.script_server import serve_script
         from ..testing.yaml_script import ScriptError
     except ModuleNotFoundError as missing:
         report("model", missing)

@@ -97,7 +97,7 @@ class TerminalQuestions:
                 case "a":
                     self._write("always\n")
                     return Allow(remember=self._remember)
-                case "n" | "" | Key.ESCAPE | Key.END_OF_INPUT:
+                case "n" | "" | TerminalKey.ESCAPE | TerminalKey.END_OF_INPUT:
                     self._write("no\n")
                     return Deny("the user said no")
                 case "e":
@@ -274,7 +274,7 @@ async def _choose(
     while True:
         key = (await keys.read_keys())[:1].lower()
         match key:
-            case "n" | "" | Key.ESCAPE | Key.END_OF_INPUT:
+            case "n" | "" | TerminalKey.ESCAPE | TerminalKey.END_OF_INPUT:
                 return None
             case "o":
                 write("other\n")
@@ -307,7 +307,7 @@ def _tables(value: object) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------------------- the keyboard
 
 
-class Key:
+class TerminalKey:
     """The keys with a meaning of their own."""
 
     ENTER = ("\r", "\n")
@@ -370,13 +370,13 @@ class Keyboard:
         out.flush()
         while True:
             typed = await self.read_keys()
-            if not typed or typed in (Key.ESCAPE, Key.END_OF_INPUT):
+            if not typed or typed in (TerminalKey.ESCAPE, TerminalKey.END_OF_INPUT):
                 out.write("\n")
                 return None
-            if typed.startswith(Key.ESCAPE):
+            if typed.startswith(TerminalKey.ESCAPE):
                 continue  # an arrow or function key
             for key in typed:
-                if key in Key.ENTER:
+                if key in TerminalKey.ENTER:
                     out.write("\n")
                     out.flush()
                     return text
@@ -388,11 +388,11 @@ class Keyboard:
 
 
 def _edit(text: str, key: str) -> str:
-    if key in Key.BACKSPACE:
+    if key in TerminalKey.BACKSPACE:
         return text[:-1]
-    if key == Key.CLEAR_LINE:
+    if key == TerminalKey.CLEAR_LINE:
         return ""
-    if key == Key.CLEAR_WORD:
+    if key == TerminalKey.CLEAR_WORD:
         return text.rstrip().rpartition(" ")[0]
     return text + key if key.isprintable() else text
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .clis import find_cli
     from .environment import Environment, scripted_agents
-    from .model import OtherRequest, Request, ScriptedModel, ScriptFailed, ScriptNotConsumed
+    from .model import ScriptedModel, ScriptedRequest, ScriptFailed, ScriptNotConsumed, UnscriptedRequest
     from .script import (
         Case,
         Reply,
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
         web_search,
         write_file,
     )
-    from .serve import serve_script
+    from .script_server import serve_script
     from .yaml_script import LoadedScript, ScriptError, load_script
 
 _HOMES = {
     "clis": ("find_cli",),
     "environment": ("scripted_agents", "Environment"),
-    "model": ("OtherRequest", "Request", "ScriptedModel", "ScriptFailed", "ScriptNotConsumed"),
+    "model": ("UnscriptedRequest", "ScriptedRequest", "ScriptedModel", "ScriptFailed", "ScriptNotConsumed"),
     "script": (
         "Case",
         "Reply",
@@ -94,7 +94,7 @@ _HOMES = {
         "web_search",
         "write_file",
     ),
-    "serve": ("serve_script",),
+    "script_server": ("serve_script",),
     "yaml_script": ("LoadedScript", "ScriptError", "load_script"),
 }
 
@@ -102,15 +102,15 @@ __all__ = [
     "Case",
     "Environment",
     "LoadedScript",
-    "OtherRequest",
     "Reply",
-    "Request",
     "Script",
     "ScriptError",
     "ScriptFailed",
     "ScriptNotConsumed",
     "ScriptedModel",
+    "ScriptedRequest",
     "ToolOutcome",
+    "UnscriptedRequest",
     "When",
     "call",
     "context_overflow",

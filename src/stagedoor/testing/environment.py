@@ -1,4 +1,4 @@
-"""The environment in which a real CLI talks to nobody but the scripted model, and touches nothing but its own home."""
+"""The environment in which a real CLI talks to nobody but the scripted model, and touches only a separate home."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from stagedoor import catalog
 
 KEY = "sk-scripted-000000000000000000000000"
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT")
+_INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT")
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ def environment_for(
     """Write the settings of this agent below ``home`` and return its environment."""
     setup = catalog.agent(agent).scripted if agent in catalog.names() else None
     if setup is None:
-        raise ValueError(f"no environment for {agent!r}: choose one of {', '.join(scripted_agents())}")
+        raise ValueError(f"no scripted environment for {agent!r}: choose from {', '.join(scripted_agents())}")
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     temporary = home / "tmp"
@@ -40,11 +40,11 @@ def environment_for(
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (settings.once and path.exists()):
             path.write_text(text)
-    kept = {name: caller[name] for name in _KEPT if name in caller}
+    inherited = {name: caller[name] for name in _INHERITED if name in caller}
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
-        **kept,
+        **inherited,
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "SHELL": "/bin/bash",

@@ -16,30 +16,31 @@ from typing import Self
 
 import msgspec
 
-from .asked import Asked, Json, NativeCall, record
+from .answers import Act, HttpAnswer, IssuedPairs, ModelApi, answer_json, notice_early_end, play, refusal_answer
+from .apis.anthropic import AnthropicApi
+from .apis.chat import ChatApi
+from .apis.gemini import GeminiApi
+from .apis.responses import ResponsesApi
 from .clis import path_with_node
 from .environment import Environment, environment_for
-from .faces.anthropic import AnthropicFace
-from .faces.chat import ChatFace
-from .faces.gemini import GeminiFace
-from .faces.responses import ResponsesFace
-from .playback import Cue, Issued, Playback, answered_last, outcomes_of
-from .script import Call, HttpError, Script, ToolOutcome, say
-from .server import HttpRequest, LoopbackServer
-from .stage import Act, Answer, Dispatched, Face, answer_json, perform, refused, watched
+from .loopback_server import HttpRequest, LoopbackServer
+from .model_request import Json, ModelRequest, NativeCall, record
+from .reply_choice import ChosenReply, IssuedCall, ReplyChooser, answered_last, outcomes_of
+from .script import HttpError, Script, ScriptedCall, ToolOutcome, say
 
-FACES: tuple[Face, ...] = (AnthropicFace(), ResponsesFace(), ChatFace(), GeminiFace())
+APIS: tuple[ModelApi, ...] = (AnthropicApi(), ResponsesApi(), ChatApi(), GeminiApi())
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for an answer, and what the script made of it.
 
-    ``side``: an errand of the agent's own (a title, a summary), answered without consuming the script. ``follow_up``:
-    a step the agent needs in between, answered by the model itself. ``beyond``: the script had no reply left.
+    ``side``: what the agent asks for beside the conversation (a title, a summary); it uses no reply of the script.
+    ``follow_up``: a step the agent needs in between, answered by the model itself. ``beyond``: the script had no
+    reply left.
     ``unavailable``: native tools the script called although this request did not offer them.
     """
 
-    face: str
+    api: str
     path: str
     model: str
     prompt: str
@@ -58,7 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     unavailable: tuple[str, ...] = ()
 
 
-class OtherRequest(msgspec.Struct, frozen=True):
+class UnscriptedRequest(msgspec.Struct, frozen=True):
     """A request that asked for no answer: a health check, a token count, a list of models."""
 
     method: str
@@ -78,7 +79,7 @@ class ScriptedModel:
     """A model that follows a script, for ``with`` and ``async with``.
 
     Conversations whose user prompt contains a key of ``routes`` follow that script, all others follow ``script``,
-    each from its beginning. ``observe`` is told of every request as it comes.
+    each from its beginning. ``observe`` is called with every request.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class ScriptedModel:
         *,
         routes: Mapping[str, Script] | None = None,
         port: int = 0,
-        observe: Callable[[Request | OtherRequest], None] | None = None,
+        observe: Callable[[ScriptedRequest | UnscriptedRequest], None] | None = None,
     ) -> None:
-        self.requests: list[Request] = []
-        self.other_requests: list[OtherRequest] = []
+        self.requests: list[ScriptedRequest] = []
+        self.other_requests: list[UnscriptedRequest] = []
         self.broken_off: list[str] = []  # the prompts whose answers the client did not wait for to the end
-        self._playback = Playback(list(script), dict(routes or {}))
+        self._chooser = ReplyChooser(list(script), dict(routes or {}))
         self._observe = observe
-        self._issued: dict[str, Issued] = {}
+        self._issued: dict[str, IssuedCall] = {}
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # a branch of the script may look at what was recorded
         self._failures: list[Exception] = []
@@ -168,7 +169,7 @@ class ScriptedModel:
     def environment(
         self, agent: str, *, home: Path | str | None = None, cwd: Path | str | None = None, model: str | None = None
     ) -> Environment:
-        """Point the real CLI of this agent at the model: its whole environment, in a home of its own.
+        """Point the real CLI of this agent at the model: its whole environment, in a separate home.
 
         Without ``home`` it is a temporary folder that goes away with the model.
         """
@@ -183,107 +184,109 @@ class ScriptedModel:
     # ----------------------------------------------------------------------------------------------- checks
 
     def unused(self) -> list[str]:
-        """The replies nobody has asked for, in words."""
+        """The replies that no agent asked for, in words."""
         with self._lock:
-            return self._playback.unused()
+            return self._chooser.unused()
 
     def assert_consumed(self) -> None:
         """Fail unless every reply was asked for and none beyond them."""
         self._raise_failures()
         complaints = [f"not asked for: {reply}" for reply in self.unused()]
-        complaints += [f"asked beyond the end of the script: {one.prompt!r}" for one in self.requests if one.beyond]
+        complaints += [
+            f"asked for more than the script has: {request.prompt!r}" for request in self.requests if request.beyond
+        ]
         if complaints:
             raise ScriptNotConsumed("; ".join(complaints))
 
     # ---------------------------------------------------------------------------------------------- answers
 
-    def _respond(self, request: HttpRequest) -> Answer:
-        for face in FACES:
-            if face.reads(request.method, request.path):
+    def _respond(self, request: HttpRequest) -> HttpAnswer:
+        for api in APIS:
+            if api.accepts(request.method, request.path):
                 try:
                     body = record(json.loads(request.body))
                 except ValueError:
                     return self._other(request, 400, {"error": {"message": "the body is not JSON"}})
-                asked = face.read(request.path, request.headers, body)
+                question = api.read(request.path, request.headers, body)
                 try:
                     with self._lock:
-                        return self._play(face, asked, request.headers)
-                except Exception as error:  # the script's own: the agent gets an answer, the test gets the error
+                        return self._play(api, question, request.headers)
+                except Exception as error:  # raised by the script: the agent gets an answer, the test gets the error
                     self._failures.append(error)
-                    return refused(face.refuse(HttpError(400, f"the script failed: {error!r}")))
+                    return refusal_answer(api.refuse(HttpError(400, f"the script failed: {error!r}")))
         return self._plain(request)
 
-    def _play(self, face: Face, asked: Asked, headers: dict[str, str]) -> Answer:
-        made: Dispatched = []
+    def _play(self, api: ModelApi, request: ModelRequest, headers: dict[str, str]) -> HttpAnswer:
+        issued: IssuedPairs = []
 
-        def issue(call: Call, native: NativeCall, *, follow_up: bool = False) -> tuple[NativeCall, str]:
+        def issue(call: ScriptedCall, native: NativeCall, *, follow_up: bool = False) -> tuple[NativeCall, str]:
             call_id = f"call_scripted{next(self._ids):08d}"
-            self._issued[call_id] = Issued(call, native, follow_up)
-            made.append((native, call_id))
+            self._issued[call_id] = IssuedCall(call, native, follow_up)
+            issued.append((native, call_id))
             return native, call_id
 
-        def dispatch(call: Call) -> Dispatched:
-            return [issue(call, native) for native in face.native(call, asked)]
+        def dispatch(call: ScriptedCall) -> IssuedPairs:
+            return [issue(call, native) for native in api.native(call, request)]
 
-        outcomes = outcomes_of(asked.turns, self._issued)
-        cue: Cue | None = None
+        outcomes = outcomes_of(request.turns, self._issued)
+        chosen: ChosenReply | None = None
         parts: Sequence[Act]
-        follow_ups = [] if asked.side else face.follow_up(asked, answered_last(asked.turns, self._issued))
-        if asked.side:
-            parts = [say(face.side_answer(asked))]
+        follow_ups = [] if request.side else api.follow_up(request, answered_last(request.turns, self._issued))
+        if request.side:
+            parts = [say(api.side_answer(request))]
         elif follow_ups:
             parts = [[issue(call, native, follow_up=True) for call, native in follow_ups]]
-            self._playback.remember(asked)
+            self._chooser.remember(request)
         else:
-            cue = self._playback.cue(asked, outcomes)
-            parts = face.settle(asked, cue.parts)
-        wire = face.wire(asked, lambda: next(self._ids))
-        answer = perform(face, asked, parts, wire, dispatch)
-        if answer.chunked and not asked.side:
-            frames = watched(answer.frames, lambda: self._broken_off(asked))
+            chosen = self._chooser.choose(request, outcomes)
+            parts = api.complete_parts(request, chosen.parts)
+        stream = api.stream(request, lambda: next(self._ids))
+        answer = play(api, request, parts, stream, dispatch)
+        if answer.chunked and not request.side:
+            frames = notice_early_end(answer.frames, lambda: self._broken_off(request))
             answer = msgspec.structs.replace(answer, frames=frames)
-        self._record(asked, headers, outcomes, cue, made, follow_up=bool(follow_ups))
+        self._record(request, headers, outcomes, chosen, issued, follow_up=bool(follow_ups))
         return answer
 
-    def _broken_off(self, asked: Asked) -> None:
+    def _broken_off(self, request: ModelRequest) -> None:
         with self._lock:
-            self._playback.broken_off(asked)
-            self.broken_off.append(asked.prompt)
+            self._chooser.broken_off(request)
+            self.broken_off.append(request.prompt)
 
     def _record(
         self,
-        asked: Asked,
+        request: ModelRequest,
         headers: dict[str, str],
         outcomes: Sequence[ToolOutcome],
-        cue: Cue | None,
-        made: Dispatched,
+        chosen: ChosenReply | None,
+        issued: IssuedPairs,
         *,
         follow_up: bool,
     ) -> None:
-        request = Request(
-            face=asked.face,
-            path=asked.path,
-            model=asked.model,
-            prompt=asked.prompt,
-            system=asked.system,
-            tools=tuple(asked.tools),
+        entry = ScriptedRequest(
+            api=request.api,
+            path=request.path,
+            model=request.model,
+            prompt=request.prompt,
+            system=request.system,
+            tools=tuple(request.tools),
             outcomes=tuple(outcomes),
             headers=headers,
-            body=asked.body,
-            side=asked.side,
+            body=request.body,
+            side=request.side,
             follow_up=follow_up,
-            route=cue.route if cue else "",
-            step=cue.step if cue else -1,
-            attempt=cue.attempt if cue else 0,
-            beyond=cue.beyond if cue else False,
-            calls=tuple(native.name for native, _ in made),
-            unavailable=tuple(native.name for native, _ in made if not native.offered),
+            route=chosen.route if chosen else "",
+            step=chosen.step if chosen else -1,
+            attempt=chosen.attempt if chosen else 0,
+            beyond=chosen.beyond if chosen else False,
+            calls=tuple(native.name for native, _ in issued),
+            unavailable=tuple(native.name for native, _ in issued if not native.offered),
         )
-        self.requests.append(request)
+        self.requests.append(entry)
         if self._observe:
-            self._observe(request)
+            self._observe(entry)
 
-    def _plain(self, request: HttpRequest) -> Answer:
+    def _plain(self, request: HttpRequest) -> HttpAnswer:
         path = request.path.rstrip("/")
         if "upgrade" in request.headers:
             return self._other(request, 426, {"error": {"message": "no WebSocket here: use HTTP and SSE"}})
@@ -299,22 +302,22 @@ class ScriptedModel:
             request, 404, {"error": {"message": f"nothing at {request.path}", "type": "not_found_error"}}
         )
 
-    def _other(self, request: HttpRequest, status: int, body: Json) -> Answer:
-        noted = OtherRequest(request.method, request.path, status)
-        self.other_requests.append(noted)
+    def _other(self, request: HttpRequest, status: int, body: Json) -> HttpAnswer:
+        entry = UnscriptedRequest(request.method, request.path, status)
+        self.other_requests.append(entry)
         if self._observe:
-            self._observe(noted)
+            self._observe(entry)
         return answer_json(status, body)
 
 
 def _models(path: str) -> Json:
     if "v1beta" in path:
         return {"models": [{"name": "models/scripted-model", "supportedGenerationMethods": ["generateContent"]}]}
-    one = {
+    model = {
         "id": "scripted-model",
         "object": "model",
         "type": "model",
         "display_name": "Scripted",
         "owned_by": "stagedoor",
     }
-    return {"object": "list", "data": [one], "has_more": False, "models": []}
+    return {"object": "list", "data": [model], "has_more": False, "models": []}

@@ -51,7 +51,7 @@ class Think(msgspec.Struct, frozen=True):
     text: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class ScriptedCall(msgspec.Struct, frozen=True):
     """A tool call. ``native``: ``tool`` and ``input`` are the agent's own and pass through untouched.
 
     ``script`` is what the sub-agent started by a ``task`` call does.
@@ -69,7 +69,7 @@ class Structured(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Stop(msgspec.Struct, frozen=True):
+class EarlyStop(msgspec.Struct, frozen=True):
     """Why the reply ends, when it is not for the ordinary reason."""
 
     reason: StopReason
@@ -138,7 +138,7 @@ class Empty(msgspec.Struct, frozen=True):
 
 
 Fault: TypeAlias = HttpError | StreamError | ContextOverflow | Cut | Stall | Endless | Empty
-Part: TypeAlias = Say | Think | Call | Structured | Stop | UsageOverride | Fault
+Part: TypeAlias = Say | Think | ScriptedCall | Structured | EarlyStop | UsageOverride | Fault
 
 # --------------------------------------------------------------------------------------------- replies and branches
 
@@ -193,8 +193,8 @@ def parts_of(reply: Reply, outcomes: Sequence[ToolOutcome]) -> tuple[Part, ...]:
             return tuple(reply)
 
 
-def calls_in(parts: Sequence[Part]) -> list[Call]:
-    return [part for part in parts if isinstance(part, Call)]
+def calls_in(parts: Sequence[Part]) -> list[ScriptedCall]:
+    return [part for part in parts if isinstance(part, ScriptedCall)]
 
 
 # ------------------------------------------------------------------------------------------------------ constructors
@@ -225,86 +225,88 @@ def think(text: str) -> Think:
     return Think(text)
 
 
-def call(tool: str, /, **input: Any) -> Call:
+def call(tool: str, /, **input: Any) -> ScriptedCall:
     """A call of the tool with this *normalized* name; each model API translates it to the tool the agent offered."""
-    return Call(tool, input)
+    return ScriptedCall(tool, input)
 
 
-def native(tool: str, /, **input: Any) -> Call:
+def native(tool: str, /, **input: Any) -> ScriptedCall:
     """A call of the agent's own tool by the agent's own name."""
-    return Call(tool, input, native=True)
+    return ScriptedCall(tool, input, native=True)
 
 
-def shell(command: str, *, escalate: str | None = None, background: bool = False) -> Call:
+def shell(command: str, *, escalate: str | None = None, background: bool = False) -> ScriptedCall:
     """Run a command. ``escalate``: ask to run it outside the sandbox, for this reason, where the agent knows that."""
     more: dict[str, Any] = {}
     if escalate is not None:
         more["escalate"] = escalate
     if background:
         more["background"] = True
-    return Call("shell", {"command": command, **more})
+    return ScriptedCall("shell", {"command": command, **more})
 
 
-def read_file(path: str) -> Call:
-    return Call("read_file", {"path": path})
+def read_file(path: str) -> ScriptedCall:
+    return ScriptedCall("read_file", {"path": path})
 
 
-def write_file(path: str, content: str) -> Call:
-    return Call("write_file", {"path": path, "content": content})
+def write_file(path: str, content: str) -> ScriptedCall:
+    return ScriptedCall("write_file", {"path": path, "content": content})
 
 
-def edit_file(path: str, old: str, new: str) -> Call:
+def edit_file(path: str, old: str, new: str) -> ScriptedCall:
     """Replace ``old`` by ``new``. Claude Code refuses it unless the conversation has read the file before."""
-    return Call("edit_file", {"path": path, "old": old, "new": new})
+    return ScriptedCall("edit_file", {"path": path, "old": old, "new": new})
 
 
-def delete_file(path: str) -> Call:
+def delete_file(path: str) -> ScriptedCall:
     """Delete a file, by a patch where the agent has one and by ``rm`` elsewhere."""
-    return Call("delete_file", {"path": path})
+    return ScriptedCall("delete_file", {"path": path})
 
 
-def search_content(pattern: str, path: str = ".") -> Call:
-    return Call("search_content", {"pattern": pattern, "path": path})
+def search_content(pattern: str, path: str = ".") -> ScriptedCall:
+    return ScriptedCall("search_content", {"pattern": pattern, "path": path})
 
 
-def find_files(pattern: str, path: str = ".") -> Call:
-    return Call("find_files", {"pattern": pattern, "path": path})
+def find_files(pattern: str, path: str = ".") -> ScriptedCall:
+    return ScriptedCall("find_files", {"pattern": pattern, "path": path})
 
 
-def web_fetch(url: str) -> Call:
-    return Call("web_fetch", {"url": url})
+def web_fetch(url: str) -> ScriptedCall:
+    return ScriptedCall("web_fetch", {"url": url})
 
 
-def web_search(query: str) -> Call:
-    return Call("web_search", {"query": query})
+def web_search(query: str) -> ScriptedCall:
+    return ScriptedCall("web_search", {"query": query})
 
 
-def plan(items: Sequence[Mapping[str, str]]) -> Call:
+def plan(items: Sequence[Mapping[str, str]]) -> ScriptedCall:
     """Set the plan: ``[{"text": …, "status": "pending" | "in_progress" | "completed"}]``."""
-    return Call("plan", {"items": [{"text": item["text"], "status": item.get("status", "pending")} for item in items]})
+    return ScriptedCall(
+        "plan", {"items": [{"text": item["text"], "status": item.get("status", "pending")} for item in items]}
+    )
 
 
-def task(prompt: str, script: Script = (), *, description: str = "Sub-agent") -> Call:
+def task(prompt: str, script: Script = (), *, description: str = "Sub-agent") -> ScriptedCall:
     """Start a sub-agent with this prompt; ``script`` is what *it* is told to do."""
-    return Call("task", {"prompt": prompt, "description": description}, script=tuple(script))
+    return ScriptedCall("task", {"prompt": prompt, "description": description}, script=tuple(script))
 
 
-def mcp(server: str, tool: str, /, **arguments: Any) -> Call:
+def mcp(server: str, tool: str, /, **arguments: Any) -> ScriptedCall:
     """A tool of a configured MCP server."""
-    return Call("mcp", {"server": server, "tool": tool, "arguments": arguments})
+    return ScriptedCall("mcp", {"server": server, "tool": tool, "arguments": arguments})
 
 
-def question(text: str, options: Sequence[str]) -> Call:
+def question(text: str, options: Sequence[str]) -> ScriptedCall:
     """Ask the user to choose."""
-    return Call("question", {"text": text, "options": list(options)})
+    return ScriptedCall("question", {"text": text, "options": list(options)})
 
 
 def structured(value: Any) -> Structured:
     return Structured(value)
 
 
-def stop(reason: StopReason) -> Stop:
-    return Stop(reason)
+def stop(reason: StopReason) -> EarlyStop:
+    return EarlyStop(reason)
 
 
 def usage(*, input: int = 100, output: int = 20, cached: int = 50, reasoning: int = 0) -> UsageOverride:

@@ -24,7 +24,7 @@ import msgspec
 import yaml
 
 from . import script as words
-from .script import Call, Case, Part, Reply, Script, When
+from .script import Case, Part, Reply, Script, ScriptedCall, When
 
 _WORDS: Mapping[str, Callable[..., Part]] = {
     word.__name__: word
@@ -57,7 +57,7 @@ _NULL = "tag:yaml.org,2002:null"
 _SPECIAL = ("call", "native", "mcp", "task", "plan", "structured", "when", "forever")
 
 
-Made = TypeVar("Made")
+PartT = TypeVar("PartT")
 
 
 class ScriptError(ValueError):
@@ -74,13 +74,13 @@ def load_script(source: Path | str) -> LoadedScript:
     if isinstance(source, Path) or ("\n" not in source and source.endswith((".yaml", ".yml"))):
         path = Path(source)
         try:
-            return _Reader(path.read_text(encoding="utf-8"), str(path)).document()
+            return _YamlScriptReader(path.read_text(encoding="utf-8"), str(path)).document()
         except OSError as error:
-            raise ScriptError(f"{path}: {error.strerror or error}") from error
-    return _Reader(source, "<script>").document()
+            raise ScriptError(f"cannot read {path}: {error.strerror or error}") from error
+    return _YamlScriptReader(source, "<script>").document()
 
 
-class _Reader:
+class _YamlScriptReader:
     def __init__(self, text: str, name: str) -> None:
         self._source, self._name = text, name
 
@@ -97,7 +97,7 @@ class _Reader:
         if isinstance(root, yaml.SequenceNode):
             return LoadedScript(self._script(root))
         fields = self._fields(root, "a list of replies, or a mapping with `script` and `routes`")
-        self._known(root, fields, ("script", "routes"))
+        self._refuse_unknown(root, fields, ("script", "routes"))
         routes = self._fields(fields["routes"], "a mapping from prompt to script") if "routes" in fields else {}
         script = self._script(fields["script"]) if "script" in fields else ()
         return LoadedScript(script, {mark: self._script(node) for mark, node in routes.items()})
@@ -118,12 +118,12 @@ class _Reader:
 
     def _case(self, node: yaml.Node) -> Case:
         fields = self._fields(node, "a case: `contains`, `matches` or `error`, and `reply`")
-        self._known(node, fields, ("contains", "matches", "error", "reply"))
+        self._refuse_unknown(node, fields, ("contains", "matches", "error", "reply"))
         if "reply" not in fields:
             raise self._error(node, "this case has no `reply`")
         hints = get_type_hints(Case)
         conditions = {name: value for name, value in fields.items() if name != "reply"}
-        return self._made(
+        return self._build(
             node,
             lambda: Case(
                 self._reply(fields["reply"]),
@@ -135,7 +135,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             name, value = str(node.value), None
             if name not in _WORDS:
-                raise self._error(node, f"{name!r} is not a part; to say it, write `say: …`")
+                raise self._error(node, f"{name!r} is not a part: to send it as text, write `say: …`")
         else:
             fields = self._fields(node, "a part")
             if len(fields) != 1:
@@ -148,12 +148,12 @@ class _Reader:
                 return words.structured(self._value(value))
             case "plan" if value is not None:
                 items = [self._item(item) for item in self._items(value, "a list of items")]
-                return self._made(node, lambda: words.plan(items))
+                return self._build(node, lambda: words.plan(items))
             case "call" | "native" | "mcp" | "task" if value is not None:
                 return self._call(name, value)
             case _:
-                known = ", ".join(sorted([*_WORDS, *_SPECIAL]))
-                raise self._error(node, f"unknown part {name!r}; a script knows: {known}")
+                names = ", ".join(sorted([*_WORDS, *_SPECIAL]))
+                raise self._error(node, f"unknown part {name!r}: choose from {names}")
 
     def _word(self, node: yaml.Node, name: str, value: yaml.Node | None) -> Part:
         word = _WORDS[name]
@@ -167,9 +167,9 @@ class _Reader:
             arguments = {names[0]: value}
         else:
             raise self._error(node, f"{name} takes no argument")
-        self._known(node, arguments, names)
+        self._refuse_unknown(node, arguments, names)
         hints = get_type_hints(word)
-        return self._made(
+        return self._build(
             node, lambda: word(**{key: self._typed(argument, hints[key]) for key, argument in arguments.items()})
         )
 
@@ -179,28 +179,28 @@ class _Reader:
         return msgspec.convert(self._value(node), hint)
 
     def _text(self, node: yaml.Node) -> Any:
-        """A word where text is wanted is text, though YAML would read `Yes` or `42` otherwise."""
+        """A word where text is expected is text, though YAML would read `Yes` or `42` otherwise."""
         return node.value if isinstance(node, yaml.ScalarNode) and node.tag != _NULL else self._value(node)
 
-    def _call(self, name: str, node: yaml.Node) -> Call:
+    def _call(self, name: str, node: yaml.Node) -> ScriptedCall:
         fields = self._fields(node, f"the arguments of {name}")
         if name == "task":
-            self._known(node, fields, ("prompt", "description", "script"))
+            self._refuse_unknown(node, fields, ("prompt", "description", "script"))
             script = self._script(fields.pop("script")) if "script" in fields else ()
-            given = {key: self._text(value) for key, value in fields.items()}
-            return self._made(node, lambda: words.task(script=script, **given))
+            arguments = {key: self._text(value) for key, value in fields.items()}
+            return self._build(node, lambda: words.task(script=script, **arguments))
         if name == "mcp":
-            self._known(node, fields, ("server", "tool", "arguments"))
+            self._refuse_unknown(node, fields, ("server", "tool", "arguments"))
         else:
-            self._known(node, fields, ("tool", "input"))
-        given = {key: self._value(value) for key, value in fields.items()}
-        missing = [key for key in (("server", "tool") if name == "mcp" else ("tool",)) if key not in given]
+            self._refuse_unknown(node, fields, ("tool", "input"))
+        arguments = {key: self._value(value) for key, value in fields.items()}
+        missing = [key for key in (("server", "tool") if name == "mcp" else ("tool",)) if key not in arguments]
         if missing:
             raise self._error(node, f"{name} needs {' and '.join(missing)}")
         if name == "mcp":
-            return words.mcp(given["server"], given["tool"], **given.get("arguments", {}))
+            return words.mcp(arguments["server"], arguments["tool"], **arguments.get("arguments", {}))
         make = words.native if name == "native" else words.call
-        return make(given["tool"], **given.get("input", {}))
+        return make(arguments["tool"], **arguments.get("input", {}))
 
     def _item(self, node: yaml.Node) -> Mapping[str, str]:
         fields = self._fields(node, "an item") if isinstance(node, yaml.MappingNode) else {"text": node}
@@ -208,26 +208,28 @@ class _Reader:
 
     # ------------------------------------------------------------------------------------------------ nodes
 
-    def _made(self, node: yaml.Node, make: Callable[[], Made]) -> Made:
+    def _build(self, node: yaml.Node, make: Callable[[], PartT]) -> PartT:
         try:
             return make()
         except (TypeError, KeyError, msgspec.ValidationError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error).replace("()", "")
-            raise self._error(node, what) from error
+            problem = f"{error} is missing" if isinstance(error, KeyError) else str(error).replace("()", "")
+            raise self._error(node, problem) from error
 
-    def _fields(self, node: yaml.Node, wanted: str) -> dict[str, yaml.Node]:
+    def _fields(self, node: yaml.Node, expected: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise self._error(node, f"expected {wanted}")
+            raise self._error(node, f"expected {expected}")
         return {str(key.value): value for key, value in node.value}
 
-    def _items(self, node: yaml.Node, wanted: str) -> list[yaml.Node]:
+    def _items(self, node: yaml.Node, expected: str) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):
-            raise self._error(node, f"expected {wanted}")
+            raise self._error(node, f"expected {expected}")
         return list(node.value)
 
-    def _known(self, node: yaml.Node, fields: Mapping[str, object], known: tuple[str, ...] | list[str]) -> None:
-        if strange := [name for name in fields if name not in known]:
-            raise self._error(node, f"unknown {', '.join(strange)}; known here: {', '.join(known)}")
+    def _refuse_unknown(
+        self, node: yaml.Node, fields: Mapping[str, object], names: tuple[str, ...] | list[str]
+    ) -> None:
+        if strange := [name for name in fields if name not in names]:
+            raise self._error(node, f"unknown key {', '.join(strange)}: choose from {', '.join(names)}")
 
     def _value(self, node: yaml.Node) -> Any:
         return self._loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

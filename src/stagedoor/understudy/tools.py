@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stagedoor.testing.script import Call, ToolOutcome
+from stagedoor.testing.script import ScriptedCall, ToolOutcome
 
 from .link import ClientRefused
 from .session import Effect, UnderstudySession
@@ -45,7 +45,7 @@ def text(content: str) -> dict[str, Any]:
 class ToolCallCard:
     """One tool call as the client sees it."""
 
-    def __init__(self, session: UnderstudySession, call: Call, parent: str | None) -> None:
+    def __init__(self, session: UnderstudySession, call: ScriptedCall, parent: str | None) -> None:
         self.call_id = session.next_call_id(call.tool)
         self._session = session
         self._started = time.monotonic()
@@ -99,12 +99,12 @@ class Toolbox:
     """``play`` performs a sub-agent's script and returns its text."""
 
     def __init__(
-        self, session: UnderstudySession, play: Callable[[Call, str], Awaitable[str]], parent: str | None = None
+        self, session: UnderstudySession, play: Callable[[ScriptedCall, str], Awaitable[str]], parent: str | None = None
     ) -> None:
         self._session = session
         self._play = play
         self._parent = parent
-        self._tools: dict[str, Callable[[Call, ToolCallCard], Awaitable[str]]] = {
+        self._tools: dict[str, Callable[[ScriptedCall, ToolCallCard], Awaitable[str]]] = {
             "shell": self._shell,
             "read_file": self._read_file,
             "write_file": self._write_file,
@@ -117,7 +117,7 @@ class Toolbox:
             "mcp": self._mcp,
         }
 
-    async def use(self, call: Call) -> ToolOutcome:
+    async def use(self, call: ScriptedCall) -> ToolOutcome:
         """Run one call to its end. Whatever happens, the client sees how it ended."""
         if call.tool == "plan":
             return self._plan(call)
@@ -152,22 +152,22 @@ class Toolbox:
 
     # ----------------------------------------------------------------------------------------------------- files
 
-    async def _read_file(self, call: Call, card: ToolCallCard) -> str:
+    async def _read_file(self, call: ScriptedCall, card: ToolCallCard) -> str:
         content = self._session.files.read(str(call.input["path"]))
         card.end("completed", [text(content)])
         return content
 
-    async def _write_file(self, call: Call, card: ToolCallCard) -> str:
+    async def _write_file(self, call: ScriptedCall, card: ToolCallCard) -> str:
         path, content = str(call.input["path"]), str(call.input["content"])
         before = self._session.files.before(path)
         return await self._change(card, path, before, content, lambda: self._session.files.write(path, content))
 
-    async def _edit_file(self, call: Call, card: ToolCallCard) -> str:
+    async def _edit_file(self, call: ScriptedCall, card: ToolCallCard) -> str:
         path, old, new = (str(call.input[name]) for name in ("path", "old", "new"))
         before, after = self._session.files.edit(path, old, new)
         return await self._change(card, path, before, after, lambda: self._session.files.write(path, after))
 
-    async def _delete_file(self, call: Call, card: ToolCallCard) -> str:
+    async def _delete_file(self, call: ScriptedCall, card: ToolCallCard) -> str:
         path = str(call.input["path"])
         before = self._session.files.before(path)
         if before is None:
@@ -185,13 +185,13 @@ class Toolbox:
         card.end("completed", [diff])
         return f"{path}: {'created' if kind == 'add' else 'deleted' if kind == 'delete' else 'changed'}"
 
-    async def _search_content(self, call: Call, card: ToolCallCard) -> str:
+    async def _search_content(self, call: ScriptedCall, card: ToolCallCard) -> str:
         pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
         matches = await asyncio.to_thread(self._session.files.search, pattern, path)
         card.end("completed", [text(matches)])
         return matches
 
-    async def _find_files(self, call: Call, card: ToolCallCard) -> str:
+    async def _find_files(self, call: ScriptedCall, card: ToolCallCard) -> str:
         pattern, path = str(call.input["pattern"]), str(call.input.get("path", "."))
         matches = await asyncio.to_thread(self._session.files.find, pattern, path)
         card.end("completed", [text(matches)])
@@ -199,7 +199,7 @@ class Toolbox:
 
     # -------------------------------------------------------------------------------------------------- the others
 
-    async def _shell(self, call: Call, card: ToolCallCard) -> str:
+    async def _shell(self, call: ScriptedCall, card: ToolCallCard) -> str:
         command = str(call.input["command"])
         await self._permit("execute", ("shell", command), card, [text(command)])
         if call.input.get("background"):
@@ -218,13 +218,13 @@ class Toolbox:
         card.end("failed" if code else "completed", [text(running.output)], facts)
         return running.output
 
-    async def _task(self, call: Call, card: ToolCallCard) -> str:
+    async def _task(self, call: ScriptedCall, card: ToolCallCard) -> str:
         card.running()
         answer = await self._play(call, card.call_id)
         card.end("completed", [text(answer)])
         return answer
 
-    async def _question(self, call: Call, card: ToolCallCard) -> str:
+    async def _question(self, call: ScriptedCall, card: ToolCallCard) -> str:
         options = [str(option) for option in call.input.get("options", ())]
         answer = await self._session.elicit(str(call.input["text"]), options)
         if answer is None:
@@ -232,7 +232,7 @@ class Toolbox:
         card.end("completed", [text(answer)])
         return answer
 
-    async def _mcp(self, call: Call, card: ToolCallCard) -> str:
+    async def _mcp(self, call: ScriptedCall, card: ToolCallCard) -> str:
         server, tool = str(call.input["server"]), str(call.input["tool"])
         arguments = dict(call.input.get("arguments", {}))
         content = [text(msgspec.json.encode(arguments).decode())]
@@ -242,7 +242,7 @@ class Toolbox:
         card.end("failed" if failed else "completed", [text(output)])
         return output
 
-    def _plan(self, call: Call) -> ToolOutcome:
+    def _plan(self, call: ScriptedCall) -> ToolOutcome:
         entries = [
             {"content": str(item["text"]), "status": item.get("status", "pending"), "priority": "medium"}
             for item in call.input.get("items", ())
@@ -253,7 +253,7 @@ class Toolbox:
         return ToolOutcome("plan", "The plan is noted.")
 
 
-def _title(call: Call) -> str:
+def _title(call: ScriptedCall) -> str:
     arguments = call.input
     match call.tool:
         case "shell":

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from stagedoor.testing.script import (
-    Call,
     ContextOverflow,
     Cut,
+    EarlyStop,
     Empty,
     Endless,
     Forever,
@@ -22,8 +22,8 @@ from stagedoor.testing.script import (
     Reply,
     Say,
     Script,
+    ScriptedCall,
     Stall,
-    Stop,
     StreamError,
     Structured,
     Think,
@@ -131,16 +131,16 @@ class Performer:
                     await self._say((msgspec.json.encode(value).decode(),), 0.0)
                 case Think(text=thought):
                     await self._chunks("agent_thought_chunk", (thought,), 0.0)
-                case Stop(reason=reason):
+                case EarlyStop(reason=reason):
                     stop = STOP_REASONS[reason]
                 case HttpError() | StreamError() | ContextOverflow() | Cut() | Stall() | Endless():
                     await self._fault(part)
-                case Empty() | UsageOverride() | Call():
+                case Empty() | UsageOverride() | ScriptedCall():
                     pass
         calls = calls_in(parts)
         return stop, await self._use_tools(calls)
 
-    async def _use_tools(self, calls: Sequence[Call]) -> list[ToolOutcome]:
+    async def _use_tools(self, calls: Sequence[ScriptedCall]) -> list[ToolOutcome]:
         """All at once, as models ask for them; when one ends the turn, the others are ended too."""
         tasks = TaskOwner()
         try:
@@ -198,7 +198,7 @@ class Performer:
                     await self._chunks("agent_message_chunk", (text,), 0.0)
                     await asyncio.sleep(pause)
 
-    async def _sub_agent(self, call: Call, call_id: str) -> str:
+    async def _sub_agent(self, call: ScriptedCall, call_id: str) -> str:
         performer = Performer(self._session, self._link, self._turn_usage, self._routes, call_id)
         prompt = str(call.input.get("prompt", ""))
         routed = next((script for mark, script in self._routes.items() if mark in prompt), None)

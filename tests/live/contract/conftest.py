@@ -17,7 +17,7 @@ import pytest
 
 import stagedoor
 from stagedoor.testing import ScriptedModel
-from stagedoor.testing.script import Call, Forever, Part, Reply, Say, Script, Structured, Think
+from stagedoor.testing.script import Forever, Part, Reply, Say, Script, ScriptedCall, Structured, Think
 from stagedoor.unified.events import Event, ToolName
 
 BOUND = 120.0
@@ -206,11 +206,11 @@ def _part(part: Part) -> Any:
             return {"think": text}
         case Structured(value=value):
             return {"structured": value}
-        case Call(tool="task", input=arguments, script=script):
+        case ScriptedCall(tool="task", input=arguments, script=script):
             return {"task": {**arguments, "script": [_reply(reply) for reply in script]}}
-        case Call(tool="mcp", input=arguments):
+        case ScriptedCall(tool="mcp", input=arguments):
             return {"mcp": dict(arguments)}
-        case Call(tool=tool, input=arguments):
+        case ScriptedCall(tool=tool, input=arguments):
             return {"call": {"tool": tool, "input": dict(arguments)}}
         case _:
             name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(part).__name__)

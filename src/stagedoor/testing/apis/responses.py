@@ -7,11 +7,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, exit_failed, record, records, text_of, typed
-from ..playback import Answered
-from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
-from ..stage import Refusal, sse
-from .codex_tools import native_calls, sub_agent_calls
+from ..answers import Refusal, sse
+from ..model_request import (
+    CallResult,
+    ConversationTurn,
+    Json,
+    ModelRequest,
+    NativeCall,
+    PastCall,
+    exit_failed,
+    file_commands,
+    record,
+    records,
+    text_of,
+    typed_text,
+)
+from ..reply_choice import AnsweredCall
+from ..script import HttpError, Part, ScriptedCall, StopReason, StreamError, UsageOverride
 
 _SIDE = {
     "summary": ("You are performing a CONTEXT CHECKPOINT COMPACTION",),
@@ -31,7 +43,7 @@ OPENAI_ERRORS: Mapping[int, tuple[str, str | None, str]] = {
 
 
 def refuse_as_openai(error: HttpError) -> Refusal:
-    kind, code, message = OPENAI_ERRORS.get(error.status, ("server_error", None, "The script says no."))
+    kind, code, message = OPENAI_ERRORS.get(error.status, ("server_error", None, "The script refuses."))
     if error.kind:
         kind = code = error.kind
     headers = () if error.retry_after is None else (("retry-after", f"{error.retry_after:g}"),)
@@ -39,20 +51,20 @@ def refuse_as_openai(error: HttpError) -> Refusal:
     return Refusal(error.status, body, headers)
 
 
-class ResponsesFace:
+class ResponsesApi:
     name = "responses"
 
-    def reads(self, method: str, path: str) -> bool:
+    def accepts(self, method: str, path: str) -> bool:
         return method == "POST" and path.endswith("/responses")
 
-    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked:
-        given = body.get("input")
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else records(given)
+    def read(self, path: str, headers: dict[str, str], body: Json) -> ModelRequest:
+        content = body.get("input")
+        items = [{"role": "user", "content": content}] if isinstance(content, str) else records(content)
         turns = tuple(_turns(items))
         developer = [text_of(item.get("content")) for item in items if item.get("role") in ("developer", "system")]
         session = headers.get("thread-id") or headers.get("session_id") or headers.get("session-id") or ""
-        return Asked(
-            face=self.name,
+        return ModelRequest(
+            api=self.name,
             path=path,
             body=body,
             model=str(body.get("model", "")),
@@ -64,20 +76,20 @@ class ResponsesFace:
             side=_side(turns),
         )
 
-    def native(self, call: Call, asked: Asked) -> list[NativeCall]:
-        return native_calls(call, asked.tools)
+    def native(self, call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
+        return native_calls(call, request.tools)
 
-    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+    def complete_parts(self, request: ModelRequest, parts: Sequence[Part]) -> Sequence[Part]:
         return parts
 
-    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
-        return sub_agent_calls(asked.tools, last)
+    def follow_up(self, request: ModelRequest, last: Sequence[AnsweredCall]) -> list[tuple[ScriptedCall, NativeCall]]:
+        return sub_agent_calls(request.tools, last)
 
-    def side_answer(self, asked: Asked) -> str:
-        return "Scripted session" if asked.side == "title" else "A summary of the scripted conversation."
+    def side_answer(self, request: ModelRequest) -> str:
+        return "Scripted session" if request.side == "title" else "A summary of the scripted conversation."
 
-    def wire(self, asked: Asked, new_id: Callable[[], int]) -> ResponsesWire:
-        return ResponsesWire(asked.model, new_id)
+    def stream(self, request: ModelRequest, new_id: Callable[[], int]) -> ResponsesStream:
+        return ResponsesStream(request.model, new_id)
 
     def refuse(self, error: HttpError) -> Refusal:
         return refuse_as_openai(error)
@@ -86,43 +98,43 @@ class ResponsesFace:
         return StreamError("context_length_exceeded", "Your input exceeds the context window of this model.")
 
 
-def _turns(items: Sequence[Json]) -> Iterator[Turn]:
-    """The items grouped into turns: all that the model said between two answers belongs together."""
-    said: list[str] = []
-    calls: list[MadeCall] = []
-    results: list[Result] = []
+def _turns(items: Sequence[Json]) -> Iterator[ConversationTurn]:
+    """The items grouped into turns: all that the model wrote between two answers belongs together."""
+    texts: list[str] = []
+    calls: list[PastCall] = []
+    results: list[CallResult] = []
 
-    def close(role: str) -> Iterator[Turn]:
-        if role != "model" and (said or calls):
-            yield Turn("model", "\n".join(said), tuple(calls))
-            said.clear()
+    def close(role: str) -> Iterator[ConversationTurn]:
+        if role != "model" and (texts or calls):
+            yield ConversationTurn("model", "\n".join(texts), tuple(calls))
+            texts.clear()
             calls.clear()
         if role != "tool" and results:
-            yield Turn("tool", results=tuple(results))
+            yield ConversationTurn("tool", results=tuple(results))
             results.clear()
 
     for item in items:
         kind = str(item.get("type", "message"))
         if kind == "message" and item.get("role") == "user":
             yield from close("user")
-            if text := typed(_without_agents_md(text_of(item.get("content")))):
-                yield Turn("user", text)
+            if text := typed_text(_without_agents_md(text_of(item.get("content")))):
+                yield ConversationTurn("user", text)
         elif kind == "message" and item.get("role") == "assistant":
             yield from close("model")
-            said.append(text_of(item.get("content")))
+            texts.append(text_of(item.get("content")))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             yield from close("model")
-            given = item.get("arguments", item.get("input"))
-            calls.append(MadeCall(str(item.get("call_id")), str(item.get("name")), given))
+            arguments = item.get("arguments", item.get("input"))
+            calls.append(PastCall(str(item.get("call_id")), str(item.get("name")), arguments))
         elif kind == "agent_message":  # agents of one team write to each other
             yield from close("user")
             letter = text_of(item.get("content")) + "".join(
                 str(part["encrypted_content"]) for part in records(item.get("content")) if "encrypted_content" in part
             )
             if "Message Type: NEW_TASK" in letter:
-                yield Turn("user", letter.partition("Payload:")[2].strip())
+                yield ConversationTurn("user", letter.partition("Payload:")[2].strip())
             else:
-                yield Turn("tool", results=(Result("", letter, name="agent_message"),))
+                yield ConversationTurn("tool", results=(CallResult("", letter, name="agent_message"),))
         elif kind.endswith("_output"):
             yield from close("tool")
             results.append(_result(item))
@@ -133,13 +145,13 @@ def _without_agents_md(text: str) -> str:
     return re.sub(r"^# AGENTS\.md instructions for .*?\n\n(?=<INSTRUCTIONS>)", "", text)
 
 
-def _result(item: Json) -> Result:
+def _result(item: Json) -> CallResult:
     output: Any = item.get("output")
     if isinstance(output, dict):
         output = record(output).get("content", "")
     text = text_of(output) if isinstance(output, list) else str(output)
     failed = exit_failed(text) or re.match(r"(?:\w+ )?(?:failed|rejected|unsupported call|error)\b", text) is not None
-    return Result(str(item.get("call_id")), text, failed)
+    return CallResult(str(item.get("call_id")), text, failed)
 
 
 def _tools(body: Json, items: Sequence[Json]) -> dict[str, Json]:
@@ -157,12 +169,174 @@ def _tools(body: Json, items: Sequence[Json]) -> dict[str, Json]:
     return tools
 
 
-def _side(turns: Sequence[Turn]) -> str:
+def _side(turns: Sequence[ConversationTurn]) -> str:
     newest = turns[-1].text if turns and turns[-1].role == "user" else ""
     return next((name for name, marks in _SIDE.items() if any(newest.startswith(mark) for mark in marks)), "")
 
 
-class ResponsesWire:
+# ---------------------------------------------------------------------------------------------------------- tools
+# They live in three worlds: plain functions, a free-form patch tool, and *code mode*, where the model is given one
+# JavaScript tool, ``exec``, and calls everything else from inside it.
+
+Tools = Mapping[str, Json]
+
+
+def native_calls(call: ScriptedCall, tools: Tools) -> list[NativeCall]:
+    fields = call.input
+    if call.native:
+        return [_function(tools, call.tool, dict(fields))]
+    match call.tool:
+        case "shell":
+            return [_shell(tools, str(fields["command"]), fields)]
+        case "read_file" | "search_content" | "find_files":
+            return [_shell(tools, file_commands(call), {})]
+        case "write_file" | "edit_file" | "delete_file":
+            return [_patch(tools, _diff(call))]
+        case "web_fetch":
+            return [_hosted(tools, {"type": "open_page", "url": fields["url"]})]
+        case "web_search":
+            return [_hosted(tools, {"type": "search", "query": fields["query"], "queries": [fields["query"]]})]
+        case "plan":
+            steps = [{"step": item["text"], "status": item["status"]} for item in fields["items"]]
+            return [_function(tools, "update_plan", {"plan": steps})]
+        case "task":
+            return [_spawn(tools, str(fields["prompt"]))]
+        case "mcp":
+            return [_mcp(tools, str(fields["server"]), str(fields["tool"]), fields["arguments"])]
+        case "question":
+            options = [{"label": option, "description": option} for option in fields["options"]]
+            asks = {"id": "question", "header": "Question", "question": fields["text"], "options": options}
+            return [_function(tools, "request_user_input", {"questions": [asks]})]
+        case _:
+            return [_function(tools, call.tool, dict(fields))]
+
+
+_DEFERRED = {"spawn_agent": "multi_agent_v1", "wait_agent": "multi_agent_v1"}
+"""Tools that some models have to search for before they see them, with their namespaces: they work unseen, too."""
+
+
+def _function(tools: Tools, name: str, arguments: Any) -> NativeCall:
+    """A function tool: called straight, or from inside a code cell."""
+    tool = tools.get(name)
+    if tool is not None:
+        if tool.get("type") == "custom":
+            source = arguments if isinstance(arguments, str) else str(next(iter(record(arguments).values()), ""))
+            return NativeCall(name, source, kind="custom")
+        return NativeCall(name, arguments, namespace=str(tool.get("namespace") or ""))
+    if "exec" in tools:
+        return _cell(f"tools[{json.dumps(name)}]({json.dumps(arguments)})")
+    if "tool_search" in tools and name in _DEFERRED:
+        return NativeCall(name, arguments, namespace=_DEFERRED[name])
+    return NativeCall(name, arguments, offered=False)
+
+
+def _cell(expression: str) -> NativeCall:
+    return NativeCall("exec", f"const result = await {expression}; text(result);", kind="custom")
+
+
+def _shell(tools: Tools, command: str, fields: Mapping[str, Any]) -> NativeCall:
+    more: Json = {}
+    if reason := fields.get("escalate"):
+        more = {"sandbox_permissions": "require_escalated", "justification": reason}
+    if "exec_command" in tools:
+        return NativeCall("exec_command", {"cmd": command, **more})
+    if "exec" in tools:
+        return _cell(f"tools.exec_command({json.dumps({'cmd': command, **more})})")
+    if "shell_command" in tools:
+        return NativeCall("shell_command", {"command": command, **more})
+    return NativeCall("shell", {"command": ["bash", "-lc", command], **more}, offered="shell" in tools)
+
+
+def _patch(tools: Tools, diff: str) -> NativeCall:
+    tool = tools.get("apply_patch")
+    if tool is not None:
+        custom = tool.get("type") == "custom"
+        return NativeCall("apply_patch", diff if custom else {"input": diff}, kind="custom" if custom else "function")
+    if "exec" in tools:
+        return _cell(f"tools.apply_patch({json.dumps(diff)})")
+    return _shell(tools, f"apply_patch <<'PATCH'\n{diff}\nPATCH", {})
+
+
+def _diff(call: ScriptedCall) -> str:
+    """The patch that makes this change. Codex changes whole lines: so must ``old`` and ``new``."""
+    path = call.input["path"]
+    match call.tool:
+        case "write_file":
+            change = [f"*** Add File: {path}", *_marked("+", call.input["content"])]
+        case "edit_file":
+            old, new = _marked("-", call.input["old"]), _marked("+", call.input["new"])
+            change = [f"*** Update File: {path}", "@@", *old, *new]
+        case _:
+            change = [f"*** Delete File: {path}"]
+    return "\n".join(["*** Begin Patch", *change, "*** End Patch"])
+
+
+def _marked(mark: str, text: str) -> list[str]:
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [mark + line for line in lines]
+
+
+def _hosted(tools: Tools, action: Json) -> NativeCall:
+    return NativeCall("web_search", action, offered="web_search" in tools, kind="hosted")
+
+
+def _mcp(tools: Tools, server: str, tool: str, arguments: Any) -> NativeCall:
+    whole, folder = f"mcp__{server}__{tool}", f"mcp__{server}"
+    for name, offered in tools.items():
+        namespace = str(offered.get("namespace") or "")
+        if name == whole or (name == tool and namespace.rstrip("_") == folder):
+            return NativeCall(name, arguments, namespace=namespace)
+    if "exec" in tools and "exec_command" not in tools:
+        return _cell(f"tools[{json.dumps(whole)}]({json.dumps(arguments)})")
+    return NativeCall(tool, arguments, offered="tool_search" in tools, namespace=folder)
+
+
+# ---------------------------------------------------------------------------------------------------- sub-agents
+
+
+def _spawn(tools: Tools, prompt: str) -> NativeCall:
+    arguments: Json = {"message": prompt}
+    fields = _fields(tools, "spawn_agent")
+    if "task_name" in fields:
+        arguments["task_name"] = "scripted_task"
+    if "fork_turns" in fields:
+        arguments["fork_turns"] = "none"
+    return _function(tools, "spawn_agent", arguments)
+
+
+def sub_agent_calls(tools: Tools, last: Sequence[AnsweredCall]) -> list[tuple[ScriptedCall, NativeCall]]:
+    """Codex starts a sub-agent and continues; a scripted task ends when the sub-agent ends. So: wait for it."""
+    waits: list[tuple[ScriptedCall, NativeCall]] = []
+    for answered in last:
+        output = answered.result.output
+        waiting = answered.follow_up and '"timed_out":true' not in output.replace(" ", "")
+        if answered.call.tool != "task" or answered.call.native or waiting or answered.result.error:
+            continue
+        fields = _fields(tools, "wait_agent") or {"targets": {}, "timeout_ms": {}}
+        arguments: Json = {"timeout_ms": 60_000} if "timeout_ms" in fields else {}
+        ids = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", output) or _targets(answered.native)
+        for field in ("targets", "ids", "agent_ids"):
+            if field in fields:
+                arguments[field] = ids[:1]
+        waits.append((answered.call, _function(tools, "wait_agent", arguments)))
+    return waits
+
+
+def _targets(native: NativeCall) -> list[str]:
+    fields = record(native.input)
+    return [str(target) for field in ("targets", "ids", "agent_ids") for target in fields.get(field, [])]
+
+
+def _fields(tools: Tools, name: str) -> Json:
+    return record(record(record(tools.get(name)).get("parameters")).get("properties"))
+
+
+# -------------------------------------------------------------------------------------------------------- answers
+
+
+class ResponsesStream:
     """One response, item by item."""
 
     def __init__(self, model: str, new_id: Callable[[], int]) -> None:

@@ -11,9 +11,9 @@ import msgspec
 try:
     import h11
 except ImportError as missing:  # an extra, so that the library itself stays small
-    raise ImportError("the scripted model needs h11: pip install 'stagedoor[testing]'") from missing
+    raise ImportError("the scripted model needs h11: run pip install h11") from missing
 
-from .stage import Answer, Hangup, Pause
+from .answers import Hangup, HttpAnswer, Pause
 
 _READ = 2**16
 
@@ -26,21 +26,21 @@ class HttpRequest(msgspec.Struct, frozen=True):
     body: bytes
 
 
-Respond = Callable[[HttpRequest], Answer]
+Respond = Callable[[HttpRequest], HttpAnswer]
 
 
 class LoopbackServer:
-    """Serves ``respond`` on 127.0.0.1; ``port`` 0 takes a free one."""
+    """Serves ``respond`` on 127.0.0.1; ``port`` 0 chooses a free one."""
 
     def __init__(self, respond: Respond, port: int = 0) -> None:
         self._respond = respond
-        self._wanted = port
+        self._requested_port = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Begin to listen, and say on which port."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._wanted, backlog=128)
+        """Start to listen; returns the port."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._requested_port, backlog=128)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -59,7 +59,7 @@ class LoopbackServer:
         assert task is not None
         self._connections.add(task)
         try:
-            await _Connection(reader, writer, self._respond).serve()
+            await _HttpConnection(reader, writer, self._respond).serve()
         except (ConnectionError, h11.RemoteProtocolError, TimeoutError):
             pass  # the client's own business
         except asyncio.CancelledError:
@@ -72,7 +72,7 @@ class LoopbackServer:
                 await writer.wait_closed()
 
 
-class _Connection:
+class _HttpConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond) -> None:
         self._reader, self._writer, self._respond = reader, writer, respond
         self._http = h11.Connection(h11.SERVER)
@@ -111,12 +111,12 @@ class _Connection:
             else:
                 return None
 
-    async def _whole(self, answer: Answer, method: str) -> bool:
+    async def _whole(self, answer: HttpAnswer, method: str) -> bool:
         body = b""
         for frame in answer.frames:
             if isinstance(frame, bytes):
                 body += frame
-            elif isinstance(frame, Hangup) or await self._left(frame.seconds):
+            elif isinstance(frame, Hangup) or await self._client_left(frame.seconds):
                 return False
         headers = [*answer.headers, ("content-length", str(len(body)))]
         await self._send(h11.Response(status_code=answer.status, headers=headers))
@@ -125,24 +125,24 @@ class _Connection:
         await self._send(h11.EndOfMessage())
         return True
 
-    async def _stream(self, answer: Answer) -> bool:
+    async def _stream(self, answer: HttpAnswer) -> bool:
         head = h11.Response(status_code=answer.status, headers=[*answer.headers, ("transfer-encoding", "chunked")])
-        begun = False
+        started = False
         for frame in answer.frames:
             if isinstance(frame, Pause):
-                if await self._left(frame.seconds):
+                if await self._client_left(frame.seconds):
                     return False
                 continue
-            if not begun:
+            if not started:
                 await self._send(head)
-                begun = True
+                started = True
             if isinstance(frame, Hangup):
                 # Half an event, well framed, and then no end: what a proxy that dies leaves behind.
                 if frame.tail:
                     await self._send(h11.Data(data=frame.tail))
                 return False
             await self._send(h11.Data(data=frame))
-        if not begun:
+        if not started:
             await self._send(head)
         await self._send(h11.EndOfMessage())
         return True
@@ -150,9 +150,9 @@ class _Connection:
     async def _send(self, event: h11.Event) -> None:
         self._writer.write(self._http.send(event) or b"")
         await self._writer.drain()
-        await asyncio.sleep(0)  # an endless answer to a quick reader must leave the others their turn
+        await asyncio.sleep(0)  # an endless answer to a quick reader must not block the others
 
-    async def _left(self, seconds: float | None) -> bool:
+    async def _client_left(self, seconds: float | None) -> bool:
         """Wait so long, or for ever; whether the client went away meanwhile."""
         try:
             async with asyncio.timeout(seconds):

@@ -9,11 +9,24 @@ from typing import Any
 
 import msgspec
 
-from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, record, records, text_of, typed
-from ..playback import Answered
-from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
-from ..stage import Refusal, sse
-from .toolbox import absolute, file_commands, pick
+from ..answers import Refusal, sse
+from ..model_request import (
+    CallResult,
+    ConversationTurn,
+    Json,
+    ModelRequest,
+    NativeCall,
+    PastCall,
+    absolute,
+    file_commands,
+    pick,
+    record,
+    records,
+    text_of,
+    typed_text,
+)
+from ..reply_choice import AnsweredCall
+from ..script import HttpError, Part, ScriptedCall, StopReason, StreamError, UsageOverride
 
 _SIDE_SYSTEM = {
     "title": ("sentence-case title", "Analyze if this message indicates a new conversation topic"),
@@ -47,17 +60,17 @@ _STOPS: Mapping[StopReason, str] = {
 }
 
 
-class AnthropicFace:
+class AnthropicApi:
     name = "anthropic"
 
-    def reads(self, method: str, path: str) -> bool:
+    def accepts(self, method: str, path: str) -> bool:
         return method == "POST" and path.endswith("/v1/messages")
 
-    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked:
+    def read(self, path: str, headers: dict[str, str], body: Json) -> ModelRequest:
         system = text_of(body.get("system"))
         turns = tuple(turn for message in records(body.get("messages")) for turn in _turns(message))
-        return Asked(
-            face=self.name,
+        return ModelRequest(
+            api=self.name,
             path=path,
             body=body,
             model=str(body.get("model", "")),
@@ -69,15 +82,15 @@ class AnthropicFace:
             side=_side(system, turns, body),
         )
 
-    def native(self, call: Call, asked: Asked) -> list[NativeCall]:
-        return native_calls(call, asked)
+    def native(self, call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
+        return native_calls(call, request)
 
-    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+    def complete_parts(self, request: ModelRequest, parts: Sequence[Part]) -> Sequence[Part]:
         return parts
 
-    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
+    def follow_up(self, request: ModelRequest, last: Sequence[AnsweredCall]) -> list[tuple[ScriptedCall, NativeCall]]:
         """A new task always begins as pending; move it to the state the plan says."""
-        updates: list[tuple[Call, NativeCall]] = []
+        updates: list[tuple[ScriptedCall, NativeCall]] = []
         for answered in last:
             if answered.native.name == "TaskCreate":
                 states = {item["text"]: item["status"] for item in answered.call.input.get("items", [])}
@@ -88,19 +101,19 @@ class AnthropicFace:
                     updates.append((answered.call, moved))
         return updates
 
-    def side_answer(self, asked: Asked) -> str:
+    def side_answer(self, request: ModelRequest) -> str:
         return (
             json.dumps({"title": "Scripted session"})
-            if asked.side == "title"
+            if request.side == "title"
             else "A summary of the scripted conversation."
         )
 
-    def wire(self, asked: Asked, new_id: Callable[[], int]) -> AnthropicWire:
-        return AnthropicWire(asked.model, f"msg_scripted{new_id():08d}")
+    def stream(self, request: ModelRequest, new_id: Callable[[], int]) -> AnthropicStream:
+        return AnthropicStream(request.model, f"msg_scripted{new_id():08d}")
 
     def refuse(self, error: HttpError) -> Refusal:
         kind = error.kind or _KINDS.get(error.status, "api_error")
-        message = error.message or _MESSAGES.get(error.status, "The script says no.")
+        message = error.message or _MESSAGES.get(error.status, "The script refuses.")
         headers = () if error.retry_after is None else (("retry-after", f"{error.retry_after:g}"),)
         return Refusal(error.status, {"type": "error", "error": {"type": kind, "message": message}}, headers)
 
@@ -108,31 +121,33 @@ class AnthropicFace:
         return HttpError(400, "prompt is too long: 250000 tokens > 200000 maximum")
 
 
-def _turns(message: Json) -> Iterator[Turn]:
+def _turns(message: Json) -> Iterator[ConversationTurn]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else records(content)
     texts = [block for block in blocks if block.get("type") == "text"]
     if message.get("role") == "assistant":
         calls = tuple(
-            MadeCall(str(block.get("id")), str(block.get("name")), block.get("input"))
+            PastCall(str(block.get("id")), str(block.get("name")), block.get("input"))
             for block in blocks
             if block.get("type") == "tool_use"
         )
-        yield Turn("model", text_of(texts), calls)
+        yield ConversationTurn("model", text_of(texts), calls)
         return
     results = tuple(
-        Result(str(block.get("tool_use_id")), typed(text_of(block.get("content"))), bool(block.get("is_error")))
+        CallResult(
+            str(block.get("tool_use_id")), typed_text(text_of(block.get("content"))), bool(block.get("is_error"))
+        )
         for block in blocks
         if block.get("type") == "tool_result"
     )
     if results:
-        yield Turn("tool", results=results)
+        yield ConversationTurn("tool", results=results)
     for block in texts:  # one message may hold several prompts: what failed before stays in the conversation
-        if said := typed(text_of([block])):
-            yield Turn("user", said)
+        if prompt := typed_text(text_of([block])):
+            yield ConversationTurn("user", prompt)
 
 
-def _side(system: str, turns: Sequence[Turn], body: Json) -> str:
+def _side(system: str, turns: Sequence[ConversationTurn], body: Json) -> str:
     if body.get("max_tokens") == 1:
         return "probe"
     if turns and turns[-1].role == "user" and _SUMMARY_PROMPT in turns[-1].text:
@@ -146,87 +161,87 @@ def _side(system: str, turns: Sequence[Turn], body: Json) -> str:
 _DEFERRED = ("Task", "Web", "AskUserQuestion", "mcp__")
 
 
-def native_calls(call: Call, asked: Asked) -> list[NativeCall]:
+def native_calls(call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
     """The call in Claude Code's words. Tools it keeps behind its tool search work unseen: they count as offered."""
-    calls = _native_calls(call, asked)
-    if "ToolSearch" not in asked.tools:
+    calls = _native_calls(call, request)
+    if "ToolSearch" not in request.tools:
         return calls
     return [msgspec.structs.replace(made, offered=True) if made.name.startswith(_DEFERRED) else made for made in calls]
 
 
-def _native_calls(call: Call, asked: Asked) -> list[NativeCall]:
-    given, tools = call.input, asked.tools
+def _native_calls(call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
+    fields, tools = call.input, request.tools
     if call.native:
-        return [pick(tools, call.tool, dict(given))]
-    path = absolute(given.get("path"), asked.cwd)
+        return [pick(tools, call.tool, dict(fields))]
+    path = absolute(fields.get("path"), request.cwd)
     match call.tool:
         case "shell":
-            more = {"run_in_background": True} if given.get("background") else {}
-            return [pick(tools, "Bash", {"command": given["command"], "description": "Run a command", **more})]
+            more = {"run_in_background": True} if fields.get("background") else {}
+            return [pick(tools, "Bash", {"command": fields["command"], "description": "Run a command", **more})]
         case "read_file":
             return [pick(tools, "Read", {"file_path": path})]
         case "write_file":
-            return [pick(tools, "Write", {"file_path": path, "content": given["content"]})]
+            return [pick(tools, "Write", {"file_path": path, "content": fields["content"]})]
         case "edit_file":
-            edit = {"file_path": path, "old_string": given["old"], "new_string": given["new"]}
+            edit = {"file_path": path, "old_string": fields["old"], "new_string": fields["new"]}
             return [pick(tools, "Edit", edit)]
         case "search_content" if "Grep" in tools:
-            return [pick(tools, "Grep", {"pattern": given["pattern"], "path": path, "output_mode": "content"})]
+            return [pick(tools, "Grep", {"pattern": fields["pattern"], "path": path, "output_mode": "content"})]
         case "find_files" if "Glob" in tools:
-            return [pick(tools, "Glob", {"pattern": given["pattern"], "path": path})]
+            return [pick(tools, "Glob", {"pattern": fields["pattern"], "path": path})]
         case "search_content" | "find_files" | "delete_file":
             return [pick(tools, "Bash", {"command": file_commands(call), "description": "Look at files"})]
         case "web_fetch":
-            return [pick(tools, "WebFetch", {"url": given["url"], "prompt": "What does it say?"})]
+            return [pick(tools, "WebFetch", {"url": fields["url"], "prompt": "What does it say?"})]
         case "web_search":
-            return [pick(tools, "WebSearch", {"query": given["query"]})]
+            return [pick(tools, "WebSearch", {"query": fields["query"]})]
         case "plan":
-            return _plan(given["items"], asked)
+            return _plan(fields["items"], request)
         case "task":
-            wanted = {"subagent_type": "general-purpose", "prompt": given["prompt"], **_in_the_foreground(asked)}
-            return [pick(tools, ("Agent", "Task"), {"description": given.get("description", "Sub-agent"), **wanted})]
+            task = {"subagent_type": "general-purpose", "prompt": fields["prompt"], **_in_the_foreground(request)}
+            return [pick(tools, ("Agent", "Task"), {"description": fields.get("description", "Sub-agent"), **task})]
         case "mcp":
-            return [pick(tools, f"mcp__{given['server']}__{given['tool']}", given["arguments"])]
+            return [pick(tools, f"mcp__{fields['server']}__{fields['tool']}", fields["arguments"])]
         case "question":
-            options = [{"label": option, "description": option} for option in given["options"]]
-            asks = {"question": given["text"], "header": "Question", "options": options, "multiSelect": False}
+            options = [{"label": option, "description": option} for option in fields["options"]]
+            asks = {"question": fields["text"], "header": "Question", "options": options, "multiSelect": False}
             return [pick(tools, "AskUserQuestion", {"questions": [asks]})]
         case _:
-            return [pick(tools, call.tool, dict(given))]
+            return [pick(tools, call.tool, dict(fields))]
 
 
-def _in_the_foreground(asked: Asked) -> Json:
-    """Some versions start sub-agents in the background unless told otherwise; a scripted task is waited for."""
-    fields = record(record(record(asked.tools.get("Agent")).get("input_schema")).get("properties"))
+def _in_the_foreground(request: ModelRequest) -> Json:
+    """Some versions start sub-agents in the background by default; a scripted task is waited for."""
+    fields = record(record(record(request.tools.get("Agent")).get("input_schema")).get("properties"))
     return {"run_in_background": False} if "run_in_background" in fields else {}
 
 
-def _plan(items: Sequence[Mapping[str, str]], asked: Asked) -> list[NativeCall]:
-    if "TodoWrite" in asked.tools:
+def _plan(items: Sequence[Mapping[str, str]], request: ModelRequest) -> list[NativeCall]:
+    if "TodoWrite" in request.tools:
         todos = [{"content": item["text"], "status": item["status"], "activeForm": item["text"]} for item in items]
         return [NativeCall("TodoWrite", {"todos": todos})]
-    made = _tasks_made(asked)
+    made = _tasks_made(request)
     calls: list[NativeCall] = []
     for item in items:
         if item["text"] in made:
             status = {"taskId": made[item["text"]], "status": item["status"]}
-            calls.append(pick(asked.tools, "TaskUpdate", status))
+            calls.append(pick(request.tools, "TaskUpdate", status))
         else:
-            calls.append(pick(asked.tools, "TaskCreate", {"subject": item["text"], "description": item["text"]}))
+            calls.append(pick(request.tools, "TaskCreate", {"subject": item["text"], "description": item["text"]}))
     return calls
 
 
-def _tasks_made(asked: Asked) -> dict[str, str]:
+def _tasks_made(request: ModelRequest) -> dict[str, str]:
     """The tasks of this conversation: their subjects and their numbers."""
     numbers = {
         result.id: found.group(1)
-        for turn in asked.turns
+        for turn in request.turns
         for result in turn.results
         if (found := re.search(r"#(\d+)", result.output))
     }
     return {
         str(record(call.input).get("subject")): numbers[call.id]
-        for turn in asked.turns
+        for turn in request.turns
         for call in turn.calls
         if call.name == "TaskCreate" and call.id in numbers
     }
@@ -235,7 +250,7 @@ def _tasks_made(asked: Asked) -> dict[str, str]:
 # --------------------------------------------------------------------------------------------------------- answers
 
 
-class AnthropicWire:
+class AnthropicStream:
     """One message, block by block."""
 
     def __init__(self, model: str, message_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Serves a script from the command line, for people's own CI."""
+"""Serves a script from the command line, for a CI of your own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from .environment import scripted_agents
-from .model import OtherRequest, Request, ScriptedModel
+from .model import ScriptedModel, ScriptedRequest, UnscriptedRequest
 from .yaml_script import load_script
 
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "SHELL", "TERM", "COLORTERM", "NO_COLOR")
@@ -27,7 +27,7 @@ def serve_script(
     out: TextIO | None = None,
     until: threading.Event | None = None,
 ) -> int:
-    """Serve the script until Ctrl-C (or ``until``); 0 if all of it was asked for and nothing beyond it, else 1.
+    """Serve the script until Ctrl-C (or ``until``); 0 if the agents used all of it and asked for no more, else 1.
 
     Prints the address, for each agent the command that starts it there, and a line for every request. The homes of
     the agents are made below ``home``.
@@ -35,10 +35,10 @@ def serve_script(
     loaded = load_script(Path(path))
     stream = out or sys.stdout
     stop = until or threading.Event()
-    tell = threading.Lock()
+    printing = threading.Lock()
 
     def line(text: str) -> None:
-        with tell:
+        with printing:
             print(text, file=stream, flush=True)
 
     if threading.current_thread() is threading.main_thread():
@@ -50,10 +50,10 @@ def serve_script(
     with model:
         line(f"# scripted model on {model.url}")
         for agent in scripted_agents() if agents is None else agents:
-            place = None if home is None else home / agent
-            made = model.environment(agent, home=place, cwd=cwd)
-            line(f"# {agent} (model {made.model})")
-            own = {name: value for name, value in made.env.items() if name not in _SHARED}
+            agent_home = None if home is None else home / agent
+            environment = model.environment(agent, home=agent_home, cwd=cwd)
+            line(f"# {agent} (model {environment.model})")
+            own = {name: value for name, value in environment.env.items() if name not in _SHARED}
             line(f"  env {' '.join(f'{name}={shlex.quote(value)}' for name, value in own.items())} {agent}")
         stop.wait()
         try:
@@ -61,13 +61,13 @@ def serve_script(
         except AssertionError as complaint:
             line(f"# {complaint}")
             return 1
-    line("# the whole script was asked for")
+    line("# the whole script was used")
     return 0
 
 
-def describe(request: Request | OtherRequest) -> str:
+def describe(request: ScriptedRequest | UnscriptedRequest) -> str:
     """One line for one request."""
-    if isinstance(request, OtherRequest):
+    if isinstance(request, UnscriptedRequest):
         return f"{request.method} {request.path} -> {request.status}"
     if request.side:
         answer = f"side call ({request.side})"
@@ -78,5 +78,5 @@ def describe(request: Request | OtherRequest) -> str:
         answer = f"{name}reply {request.step + 1}" + (f", try {request.attempt}" if request.attempt > 1 else "")
     calls = f" calls {', '.join(request.calls)}" if request.calls else ""
     missing = f" (not offered: {', '.join(request.unavailable)})" if request.unavailable else ""
-    over = " BEYOND THE SCRIPT" if request.beyond else ""
-    return f"{request.face} {request.model} {request.prompt[:60]!r} -> {answer}{calls}{missing}{over}"
+    beyond = " BEYOND THE SCRIPT" if request.beyond else ""
+    return f"{request.api} {request.model} {request.prompt[:60]!r} -> {answer}{calls}{missing}{beyond}"

@@ -1,27 +1,31 @@
-"""What an agent asked the model, the same for all four APIs. Pure."""
+"""A request of an agent to its model, the same for all four APIs, and scripted calls in the agent's words. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Container, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Literal, TypeGuard, cast
 
 import msgspec
 
+from .script import ScriptedCall
+
 Json = dict[str, Any]
 
 
-class MadeCall(msgspec.Struct, frozen=True):
-    """A call the model made earlier, as the agent tells it back."""
+class PastCall(msgspec.Struct, frozen=True):
+    """A call the model made earlier, as the agent repeats it."""
 
     id: str
     name: str
     input: Any = None
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What a call gave, as the agent tells it."""
+class CallResult(msgspec.Struct, frozen=True):
+    """The result of a call, as the agent reports it."""
 
     id: str
     output: str
@@ -29,25 +33,25 @@ class Result(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ConversationTurn(msgspec.Struct, frozen=True):
     """One step of the conversation. The ``text`` of a user is what was typed, without what the agent adds to it."""
 
     role: Literal["user", "model", "tool"]
     text: str = ""
-    calls: tuple[MadeCall, ...] = ()
-    results: tuple[Result, ...] = ()
+    calls: tuple[PastCall, ...] = ()
+    results: tuple[CallResult, ...] = ()
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for an answer. ``side`` names an errand of the agent's own (a title, a summary), else it is empty."""
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for an answer. ``side``: it asks for something beside the conversation (a title, a summary)."""
 
-    face: str
+    api: str
     path: str
     body: Json
     model: str = ""
     stream: bool = True
     system: str = ""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ConversationTurn, ...] = ()
     tools: Mapping[str, Json] = {}
     session: str = ""
     side: str = ""
@@ -58,10 +62,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cwd(self) -> str:
-        """The working directory, which every agent tells its model in its own words; empty when it does not."""
+        """The working directory, as the agent tells its model; empty when it does not."""
         for text in (self.system, *(json.dumps(message) for message in records(self.body.get("messages")))):
-            if found := _CWD.search(text):
-                return found.group(1).strip()
+            if match := _CWD.search(text):
+                return match.group(1).strip()
         return ""
 
 
@@ -81,6 +85,40 @@ class NativeCall(msgspec.Struct, frozen=True):
     kind: Literal["function", "custom", "hosted"] = "function"
 
 
+# ------------------------------------------------------------------------- scripted calls in an agent's own words
+
+
+def pick(tools: Container[str], names: str | Sequence[str], arguments: Any) -> NativeCall:
+    """A call of the first of these tools that was offered; if none was, of the first all the same."""
+    choices = [names] if isinstance(names, str) else list(names)
+    for name in choices:
+        if name in tools:
+            return NativeCall(name, arguments)
+    return NativeCall(choices[0], arguments, offered=False)
+
+
+def absolute(path: Any, cwd: str) -> str:
+    """The path as an agent that wants absolute ones takes it."""
+    text = str(path or ".")
+    return str(PurePosixPath(cwd) / text) if cwd else text
+
+
+def file_commands(call: ScriptedCall) -> str:
+    """The shell command that does what an agent has no tool for."""
+    words = {name: shlex.quote(str(value)) for name, value in call.input.items()}
+    match call.tool:
+        case "search_content":
+            return f"grep -rn -e {words['pattern']} {words['path']}"
+        case "find_files":
+            return f"find {words['path']} -name {words['pattern']}"
+        case "delete_file":
+            return f"rm {words['path']}"
+        case "read_file":
+            return f"cat {words['path']}"
+        case _:
+            raise ValueError(f"no shell command for {call.tool!r}")
+
+
 # ------------------------------------------------------------------------------------------ reading loose JSON
 
 
@@ -92,12 +130,12 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if _is_list(value) else []
 
 
 def records(value: Any) -> list[Json]:
-    return [record(item) for item in listed(value) if isinstance(item, dict)]
+    return [record(item) for item in as_list(value) if isinstance(item, dict)]
 
 
 def text_of(content: Any) -> str:
@@ -121,7 +159,7 @@ _NUDGES = re.compile(
 )
 
 
-def typed(text: str) -> str:
+def typed_text(text: str) -> str:
     """What the person typed: without what agents weave into user messages, nudges after an empty answer included."""
     return _NUDGES.sub("", _ADDED.sub("", text).strip()).strip()
 
@@ -130,17 +168,17 @@ _EXIT = re.compile(r"\b[Ee]xit(?:ed)?(?: with)?[ _][Cc]ode\"?:? *(-?\d+)")
 
 
 def exit_failed(output: str) -> bool:
-    """Whether the text tells of a command that ended with another exit code than 0."""
-    found = _EXIT.search(output)
-    return found is not None and found.group(1) != "0"
+    """Whether the text reports an exit code other than 0."""
+    match = _EXIT.search(output)
+    return match is not None and match.group(1) != "0"
 
 
 def smallest(schema: Json) -> Any:
     """The smallest value that fits a JSON schema: the answer to side calls that ask for one."""
-    if choices := listed(schema.get("enum")):
+    if choices := as_list(schema.get("enum")):
         return choices[0]
     kind = schema.get("type", "object")
-    match str((listed(kind) or [kind])[0]).lower():
+    match str((as_list(kind) or [kind])[0]).lower():
         case "object":
             return {name: smallest(record(value)) for name, value in record(schema.get("properties")).items()}
         case "array":

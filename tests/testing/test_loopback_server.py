@@ -9,7 +9,7 @@ import threading
 import httpx
 import pytest
 
-from stagedoor.testing import OtherRequest, ScriptedModel, say, stall
+from stagedoor.testing import ScriptedModel, UnscriptedRequest, say, stall
 
 
 def get(url: str, **more: object) -> httpx.Response:
@@ -32,7 +32,7 @@ def test_other_paths(scripted_model, method, path, status, answer):
     got = httpx.request(method, model.url + path, content=b"{", timeout=60, trust_env=False, verify=False)
     assert got.status_code == status
     assert (got.json() if got.content else None) == answer
-    assert model.other_requests == [OtherRequest(method, path, status)]
+    assert model.other_requests == [UnscriptedRequest(method, path, status)]
     assert model.requests == []
 
 
@@ -60,17 +60,17 @@ def test_gemini_errands_are_answered_aside(scripted_model, clients):
     choice = {"type": "STRING", "enum": ["flash", "pro"]}
     schema = {"type": "OBJECT", "properties": {"choice": choice, "n": {"type": "integer"}}}
 
-    def errand(**more: object) -> str:
+    def ask_aside(**more: object) -> str:
         body = {**talk.body(), **more}
         answer = httpx.post(
             model.url + talk.path, json=body, headers=cli, timeout=60, trust_env=False, verify=False
         ).json()
         return str(answer["candidates"][0]["content"]["parts"][0]["text"])
 
-    assert errand(generationConfig={"responseJsonSchema": schema}) == '{"choice": "flash", "n": 1}'
-    assert errand() == "A scripted side answer."
+    assert ask_aside(generationConfig={"responseJsonSchema": schema}) == '{"choice": "flash", "n": 1}'
+    assert ask_aside() == "A scripted side answer."
     assert talk.ask("Hi").text == "One."
-    assert [request.side for request in model.requests] == ["choice", "errand", ""]
+    assert [request.side for request in model.requests] == ["choice", "other", ""]
 
 
 def test_one_connection_carries_many_requests(scripted_model, clients):
@@ -158,4 +158,4 @@ def test_observers_see_every_request(clients):
     with ScriptedModel([say("Hi.")], observe=lambda request: seen.append(type(request).__name__)) as model:
         get(model.url + "/")
         clients["chat"](model.url).ask("Hi")
-    assert seen == ["OtherRequest", "Request"]
+    assert seen == ["UnscriptedRequest", "ScriptedRequest"]

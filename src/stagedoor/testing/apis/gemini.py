@@ -7,24 +7,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..asked import (
-    Asked,
+from ..answers import Refusal
+from ..model_request import (
+    CallResult,
+    ConversationTurn,
     Json,
-    MadeCall,
+    ModelRequest,
     NativeCall,
-    Result,
-    Turn,
+    PastCall,
     exit_failed,
+    file_commands,
+    pick,
     record,
     records,
     smallest,
     text_of,
-    typed,
+    typed_text,
 )
-from ..playback import Answered
-from ..script import Call, HttpError, Part, Say, StopReason, StreamError, Think, UsageOverride
-from ..stage import Refusal
-from .toolbox import file_commands, pick
+from ..reply_choice import AnsweredCall
+from ..script import HttpError, Part, Say, ScriptedCall, StopReason, StreamError, Think, UsageOverride
 
 _PATH = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)$")
 _STATUS = {
@@ -45,24 +46,24 @@ _STOPS: Mapping[StopReason, str] = {
 }
 
 
-class GeminiFace:
+class GeminiApi:
     name = "gemini"
 
-    def reads(self, method: str, path: str) -> bool:
+    def accepts(self, method: str, path: str) -> bool:
         return method == "POST" and _PATH.search(path) is not None
 
-    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked:
-        found = _PATH.search(path)
-        model, verb = found.groups() if found else ("", "")
+    def read(self, path: str, headers: dict[str, str], body: Json) -> ModelRequest:
+        match = _PATH.search(path)
+        model, verb = match.groups() if match else ("", "")
         declared = [
             declaration
             for tool in records(body.get("tools"))
             for declaration in records(tool.get("functionDeclarations"))
         ]
-        # The CLI itself only ever streams its conversation; what it asks for in one piece are errands of its own.
-        errand = verb == "generateContent" and "GeminiCLI" in headers.get("user-agent", "")
-        return Asked(
-            face=self.name,
+        # The CLI always streams its conversation; what it asks for in one piece stands beside it.
+        is_side_call = verb == "generateContent" and "GeminiCLI" in headers.get("user-agent", "")
+        return ModelRequest(
+            api=self.name,
             path=path,
             body=body,
             model=model,
@@ -70,34 +71,38 @@ class GeminiFace:
             system=text_of(record(body.get("systemInstruction")).get("parts")),
             turns=tuple(turn for content in records(body.get("contents")) for turn in _turns(content)),
             tools={str(declaration.get("name", "")): declaration for declaration in declared},
-            side=("choice" if _schema(body) else "errand") if errand else "",
+            side=("choice" if _schema(body) else "other") if is_side_call else "",
         )
 
-    def native(self, call: Call, asked: Asked) -> list[NativeCall]:
-        return [native_call(call, asked.tools)]
+    def native(self, call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
+        return [native_call(call, request.tools)]
 
-    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
-        """A sub-agent ends by a call, not by falling silent: its last words become that call."""
-        if "complete_task" not in asked.tools or not parts or not all(isinstance(part, Say | Think) for part in parts):
+    def complete_parts(self, request: ModelRequest, parts: Sequence[Part]) -> Sequence[Part]:
+        """A sub-agent ends by a call, not by silence: its final text becomes that call."""
+        if (
+            "complete_task" not in request.tools
+            or not parts
+            or not all(isinstance(part, Say | Think) for part in parts)
+        ):
             return parts
-        said = "".join(part.text for part in parts if isinstance(part, Say))
-        schema = record(record(asked.tools["complete_task"].get("parametersJsonSchema")).get("properties"))
+        text = "".join(part.text for part in parts if isinstance(part, Say))
+        schema = record(record(request.tools["complete_task"].get("parametersJsonSchema")).get("properties"))
         fields = record(record(schema.get("result")).get("properties"))
-        result: Any = {name: said for name in fields} if fields else said
-        return [*parts, Call("complete_task", {"result": result}, native=True)]
+        result: Any = {name: text for name in fields} if fields else text
+        return [*parts, ScriptedCall("complete_task", {"result": result}, native=True)]
 
-    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
+    def follow_up(self, request: ModelRequest, last: Sequence[AnsweredCall]) -> list[tuple[ScriptedCall, NativeCall]]:
         return []
 
-    def side_answer(self, asked: Asked) -> str:
-        schema = _schema(asked.body)
+    def side_answer(self, request: ModelRequest) -> str:
+        schema = _schema(request.body)
         return json.dumps(smallest(schema)) if schema else "A scripted side answer."
 
-    def wire(self, asked: Asked, new_id: Callable[[], int]) -> GeminiWire:
-        return GeminiWire(asked.model, f"scripted{new_id():08d}")
+    def stream(self, request: ModelRequest, new_id: Callable[[], int]) -> GeminiStream:
+        return GeminiStream(request.model, f"scripted{new_id():08d}")
 
     def refuse(self, error: HttpError) -> Refusal:
-        status, message = _STATUS.get(error.status, ("UNKNOWN", "The script says no."))
+        status, message = _STATUS.get(error.status, ("UNKNOWN", "The script refuses."))
         body: Json = {"code": error.status, "message": error.message or message, "status": error.kind or status}
         if error.retry_after is not None:
             kind = "type.googleapis.com/google.rpc.RetryInfo"
@@ -114,70 +119,72 @@ def _schema(body: Json) -> Json:
     return record(config.get("responseJsonSchema") or config.get("responseSchema"))
 
 
-def _turns(content: Json) -> Iterator[Turn]:
+def _turns(content: Json) -> Iterator[ConversationTurn]:
     parts = records(content.get("parts"))
     text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought"))
     if content.get("role") == "model":
-        made = [record(part["functionCall"]) for part in parts if "functionCall" in part]
-        calls = tuple(MadeCall(str(call.get("id", "")), str(call.get("name")), call.get("args")) for call in made)
-        yield Turn("model", text, calls)
+        native = [record(part["functionCall"]) for part in parts if "functionCall" in part]
+        calls = tuple(PastCall(str(call.get("id", "")), str(call.get("name")), call.get("args")) for call in native)
+        yield ConversationTurn("model", text, calls)
         return
     results = tuple(_result(record(part["functionResponse"])) for part in parts if "functionResponse" in part)
     if results:
-        yield Turn("tool", results=results)
-    if said := typed(text):
-        yield Turn("user", said)
+        yield ConversationTurn("tool", results=results)
+    if prompt := typed_text(text):
+        yield ConversationTurn("user", prompt)
 
 
-def _result(answer: Json) -> Result:
+def _result(answer: Json) -> CallResult:
     response = record(answer.get("response"))
     failed = "error" in response
     output = response.get("error") if failed else response.get("output", response)
     text = output if isinstance(output, str) else json.dumps(output)
-    return Result(str(answer.get("id", "")), text, failed or exit_failed(text), str(answer.get("name", "")))
+    return CallResult(str(answer.get("id", "")), text, failed or exit_failed(text), str(answer.get("name", "")))
 
 
-def native_call(call: Call, tools: Mapping[str, Json]) -> NativeCall:
-    given = call.input
+def native_call(call: ScriptedCall, tools: Mapping[str, Json]) -> NativeCall:
+    fields = call.input
     if call.native:
-        return pick(tools, call.tool, dict(given))
+        return pick(tools, call.tool, dict(fields))
     match call.tool:
         case "shell":
-            more = {"is_background": True} if given.get("background") else {}
-            run = {"command": given["command"], "description": "Run a command", **more}
+            more = {"is_background": True} if fields.get("background") else {}
+            run = {"command": fields["command"], "description": "Run a command", **more}
             return pick(tools, "run_shell_command", run)
         case "delete_file":
             return pick(tools, "run_shell_command", {"command": file_commands(call), "description": "Delete a file"})
         case "read_file":
-            return pick(tools, "read_file", {"file_path": given["path"]})
+            return pick(tools, "read_file", {"file_path": fields["path"]})
         case "write_file":
-            return pick(tools, "write_file", {"file_path": given["path"], "content": given["content"]})
+            return pick(tools, "write_file", {"file_path": fields["path"], "content": fields["content"]})
         case "edit_file":
-            change = {"old_string": given["old"], "new_string": given["new"], "instruction": "Make the scripted edit"}
-            return pick(tools, "replace", {"file_path": given["path"], **change})
+            change = {"old_string": fields["old"], "new_string": fields["new"], "instruction": "Make the scripted edit"}
+            return pick(tools, "replace", {"file_path": fields["path"], **change})
         case "search_content":
             return pick(
-                tools, ("grep_search", "search_file_content"), {"pattern": given["pattern"], "dir_path": given["path"]}
+                tools,
+                ("grep_search", "search_file_content"),
+                {"pattern": fields["pattern"], "dir_path": fields["path"]},
             )
         case "find_files":
-            return pick(tools, "glob", {"pattern": given["pattern"], "dir_path": given["path"]})
+            return pick(tools, "glob", {"pattern": fields["pattern"], "dir_path": fields["path"]})
         case "web_fetch":
-            return pick(tools, "web_fetch", {"prompt": f"What does {given['url']} say?"})
+            return pick(tools, "web_fetch", {"prompt": f"What does {fields['url']} say?"})
         case "web_search":
-            return pick(tools, "google_web_search", {"query": given["query"]})
+            return pick(tools, "google_web_search", {"query": fields["query"]})
         case "plan":
-            todos = [{"description": item["text"], "status": item["status"]} for item in given["items"]]
+            todos = [{"description": item["text"], "status": item["status"]} for item in fields["items"]]
             return pick(tools, "write_todos", {"todos": todos})
         case "task":
-            return pick(tools, "invoke_agent", {"agent_name": _agent(tools), "prompt": given["prompt"]})
+            return pick(tools, "invoke_agent", {"agent_name": _agent(tools), "prompt": fields["prompt"]})
         case "mcp":
-            return pick(tools, f"mcp_{given['server']}_{given['tool']}", given["arguments"])
+            return pick(tools, f"mcp_{fields['server']}_{fields['tool']}", fields["arguments"])
         case "question":
-            options = [{"label": option, "description": option} for option in given["options"]]
-            asks = {"question": given["text"], "header": "Question", "type": "choice", "options": options}
+            options = [{"label": option, "description": option} for option in fields["options"]]
+            asks = {"question": fields["text"], "header": "Question", "type": "choice", "options": options}
             return pick(tools, "ask_user", {"questions": [asks]})
         case _:
-            return pick(tools, call.tool, dict(given))
+            return pick(tools, call.tool, dict(fields))
 
 
 def _agent(tools: Mapping[str, Json]) -> str:
@@ -190,7 +197,7 @@ def _agent(tools: Mapping[str, Json]) -> str:
     )
 
 
-class GeminiWire:
+class GeminiStream:
     """One candidate, part by part."""
 
     def __init__(self, model: str, response_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Plays the parts of a reply through one API's wire, as frames for the server to write. Pure."""
+"""A reply as an HTTP answer in one model API's words, as frames for the server to write. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from .asked import Asked, Json, NativeCall
-from .playback import Answered
+from .model_request import Json, ModelRequest, NativeCall
+from .reply_choice import AnsweredCall
 from .script import (
-    Call,
     ContextOverflow,
     Cut,
+    EarlyStop,
     Endless,
     HttpError,
     Part,
     Say,
+    ScriptedCall,
     Stall,
-    Stop,
     StopReason,
     StreamError,
     Structured,
@@ -52,7 +52,7 @@ class Refusal(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """An HTTP answer. ``frames`` are written as they come; with ``chunked`` off they are the one whole body."""
 
     status: int
@@ -61,8 +61,8 @@ class Answer(msgspec.Struct, frozen=True):
     chunked: bool = False
 
 
-class Wire(Protocol):
-    """One answer in one API's words: streamed piece by piece, or whole once all of it has been played."""
+class AnswerStream(Protocol):
+    """One answer in one API's words: streamed piece by piece, or whole after its last piece."""
 
     def begin(self) -> Iterable[bytes]: ...
     def say(self, pieces: Iterable[str]) -> Iterable[bytes]: ...
@@ -73,18 +73,20 @@ class Wire(Protocol):
     def whole(self, stop: StopReason, usage: UsageOverride) -> Json: ...
 
 
-class Face(Protocol):
+class ModelApi(Protocol):
     """One model API: how its requests are read, which tools its agents have, how it answers."""
 
     @property
     def name(self) -> str: ...
-    def reads(self, method: str, path: str) -> bool: ...
-    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked: ...
-    def native(self, call: Call, asked: Asked) -> list[NativeCall]: ...
-    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]: ...
-    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]: ...
-    def side_answer(self, asked: Asked) -> str: ...
-    def wire(self, asked: Asked, new_id: Callable[[], int]) -> Wire: ...
+    def accepts(self, method: str, path: str) -> bool: ...
+    def read(self, path: str, headers: dict[str, str], body: Json) -> ModelRequest: ...
+    def native(self, call: ScriptedCall, request: ModelRequest) -> list[NativeCall]: ...
+    def complete_parts(self, request: ModelRequest, parts: Sequence[Part]) -> Sequence[Part]: ...
+    def follow_up(
+        self, request: ModelRequest, last: Sequence[AnsweredCall]
+    ) -> list[tuple[ScriptedCall, NativeCall]]: ...
+    def side_answer(self, request: ModelRequest) -> str: ...
+    def stream(self, request: ModelRequest, new_id: Callable[[], int]) -> AnswerStream: ...
     def refuse(self, error: HttpError) -> Refusal: ...
     def overflow(self) -> HttpError | StreamError: ...
 
@@ -92,31 +94,33 @@ class Face(Protocol):
 JSON_HEADERS = (("content-type", "application/json; charset=utf-8"),)
 STREAM_HEADERS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 
-Dispatched: TypeAlias = list[tuple[NativeCall, str]]
-Dispatch: TypeAlias = Callable[[Call], Dispatched]
+IssuedPairs: TypeAlias = list[tuple[NativeCall, str]]
+Dispatch: TypeAlias = Callable[[ScriptedCall], IssuedPairs]
 """Translates a call and gives each native one its id."""
-Act: TypeAlias = Part | Dispatched
+Act: TypeAlias = Part | IssuedPairs
 
 
-def perform(face: Face, asked: Asked, parts: Sequence[Act], wire: Wire, dispatch: Dispatch) -> Answer:
+def play(
+    api: ModelApi, request: ModelRequest, parts: Sequence[Act], stream: AnswerStream, dispatch: Dispatch
+) -> HttpAnswer:
     """The answer that plays these parts."""
-    played = [_concrete(part, asked, face) for part in parts]
+    played = [_concrete(part, request, api) for part in parts]
     for part in played:
         if isinstance(part, HttpError):
-            return refused(face.refuse(part))
-    if not asked.stream and (failure := next((part for part in played if isinstance(part, StreamError)), None)):
-        return refused(face.refuse(HttpError(500, failure.message, failure.kind)))
-    acts = [dispatch(part) if isinstance(part, Call) else part for part in played]
+            return refusal_answer(api.refuse(part))
+    if not request.stream and (failure := next((part for part in played if isinstance(part, StreamError)), None)):
+        return refusal_answer(api.refuse(HttpError(500, failure.message, failure.kind)))
+    acts = [dispatch(part) if isinstance(part, ScriptedCall) else part for part in played]
     silent = list(itertools.takewhile(lambda act: isinstance(act, Stall), acts))
     delay = [Pause(part.seconds) for part in silent if isinstance(part, Stall)]
     rest = acts[len(silent) :]
-    frames = _streamed(rest, wire) if asked.stream else _whole(rest, wire)
-    headers = STREAM_HEADERS if asked.stream else JSON_HEADERS
-    return Answer(200, headers, itertools.chain(delay, frames), chunked=asked.stream)
+    frames = _streamed(rest, stream) if request.stream else _whole(rest, stream)
+    headers = STREAM_HEADERS if request.stream else JSON_HEADERS
+    return HttpAnswer(200, headers, itertools.chain(delay, frames), chunked=request.stream)
 
 
-def watched(frames: Iterable[Frame], broken_off: Callable[[], None]) -> Iterator[Frame]:
-    """The same frames; tells when the reader stops before their end."""
+def notice_early_end(frames: Iterable[Frame], broken_off: Callable[[], None]) -> Iterator[Frame]:
+    """The same frames; calls ``broken_off`` when the reader stops before their end."""
     ended = False
     try:
         yield from frames
@@ -126,20 +130,20 @@ def watched(frames: Iterable[Frame], broken_off: Callable[[], None]) -> Iterator
             broken_off()
 
 
-def refused(refusal: Refusal) -> Answer:
+def refusal_answer(refusal: Refusal) -> HttpAnswer:
     return answer_json(refusal.status, refusal.body, refusal.headers)
 
 
-def answer_json(status: int, body: object, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-    return Answer(status, JSON_HEADERS + headers, [json.dumps(body).encode()])
+def answer_json(status: int, body: object, headers: tuple[tuple[str, str], ...] = ()) -> HttpAnswer:
+    return HttpAnswer(status, JSON_HEADERS + headers, [json.dumps(body).encode()])
 
 
-def _concrete(part: Act, asked: Asked, face: Face) -> Act:
+def _concrete(part: Act, request: ModelRequest, api: ModelApi) -> Act:
     match part:
         case ContextOverflow():
-            return face.overflow()
-        case Structured(value=value) if "StructuredOutput" in asked.tools:
-            return Call("StructuredOutput", value, native=True)
+            return api.overflow()
+        case Structured(value=value) if "StructuredOutput" in request.tools:
+            return ScriptedCall("StructuredOutput", value, native=True)
         case Structured(value=value):
             return Say((json.dumps(value),))
         case _:
@@ -148,7 +152,7 @@ def _concrete(part: Act, asked: Asked, face: Face) -> Act:
 
 def _reason(parts: Sequence[Act]) -> StopReason:
     for part in parts:
-        if isinstance(part, Stop):
+        if isinstance(part, EarlyStop):
             return part.reason
     return "end"
 
@@ -160,30 +164,30 @@ def _usage(parts: Sequence[Act]) -> UsageOverride:
     )
 
 
-def _streamed(acts: Sequence[Act], wire: Wire) -> Iterator[Frame]:
-    yield from wire.begin()
+def _streamed(acts: Sequence[Act], stream: AnswerStream) -> Iterator[Frame]:
+    yield from stream.begin()
     for act in acts:
         match act:
             case list():
                 for native, call_id in act:
-                    yield from wire.call(native, call_id)
+                    yield from stream.call(native, call_id)
             case Say(pieces=pieces, pause=pause):
-                yield from _spaced(wire.say(pieces), pause)
+                yield from _spaced(stream.say(pieces), pause)
             case Endless(text=text, pause=pause):
-                yield from _spaced(wire.say(itertools.repeat(text)), pause)
+                yield from _spaced(stream.say(itertools.repeat(text)), pause)
             case Think(text=text):
-                yield from wire.think(text)
+                yield from stream.think(text)
             case Stall(seconds=seconds):
                 yield Pause(seconds)
             case Cut(partway=partway):
                 yield Hangup(b'data: {"type":"con' if partway else b"")
                 return
             case StreamError(kind=kind, message=message):
-                yield from wire.fail(kind, message)
+                yield from stream.fail(kind, message)
                 return
             case _:
                 pass
-    yield from wire.end(_reason(acts), _usage(acts))
+    yield from stream.end(_reason(acts), _usage(acts))
 
 
 def _spaced(frames: Iterable[bytes], pause: float) -> Iterator[Frame]:
@@ -193,9 +197,9 @@ def _spaced(frames: Iterable[bytes], pause: float) -> Iterator[Frame]:
             yield Pause(pause)
 
 
-def _whole(acts: Sequence[Act], wire: Wire) -> Iterator[Frame]:
+def _whole(acts: Sequence[Act], stream: AnswerStream) -> Iterator[Frame]:
     finite = [act for act in acts if not isinstance(act, Endless)]
-    for frame in _streamed(finite, wire):
+    for frame in _streamed(finite, stream):
         if not isinstance(frame, bytes):
             yield frame
             if isinstance(frame, Hangup):
@@ -203,7 +207,7 @@ def _whole(acts: Sequence[Act], wire: Wire) -> Iterator[Frame]:
     if len(finite) < len(acts):
         yield Pause(None)
         return
-    yield json.dumps(wire.whole(_reason(acts), _usage(acts))).encode()
+    yield json.dumps(stream.whole(_reason(acts), _usage(acts))).encode()
 
 
 def sse(payload: Json, event: str | None = None) -> bytes:

@@ -21,10 +21,10 @@ class Serving:
         self.out, self.stop, self.code = io.StringIO(), threading.Event(), -1
         self._thread = threading.Thread(target=self._run, args=(path, home))
         self._thread.start()
-        while not (found := re.search(r"# scripted model on (\S+)", self.out.getvalue())):
+        while not (match := re.search(r"# scripted model on (\S+)", self.out.getvalue())):
             assert self._thread.is_alive()
             self._thread.join(0.01)
-        self.url = found.group(1)
+        self.url = match.group(1)
 
     def _run(self, path: Path, home: Path) -> None:
         self.code = serve_script(path, home=home, out=self.out, until=self.stop)
@@ -55,7 +55,7 @@ def test_a_served_script_tells_addresses_requests_and_the_end(tmp_path, script, 
     ]
     exports = next(line for line in lines if "ANTHROPIC_BASE_URL" in line)
     assert f"ANTHROPIC_BASE_URL={serving.url}" in exports
-    assert lines[-1] == "# the whole script was asked for"
+    assert lines[-1] == "# the whole script was used"
 
 
 def test_a_script_not_consumed_is_said_and_fails(tmp_path, script, clients):

@@ -7,12 +7,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..asked import Asked, Json, MadeCall, NativeCall, Result, Turn, exit_failed, record, records, text_of, typed
-from ..playback import Answered
-from ..script import Call, HttpError, Part, StopReason, StreamError, UsageOverride
-from ..stage import Refusal, sse
+from ..answers import Refusal, sse
+from ..model_request import (
+    CallResult,
+    ConversationTurn,
+    Json,
+    ModelRequest,
+    NativeCall,
+    PastCall,
+    exit_failed,
+    file_commands,
+    pick,
+    record,
+    records,
+    text_of,
+    typed_text,
+)
+from ..reply_choice import AnsweredCall
+from ..script import HttpError, Part, ScriptedCall, StopReason, StreamError, UsageOverride
 from .responses import refuse_as_openai
-from .toolbox import file_commands, pick
 
 _SIDE = {
     "title": ("Generate a title for this conversation", "You are a title generator"),
@@ -31,21 +44,21 @@ _STOPS: Mapping[StopReason, str] = {
 _FAILED = re.compile(r"(?:Error\b|The user rejected|Invalid tool|\[Tool execution)")
 
 
-class ChatFace:
+class ChatApi:
     name = "chat"
 
-    def reads(self, method: str, path: str) -> bool:
+    def accepts(self, method: str, path: str) -> bool:
         return method == "POST" and path.endswith("/chat/completions")
 
-    def read(self, path: str, headers: dict[str, str], body: Json) -> Asked:
+    def read(self, path: str, headers: dict[str, str], body: Json) -> ModelRequest:
         messages = records(body.get("messages"))
         system = "\n".join(
             text_of(message.get("content")) for message in messages if message.get("role") in ("system", "developer")
         )
         turns = tuple(_turns(messages))
         functions = [record(tool.get("function")) for tool in records(body.get("tools"))]
-        return Asked(
-            face=self.name,
+        return ModelRequest(
+            api=self.name,
             path=path,
             body=body,
             model=str(body.get("model", "")),
@@ -57,20 +70,20 @@ class ChatFace:
             side="" if functions else _side(system, turns),
         )
 
-    def native(self, call: Call, asked: Asked) -> list[NativeCall]:
-        return [native_call(call, asked.tools)]
+    def native(self, call: ScriptedCall, request: ModelRequest) -> list[NativeCall]:
+        return [native_call(call, request.tools)]
 
-    def settle(self, asked: Asked, parts: Sequence[Part]) -> Sequence[Part]:
+    def complete_parts(self, request: ModelRequest, parts: Sequence[Part]) -> Sequence[Part]:
         return parts
 
-    def follow_up(self, asked: Asked, last: Sequence[Answered]) -> list[tuple[Call, NativeCall]]:
+    def follow_up(self, request: ModelRequest, last: Sequence[AnsweredCall]) -> list[tuple[ScriptedCall, NativeCall]]:
         return []
 
-    def side_answer(self, asked: Asked) -> str:
-        return "Scripted session" if asked.side == "title" else "A summary of the scripted conversation."
+    def side_answer(self, request: ModelRequest) -> str:
+        return "Scripted session" if request.side == "title" else "A summary of the scripted conversation."
 
-    def wire(self, asked: Asked, new_id: Callable[[], int]) -> ChatWire:
-        return ChatWire(asked.model, f"chatcmpl-scripted{new_id():08d}")
+    def stream(self, request: ModelRequest, new_id: Callable[[], int]) -> ChatStream:
+        return ChatStream(request.model, f"chatcmpl-scripted{new_id():08d}")
 
     def refuse(self, error: HttpError) -> Refusal:
         return refuse_as_openai(error)
@@ -79,83 +92,83 @@ class ChatFace:
         return HttpError(400, "This model's maximum context length is 128000 tokens.", "context_length_exceeded")
 
 
-def _turns(messages: Sequence[Json]) -> Iterator[Turn]:
-    results: list[Result] = []
+def _turns(messages: Sequence[Json]) -> Iterator[ConversationTurn]:
+    results: list[CallResult] = []
     for message in messages:
         text = text_of(message.get("content"))
         if message.get("role") == "tool":
             failed = exit_failed(text) or _FAILED.match(text) is not None
-            results.append(Result(str(message.get("tool_call_id")), text, failed))
+            results.append(CallResult(str(message.get("tool_call_id")), text, failed))
             continue
         if results:
-            yield Turn("tool", results=tuple(results))
+            yield ConversationTurn("tool", results=tuple(results))
             results = []
         if message.get("role") == "assistant":
             calls = tuple(
-                MadeCall(str(call.get("id")), str(record(call.get("function")).get("name")), call.get("function"))
+                PastCall(str(call.get("id")), str(record(call.get("function")).get("name")), call.get("function"))
                 for call in records(message.get("tool_calls"))
             )
-            yield Turn("model", text, calls)
-        elif message.get("role") == "user" and (said := typed(text)):
-            yield Turn("user", said)
+            yield ConversationTurn("model", text, calls)
+        elif message.get("role") == "user" and (prompt := typed_text(text)):
+            yield ConversationTurn("user", prompt)
     if results:
-        yield Turn("tool", results=tuple(results))
+        yield ConversationTurn("tool", results=tuple(results))
 
 
-def _side(system: str, turns: Sequence[Turn]) -> str:
-    said = [system, *(turn.text for turn in turns if turn.role == "user")]
+def _side(system: str, turns: Sequence[ConversationTurn]) -> str:
+    texts = [system, *(turn.text for turn in turns if turn.role == "user")]
     return next(
-        (name for name, marks in _SIDE.items() if any(mark in text for mark in marks for text in said)),
+        (name for name, marks in _SIDE.items() if any(mark in text for mark in marks for text in texts)),
         "",
     )
 
 
-def native_call(call: Call, tools: Mapping[str, Json]) -> NativeCall:
-    given = call.input
+def native_call(call: ScriptedCall, tools: Mapping[str, Json]) -> NativeCall:
+    fields = call.input
     if call.native:
-        return pick(tools, call.tool, dict(given))
+        return pick(tools, call.tool, dict(fields))
     match call.tool:
         case "shell":
-            return pick(tools, "bash", {"command": given["command"], "description": "Run a command"})
+            return pick(tools, "bash", {"command": fields["command"], "description": "Run a command"})
         case "read_file":
-            return pick(tools, "read", {"filePath": given["path"]})
+            return pick(tools, "read", {"filePath": fields["path"]})
         case "write_file":
-            return pick(tools, "write", {"filePath": given["path"], "content": given["content"]})
+            return pick(tools, "write", {"filePath": fields["path"], "content": fields["content"]})
         case "edit_file":
-            edit = {"filePath": given["path"], "oldString": given["old"], "newString": given["new"]}
+            edit = {"filePath": fields["path"], "oldString": fields["old"], "newString": fields["new"]}
             return pick(tools, "edit", edit)
         case "delete_file":
             return pick(tools, "bash", {"command": file_commands(call), "description": "Delete a file"})
         case "search_content":
-            return pick(tools, "grep", {"pattern": given["pattern"], "path": given["path"]})
+            return pick(tools, "grep", {"pattern": fields["pattern"], "path": fields["path"]})
         case "find_files":
-            return pick(tools, "glob", {"pattern": given["pattern"], "path": given["path"]})
+            return pick(tools, "glob", {"pattern": fields["pattern"], "path": fields["path"]})
         case "web_fetch":
-            return pick(tools, "webfetch", {"url": given["url"], "format": "text"})
+            return pick(tools, "webfetch", {"url": fields["url"], "format": "text"})
         case "web_search":
-            return pick(tools, "websearch", {"query": given["query"]})
+            return pick(tools, "websearch", {"query": fields["query"]})
         case "plan":
             todos = [
-                {"content": item["text"], "status": item["status"], "priority": "medium"} for item in given["items"]
+                {"content": item["text"], "status": item["status"], "priority": "medium"} for item in fields["items"]
             ]
             return pick(tools, "todowrite", {"todos": todos})
         case "task":
-            wanted = {"prompt": given["prompt"], "subagent_type": "general"}
-            return pick(tools, "task", {"description": given.get("description", "Sub-agent"), **wanted})
+            task = {"prompt": fields["prompt"], "subagent_type": "general"}
+            return pick(tools, "task", {"description": fields.get("description", "Sub-agent"), **task})
         case "mcp":
-            return pick(tools, f"{given['server']}_{given['tool']}", given["arguments"])
+            return pick(tools, f"{fields['server']}_{fields['tool']}", fields["arguments"])
         case "question":
-            options = [{"label": option, "description": option} for option in given["options"]]
+            options = [{"label": option, "description": option} for option in fields["options"]]
             return pick(
                 tools,
                 "question",
-                {"questions": [{"question": given["text"], "header": "Question", "options": options}]},
+                {"questions": [{"question": fields["text"], "header": "Question", "options": options}]},
             )
         case _:
-            return pick(tools, call.tool, dict(given))
+            return pick(tools, call.tool, dict(fields))
 
 
-class ChatWire:
+class ChatStream:
     """One completion, chunk by chunk."""
 
     def __init__(self, model: str, completion_id: str) -> None:

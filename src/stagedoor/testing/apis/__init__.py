@@ -1,0 +1,1 @@
+"""Four model APIs: how each reads requests, names tools and streams answers."""

@@ -1,1 +1,0 @@
-"""Four model APIs: thin faces over one script engine."""
