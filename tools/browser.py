@@ -33,11 +33,11 @@ PATIENCE = 900
 
 def find_browser(env: Mapping[str, str] = os.environ) -> str | None:
     """``STAGEDOOR_CHROMIUM``, else the Chromium on the path, else where Debian puts it."""
-    given = env.get("STAGEDOOR_CHROMIUM")
-    if given:
-        return given if Path(given).is_file() else None
-    found = (shutil.which(name, path=env.get("PATH")) for name in NAMES)
-    return next((one for one in found if one), next((one for one in PLACES if Path(one).is_file()), None))
+    named = env.get("STAGEDOOR_CHROMIUM")
+    if named:
+        return named if Path(named).is_file() else None
+    programs = [program for name in NAMES if (program := shutil.which(name, path=env.get("PATH")))]
+    return next(iter([*programs, *(place for place in PLACES if Path(place).is_file())]), None)
 
 
 def install_browser() -> str | None:
@@ -63,17 +63,17 @@ def _rights() -> list[str] | None:
     sudo = shutil.which("sudo")
     if sudo is None:
         return None
-    asked = subprocess.run([sudo, "-n", "true"], check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    return [sudo, "-n"] if asked.returncode == 0 else None
+    probe = subprocess.run([sudo, "-n", "true"], check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    return [sudo, "-n"] if probe.returncode == 0 else None
 
 
 def main() -> int:
     if find_browser() or install_browser():
         return 0
     if os.environ.get("CI") == "true":
-        print("there is no Chromium, and under CI=true the tests of the page must run", file=sys.stderr)
+        print("Chromium not found: with CI=true the tests of the page must run", file=sys.stderr)
         return 1
-    print("there is no Chromium: the tests of the page will be skipped (set STAGEDOOR_CHROMIUM to use one)")
+    print("Chromium not found: the tests of the page are skipped (set STAGEDOOR_CHROMIUM to its path)")
     return 0
 
 

@@ -54,19 +54,19 @@ def write(record: Record, file: Path) -> None:
 
 def read(folder: Path) -> list[Record]:
     """The newest record of everything that was tried, in the order in which the suite tries it."""
-    found: list[Record] = []
+    records: list[Record] = []
     for file in sorted(folder.glob("*.jsonl")):
-        found += [_DECODER.decode(line) for line in file.read_bytes().splitlines() if line.strip()]
+        records += [_DECODER.decode(line) for line in file.read_bytes().splitlines() if line.strip()]
     newest: dict[tuple[str, ...], Record] = {}
-    for record in sorted(found, key=lambda record: record.at):
+    for record in sorted(records, key=lambda record: record.at):
         newest[record.agent, record.driver, record.version, record.capability] = record
     return list(newest.values())
 
 
 def page(records: Iterable[Record]) -> str:
     """The whole page as Markdown."""
-    known = list(records)
-    agents = sorted({record.agent for record in known})
+    cells = list(records)
+    agents = sorted({record.agent for record in cells})
     lines = [
         "# Compatibility",
         "",
@@ -77,7 +77,7 @@ def page(records: Iterable[Record]) -> str:
         "* an empty cell: it was not tried with that version (second versions run the scenarios that tell drift)",
     ]
     for agent in agents:
-        lines += ["", *_section(agent, [record for record in known if record.agent == agent])]
+        lines += ["", *_section(agent, [record for record in cells if record.agent == agent])]
     return "\n".join(lines) + "\n"
 
 

@@ -77,11 +77,11 @@ async def record(agent: str, driver: str, scene: str, path: Path, executable: st
         workspace = Path(scratch) / "workspace"
         workspace.mkdir()
         async with ScriptedModel(SCENES[scene]) as model:
-            made = model.environment(agent, home=Path(scratch) / "home", cwd=workspace)
+            environment = model.environment(agent, home=Path(scratch) / "home", cwd=workspace)
             with path.open("w", encoding="utf-8") as out, record_lines(Recorder(out, scratch)):
                 stream = api.run(
                     agent, f"Scene {scene}.", cwd=str(workspace), driver=driver, executable=executable,
-                    env=made.env, inherit_env=False, model=made.model, timeout=120.0, **asks,
+                    env=environment.env, inherit_env=False, model=environment.model, timeout=120.0, **asks,
                 )  # fmt: skip
                 async for _ in stream:
                     pass
@@ -94,12 +94,12 @@ async def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     unknown = [agent for agent in options.agents if agent not in scripted_agents()]
     if unknown:
-        parser.error(f"there is no agent {unknown[0]!r}; choose from {', '.join(scripted_agents())}")
+        parser.error(f"unknown agent {unknown[0]!r}: choose from {', '.join(scripted_agents())}")
     failures = 0
     for agent in options.agents or scripted_agents():
         executable = find_cli(agent)
         if executable is None:
-            print(f"{agent}: not installed; make clis brings it", file=sys.stderr)
+            print(f"{agent}: not installed: run make clis", file=sys.stderr)
             failures += 1
             continue
         version = ".".join(map(str, await read_version(str(executable))))

@@ -46,10 +46,10 @@ RUN_SCRIPT = """
 
 @dataclass(frozen=True)
 class Shot:
-    """``words`` are typed as they are ``shown``; ``answers`` are the keys for the questions, in their order."""
+    """``words`` run, ``typed`` is what the picture shows; ``answers`` are the keys for the questions, in order."""
 
     words: tuple[str, ...]
-    shown: str
+    typed: str
     answers: str = ""
     question: str = "allow?"
     needs_clis: bool = False
@@ -75,10 +75,10 @@ def picture(name: str) -> str:
         raw = _played(shot, folder, _environment(Path(scratch)))
         lines = [_steady(line, Path(scratch)) for line in screen(raw)]
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text.from_ansi(f"\x1b[2m$\x1b[0m \x1b[1m{shot.shown}\x1b[0m"))
+    console.print(Text.from_ansi(f"\x1b[2m$\x1b[0m \x1b[1m{shot.typed}\x1b[0m"))
     for line in lines:
         console.print(Text.from_ansi(line), overflow="fold")
-    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=shot.shown), flags=re.DOTALL)  # no network
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=shot.typed), flags=re.DOTALL)  # no network
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 
@@ -129,8 +129,8 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
             if not chunk:
                 break
             raw += chunk.decode("utf-8", "replace")
-            asked = raw.count(shot.question)
-            while keys and asked > len(shot.answers) - len(keys):
+            questions = raw.count(shot.question)
+            while keys and questions > len(shot.answers) - len(keys):
                 os.write(descriptor, keys.pop(0).encode())
     finally:
         if process.poll() is None and time.monotonic() >= end:
@@ -188,8 +188,8 @@ def _steady(line: str, scratch: Path) -> str:
         *((re.escape(str(found.parent)), "~/.local/bin") for found in map(find_cli, AGENTS) if found),
         (re.escape(str(scratch / "home")), "~"),
         (re.escape(str(scratch)), "~"),
-        (r"\x1b\[2m \d+\.\ds", "\x1b[2m"),  # a tool's time is told only when it was long
-        (r"\b\d+\.(\d+)s\b", lambda found: f"0.{'1'.ljust(len(found[1]), '0')}s"),
+        (r"\x1b\[2m \d+\.\ds", "\x1b[2m"),  # a tool's time is shown only when it was long
+        (r"\b\d+\.(\d+)s\b", lambda match: f"0.{'1'.ljust(len(match[1]), '0')}s"),
         (r"Python 3\.\d+\.\d+", "Python 3.11"),
         (r"─{40,}", "─" * 22),  # a column was as wide as the paths that were replaced
     ]

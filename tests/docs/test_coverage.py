@@ -22,7 +22,7 @@ STATES = ("done", "differs", "open", "–")
 class Row(NamedTuple):
     seed: str
     section: str
-    asked: str
+    requirement: str
     state: str
     where: str
     proof: str
@@ -46,8 +46,8 @@ NAMES = sorted(set(re.findall(r"`(stagedoor\.[a-z_.A-Z]+)`", "\n".join(row.where
 
 def test_every_section_and_row_of_the_seeds_is_listed_in_order() -> None:
     lines = (Path(__file__).with_name("seeds.tsv")).read_text(encoding="utf-8").splitlines()
-    wanted = [tuple((line + "\t").split("\t")[:3]) for line in lines]
-    assert [(row.seed, row.section, row.asked) for row in ROWS] == wanted
+    expected = [tuple((line + "\t").split("\t")[:3]) for line in lines]
+    assert [(row.seed, row.section, row.requirement) for row in ROWS] == expected
 
 
 def test_every_row_has_a_state_and_a_reason_where_it_is_not_simply_done() -> None:
@@ -59,8 +59,8 @@ def test_every_row_has_a_state_and_a_reason_where_it_is_not_simply_done() -> Non
 
 def test_the_counts_are_those_of_the_tables() -> None:
     states = [row.state for row in ROWS]
-    told = f"{states.count('done')} done, {states.count('differs')} done differently, {states.count('open')} open"
-    assert told in PAGE
+    summary = f"{states.count('done')} done, {states.count('differs')} done differently, {states.count('open')} open"
+    assert summary in PAGE
 
 
 @functools.cache

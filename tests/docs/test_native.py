@@ -58,7 +58,7 @@ def test_a_program_compiles_and_what_it_imports_exists(name: str) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.live] if cli else []) for name, (cli, _) in EXPECTED.items()]
 )
 def test_a_program_runs(name: str, tmp_path: Path) -> None:
-    cli, wanted = EXPECTED[name]
+    cli, expected = EXPECTED[name]
     if cli and find_cli(cli) is None:
         pytest.skip(f"{cli} is not installed: run `make clis`")
     (tmp_path / "work").mkdir()
@@ -80,7 +80,7 @@ def test_a_program_runs(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert [line for line in wanted if not re.search(line, done.stdout)] == [], done.stdout
+    assert [line for line in expected if not re.search(line, done.stdout)] == [], done.stdout
     assert not (tmp_path / "work" / "made").exists()
 
 

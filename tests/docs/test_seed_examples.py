@@ -12,7 +12,7 @@ from stagedoor import catalog
 from stagedoor.replay import Account, translate
 
 HEADER = ("agent", "sessionId", "seq", "timestamp", "turn")
-# section of a seed → (agent, driver, what it shows, the unified events that must be heard, in this order)
+# section of a seed → (agent, driver, what it shows, the unified events that must come, in this order)
 EXAMPLES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
     "000 §4.4 agent message, §9.6": (
         "codex",
@@ -190,18 +190,18 @@ EXAMPLES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_seed_example(name: str) -> None:
-    agent, driver, shown, wanted = EXAMPLES[name]
+    agent, driver, shown, expected = EXAMPLES[name]
     lines = [line.strip().encode() for line in shown.strip().splitlines()]
     account = Account()
-    heard = [
+    received = [
         {key: value for key, value in msgspec.to_builtins(event).items() if key not in HEADER}
         for event in translate(agent, catalog.agent(agent).drivers[driver], lines, account)
     ]
-    rest = iter(heard)
-    for event in wanted:
-        assert any(event.items() <= said.items() for said in rest), (event, heard)
+    rest = iter(received)
+    for event in expected:
+        assert any(event.items() <= other.items() for other in rest), (event, received)
     assert (account.lines, account.unrecognized) == (len(lines), 0)
-    assert [said["type"] for said in heard].count("done") == 1
+    assert [event["type"] for event in received].count("done") == 1
 
 
 def test_claudes_control_channel_as_the_seed_shows_it() -> None:
@@ -219,7 +219,7 @@ def test_claudes_control_channel_as_the_seed_shows_it() -> None:
         "request_id": sent["request_id"],
         "request": {"subtype": "initialize", "hooks": hooks},
     }
-    asked = {
+    message = {
         "type": "control_request",
         "request_id": "req_123",
         "request": {
@@ -232,8 +232,8 @@ def test_claudes_control_channel_as_the_seed_shows_it() -> None:
             },
         },
     }
-    assert protocol.receive(msgspec.json.encode(asked)) == [
-        HookCallback("hook_0", asked["request"]["input"], request_id="req_123")  # type: ignore[index]
+    assert protocol.receive(msgspec.json.encode(message)) == [
+        HookCallback("hook_0", message["request"]["input"], request_id="req_123")  # type: ignore[index]
     ]
     output = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
     protocol.send(AnswerHook("req_123", output))

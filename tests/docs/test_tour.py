@@ -27,7 +27,12 @@ PRINTS: dict[str, list[str]] = {
     "3": ["success: Hello.", "interrupted:", "success: Where were we?"],
     "4": ["one: success", "two: success", "three failed: authentication_failed", "three: error"],
     "5": ["understudy .* does not support output_schema"],
-    "6": ["allow by policy", "deny by policy A person pushes.", "the log of 2 decisions is whole", "nothing is pushed"],
+    "6": [
+        "allow by policy",
+        "deny by policy A person pushes",
+        "the log of 2 decisions is complete",
+        "nothing is pushed",
+    ],
     "7": ['board .*"type":"action"', 'chat  .*"type":"ToolEnd"'],
     "8": ["both tests pass"],
     "9": ["Hello.", "→ execute: ", "stopped: end_turn"],
@@ -74,8 +79,8 @@ def test_there_are_ten_and_each_is_known() -> None:
 
 @pytest.mark.parametrize("number", [number for number in PRINTS if number not in NEEDS_A_CLI])
 def test_recipe(number: str, tmp_path: Path) -> None:
-    said = run(program(number), tmp_path, "")
-    assert [line for line in PRINTS[number] if not re.search(line, said)] == [], said
+    output = run(program(number), tmp_path, "")
+    assert [line for line in PRINTS[number] if not re.search(line, output)] == [], output
 
 
 @pytest.mark.live
@@ -84,9 +89,9 @@ def test_recipe_with_a_real_cli(number: str, tmp_path: Path) -> None:
     found = find_cli("claude")
     if found is None:
         pytest.skip("claude is not installed: run `make clis`")
-    said = run(program(number), tmp_path, str(found.parent))
+    output = run(program(number), tmp_path, str(found.parent))
     expected = [*PRINTS[number], *(["success {'bugs': 3}"] if number == "5" else [])]
-    assert [line for line in expected if not re.search(line, said)] == [], said
+    assert [line for line in expected if not re.search(line, output)] == [], output
 
 
 def test_the_links_of_the_pages_lead_somewhere() -> None:
