@@ -247,6 +247,7 @@ class RunProtocol:
 
     def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS, most_steps: int | None = None) -> None:
         self.session_id = ""
+        self.runaway = False
         self._watch = RunawayWatch(most_empty_steps)
         self._limit = StepLimit(most_steps)
 
@@ -260,8 +261,10 @@ class RunProtocol:
             if self._limit.finish_step(event.part.reason):
                 return [event, StepsExhausted(event.session_id, self._limit.steps)]
         elif isinstance(event, StepStart) and self._watch.start_step():
+            self.runaway = True
             return [event, Runaway(event.session_id, self._watch.steps)]
         elif isinstance(event, OpenCodeError) and event.error.name == OVERFLOW and self._watch.count_overflow():
+            self.runaway = True
             return [event, Runaway(event.session_id, self._watch.overflows, "context_overflow")]
         return [event]
 
