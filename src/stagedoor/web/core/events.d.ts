@@ -194,7 +194,7 @@ declare namespace Unified {
     level: "error" | "info" | "warning";
     code: string;
     message: string;
-    nativeSessionId?: string;
+    nativeSessionId?: string | null;
   }
 
   interface Error extends Header {
