@@ -104,7 +104,7 @@ def flood(path: Path, count: int) -> tuple[float, int]:
         relay: Relay[Event] = Relay()
         speaking: Any = Speaking(relay.reader())
         start = time.perf_counter()
-        life = Life(speaking, session_log.view, store=store, counts=lambda _: True, over=lambda: None)
+        life = Life(speaking, session_log.view, store=store, counts=lambda _: True, on_end=lambda: None)
         for pieces in batches:
             await relay.publish(pieces)
             await asyncio.sleep(0)
