@@ -104,7 +104,7 @@ def test_a_conversation() -> None:
     assert asyncio.run(talk()) == [b"up", b"got a", b"end"]
 
 
-def test_a_conversation_can_be_overheard() -> None:
+def test_a_conversation_can_be_recorded() -> None:
     output: list[tuple[str, bytes]] = []
 
     async def main() -> None:

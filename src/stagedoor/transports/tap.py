@@ -8,14 +8,14 @@ from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 LineRecorder: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
-"""``in`` is said to the child, ``out`` by it; one whole line each, without its line end."""
+"""``in`` is sent to the child, ``out`` comes from it; one whole line each, without its line end."""
 
 _tap: ContextVar[LineRecorder | None] = ContextVar("stagedoor_tap", default=None)
 
 
 @contextmanager
 def record_lines(listener: LineRecorder) -> Generator[None]:
-    """Every process started inside (in this task and those it starts) is overheard by ``listener``."""
+    """Every process started inside (in this task and those it starts): ``listener`` gets its lines."""
     token = _tap.set(listener)
     try:
         yield
