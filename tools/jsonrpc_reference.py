@@ -141,8 +141,8 @@ def _shapes() -> Iterator[str]:
             _collect_from(field.type, named)
     for name, shape in sorted(named.items()):
         yield f"### Shape {name}\n"
-        if said := _docstring(shape).strip():
-            yield f"{said}\n"
+        if text := _docstring(shape).strip():
+            yield f"{text}\n"
         yield from _fields(shape, "field")
 
 

@@ -275,7 +275,7 @@ def test_an_answer_nobody_may_give_is_raised(serve: Any, script: Any) -> None:
             async with remote.open("understudy") as session:
                 await session.post(script([{"shell": "touch made"}], [{"say": "Done."}]))
                 watching = screen.session(session.id, can_use_tool=lambda _: stagedoor.Allow())
-                with pytest.raises(NotAllowed, match="takes the scope 'answer'"):
+                with pytest.raises(NotAllowed, match="needs the scope 'answer'"):
                     [event async for event in watching.events]
                 assert not (server.workspace / "made").exists()
 

@@ -94,13 +94,13 @@ def serve(settings: Settings) -> Serve:
     @contextlib.asynccontextmanager
     async def start(*, within: float = 300.0, **changes: Any) -> AsyncIterator[Server]:
         async with asyncio.timeout(within):
-            asked = replace(settings, **changes)
-            service = Service(asked)
+            actual = replace(settings, **changes)
+            service = Service(actual)
             app = create_app(service, token=TOKEN)
-            opened = open_socket(asked.host, asked.port)
+            opened = open_socket(actual.host, actual.port)
             address = opened.getsockname()[:2]
-            async with listening(app, asked, opened):
-                yield Server(app, service, address, Path(asked.roots[0]))
+            async with listening(app, actual, opened):
+                yield Server(app, service, address, Path(actual.roots[0]))
 
     return start
 
@@ -113,9 +113,9 @@ def server(serve: Serve) -> Iterator[Server]:
     faults: list[BaseException] = []
 
     async def main() -> None:
-        async with serve() as one:
-            stop = one.stop = asyncio.Event()  # type: ignore[attr-defined]
-            running.append(one)
+        async with serve() as running_server:
+            stop = running_server.stop = asyncio.Event()  # type: ignore[attr-defined]
+            running.append(running_server)
             ready.set()
             await stop.wait()
 
@@ -132,14 +132,14 @@ def server(serve: Serve) -> Iterator[Server]:
     assert ready.wait(BOUND)
     try:
         if running:
-            one = running[0]
-            with httpx.Client(base_url=one.url, headers=one.headers, timeout=BOUND) as client:
-                one._http = client
-                yield one
+            running_server = running[0]
+            with httpx.Client(base_url=running_server.url, headers=running_server.headers, timeout=BOUND) as client:
+                running_server._http = client
+                yield running_server
     finally:
         if running:
-            one = running[0]
-            one.loop.call_soon_threadsafe(one.stop.set)  # type: ignore[attr-defined]
+            running_server = running[0]
+            running_server.loop.call_soon_threadsafe(running_server.stop.set)  # type: ignore[attr-defined]
         thread.join(BOUND)
     assert not faults, faults
     assert not thread.is_alive()

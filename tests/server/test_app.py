@@ -185,11 +185,11 @@ def test_where_it_is_reached(settings: Settings, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "here"),
+    ("host", "local"),
     [
         *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
         *((host, False) for host in ("0.0.0.0", "::", "192.0.2.1", "localhost.example", "")),
     ],
 )
-def test_what_only_this_machine_reaches(host: str, here: bool) -> None:
-    assert is_loopback(host) is here
+def test_what_only_this_machine_reaches(host: str, local: bool) -> None:
+    assert is_loopback(host) is local

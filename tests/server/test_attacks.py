@@ -18,7 +18,7 @@ METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", 
 INNOCENT = ("400", "401", "403", "404", "405", "421", "426", "501")
 
 
-async def _said(server: Any, head: str, body: bytes = b"") -> str:
+async def _response(server: Any, head: str, body: bytes = b"") -> str:
     """What is answered to ``head``, as it is."""
     reader, writer = await asyncio.open_connection(server.host, server.port)
     writer.write(head.encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body)
@@ -36,10 +36,10 @@ def test_no_spelling_of_a_path_and_no_method_lets_a_stranger_in(serve: Any) -> N
             for method in METHODS:
                 for path in STRANGE_PATHS:
                     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close"
-                    said = await _said(server, head)
-                    status = said.partition(" ")[2][:3]
-                    assert said == "" or status in INNOCENT, (method, path, said[:200])
-                    assert "deviceId" not in said
+                    response = await _response(server, head)
+                    status = response.partition(" ")[2][:3]
+                    assert response == "" or status in INNOCENT, (method, path, response[:200])
+                    assert "deviceId" not in response
 
     asyncio.run(main())
 
@@ -58,7 +58,7 @@ def test_no_spelling_of_a_path_and_no_method_lets_a_stranger_in(serve: Any) -> N
 def test_no_header_lets_a_stranger_in(serve: Any, trick: str) -> None:
     async def main() -> str:
         async with serve() as server:
-            return await _said(server, f"GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{trick}")
+            return await _response(server, f"GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{trick}")
 
     assert asyncio.run(main()).startswith("HTTP/1.1 401")
 
@@ -78,7 +78,7 @@ def test_nothing_that_is_sent_becomes_a_header(serve: Any, path: str, words: str
         async with serve() as server:
             token = server.headers["Authorization"]
             lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Authorization: {token}"]
-            return await _said(server, "\r\n".join([*lines, words] if words else lines))
+            return await _response(server, "\r\n".join([*lines, words] if words else lines))
 
     head = asyncio.run(main()).partition("\r\n\r\n")[0].lower()
     assert head.startswith("http/1.1 ")
@@ -100,10 +100,10 @@ def test_two_requests_in_one_are_not_taken_for_somebody_elses(serve: Any) -> Non
             token = server.headers["Authorization"]
             for head in heads:
                 start = f"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n{head}"
-                said = await _said(server, start, b"0\r\n\r\n" + inner)
-                assert said.count("HTTP/1.1 ") <= 1, (head, said)
-                assert said.partition(" ")[2][:1] in ("4", "5"), (head, said)
-                assert "deviceId" not in said
+                response = await _response(server, start, b"0\r\n\r\n" + inner)
+                assert response.count("HTTP/1.1 ") <= 1, (head, response)
+                assert response.partition(" ")[2][:1] in ("4", "5"), (head, response)
+                assert "deviceId" not in response
 
     asyncio.run(main())
 

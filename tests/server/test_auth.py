@@ -260,9 +260,9 @@ def test_a_caller_is_compared_with_every_device_in_constant_time(monkeypatch: py
     genuine = hmac.compare_digest
     seen: list[tuple[bytes, bytes]] = []
 
-    def counting(one: bytes, other: bytes) -> bool:
-        seen.append((one, other))
-        return genuine(one, other)
+    def counting(first: bytes, other: bytes) -> bool:
+        seen.append((first, other))
+        return genuine(first, other)
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
     known = Devices(None, "stagedoor_local", now=lambda: 0)  # type: ignore[arg-type]
@@ -278,8 +278,8 @@ def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypa
 
     async def main() -> str:
         async with serve() as server:
-            wanted = SessionSpec(prompt=script([{"shell": "env > env.txt"}], [{"say": "ok"}]), tier="autonomous")
-            view = await server.service.sessions.create(wanted)
+            spec = SessionSpec(prompt=script([{"shell": "env > env.txt"}], [{"say": "ok"}]), tier="autonomous")
+            view = await server.service.sessions.create(spec)
             async for _ in server.service.events.follow(view.id, 0):
                 pass
             return str((server.workspace / "env.txt").read_text())

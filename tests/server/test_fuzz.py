@@ -107,23 +107,23 @@ def test_answers_out_of_order(serve: Any, script: Script, caplog: pytest.LogCapt
             yes = {"decision": "allow"}
             early = await client.post(f"/api/permissions/{first}:never-asked", json=yes)
             assert early.status_code == 404
-            asked: dict[str, str] = {}
-            while len(asked) < 2:
+            request_ids: dict[str, str] = {}
+            while len(request_ids) < 2:
                 found = (await client.get("/api/permissions")).json()["permissions"]
-                asked = {one["sessionId"]: one["request"]["requestId"] for one in found}
-            crossed = await client.post(f"/api/sessions/{first}/permissions/{asked[second]}", json=yes)
+                request_ids = {one["sessionId"]: one["request"]["requestId"] for one in found}
+            crossed = await client.post(f"/api/sessions/{first}/permissions/{request_ids[second]}", json=yes)
             assert crossed.status_code == 404
             wrongs: list[Any] = [{"decision": "perhaps"}, {"decision": "deny", "updatedInput": {}}, {}, [], "allow"]
             for wrong_body in wrongs:
-                wrong = await client.post(f"/api/permissions/{first}:{asked[first]}", json=wrong_body)
+                wrong = await client.post(f"/api/permissions/{first}:{request_ids[first]}", json=wrong_body)
                 assert wrong.status_code == 400
-            where = [f"/api/permissions/{one}:{asked[one]}" for one in (second, first, second, first)]
+            where = [f"/api/permissions/{one}:{request_ids[one]}" for one in (second, first, second, first)]
             given = await asyncio.gather(*[client.post(path, json=yes) for path in where])
             assert sorted(one.status_code for one in given) == [200, 200, 409, 409]
             for session_id in (first, second):
                 async with client.stream("GET", f"/api/sessions/{session_id}/stream") as answer:
                     await answer.aread()
-                late = await client.post(f"/api/permissions/{session_id}:{asked[session_id]}", json=yes)
+                late = await client.post(f"/api/permissions/{session_id}:{request_ids[session_id]}", json=yes)
                 assert late.status_code == 409
 
     asyncio.run(main())

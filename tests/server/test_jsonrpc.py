@@ -36,9 +36,9 @@ class Client:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[Json] = []
+        self.received: list[Json] = []
         self._ids = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._pending: dict[int, asyncio.Future[Json]] = {}
         self._news = asyncio.Condition()
 
     async def listen(self) -> None:
@@ -46,14 +46,14 @@ class Client:
             message = json.loads(text)
             if "method" in message:
                 async with self._news:
-                    self.heard.append(message)
+                    self.received.append(message)
                     self._news.notify_all()
             else:
-                self._asked.pop(message["id"]).set_result(message)
+                self._pending.pop(message["id"]).set_result(message)
 
     async def raw(self, message: Json) -> Json:
         """One call as it is written; its answer as it is."""
-        self._asked[message["id"]] = answer = asyncio.get_running_loop().create_future()
+        self._pending[message["id"]] = answer = asyncio.get_running_loop().create_future()
         await self.socket.send(json.dumps(message))
         return await answer
 
@@ -67,7 +67,7 @@ class Client:
         """The params of the first notification that fits, be it old or still to come."""
         async with self._news:
             while True:
-                for one in self.heard:
+                for one in self.received:
                     if one["method"] == method and test(one["params"]):
                         return one["params"]
                 await self._news.wait()
@@ -104,7 +104,7 @@ def play(serve: Any) -> Play:
 
 
 def seqs(client: Client, session_id: str) -> list[int]:
-    return [one["params"]["seq"] for one in client.heard if one["params"].get("session_id") == session_id]
+    return [one["params"]["seq"] for one in client.received if one["params"].get("session_id") == session_id]
 
 
 # ------------------------------------------------------------------------------------------- the seed's examples
@@ -170,12 +170,12 @@ def test_the_seeds_run_goes_to_the_selected_agent_with_its_options(play: Play, s
         session = await client.call("session/get", sessionId=answer["sessionId"])
         return answer, session["session"]["wanted"], session
 
-    answer, wanted, session = play(part, agents={**settings.agents, "gemini": missing})
+    answer, spec, session = play(part, agents={**settings.agents, "gemini": missing})
     assert answer == {
         "status": "started", "type": "gemini", "sessionId": session["id"], "lastSeq": 0, "messageId": None,
     }  # fmt: skip
-    assert (wanted["container"], wanted["model"]) == ("docker", "gemini-2.0-pro")
-    assert wanted["allowedTools"] == ["shell", "read_file"]
+    assert (spec["container"], spec["model"]) == ("docker", "gemini-2.0-pro")
+    assert spec["allowedTools"] == ["shell", "read_file"]
     assert session["status"] == "error"  # no such program: said in the stream, not as a failed call
 
 
@@ -202,19 +202,19 @@ def test_configuration_counts_for_what_is_run_next(play: Play, script: Script) -
         first = await client.call("agent/configure", sandbox="readOnly", model="fast", autoApprove=["shell"])
         ran = await client.call("agent/run", prompt=script([{"say": "Hi"}]), options={"model": "slow"}, keepOpen=False)
         await client.hear("subscription_ended")
-        wanted = (await client.call("session/get", sessionId=ran["sessionId"]))["session"]["wanted"]
+        spec = (await client.call("session/get", sessionId=ran["sessionId"]))["session"]["wanted"]
         second = await client.call("agent/configure", sandbox=None, auto_approve=None)
         other = await client.call("agent/select", type="codex")
         third = await client.call("agent/configure")
         assert other["type"] == third["type"] == "codex"
-        return first, wanted, second, third
+        return first, spec, second, third
 
-    first, wanted, second, third = play(part)
+    first, spec, second, third = play(part)
     assert first == {
         "status": "configured", "type": "understudy", "sandbox": "readOnly", "model": "fast", "autoApprove": ["shell"],
         "tier": None, "approval": None,
     }  # fmt: skip
-    assert (wanted["sandbox"], wanted["model"], wanted["autoApprove"]) == ("readOnly", "slow", ["shell"])
+    assert (spec["sandbox"], spec["model"], spec["autoApprove"]) == ("readOnly", "slow", ["shell"])
     assert second == {**first, "sandbox": None, "autoApprove": []}
     assert third == {**first, "type": "codex", "sandbox": None, "model": None, "autoApprove": []}
 
@@ -225,31 +225,31 @@ def test_configuration_counts_for_what_is_run_next(play: Play, script: Script) -
 def test_a_run_is_told_answered_and_stopped(play: Play, script: Script) -> None:
     async def part(client: Client, server: Any) -> tuple[Json, list[Json], Json, Json]:
         ran = await client.call("agent/run", prompt=script([{"say": "Hi"}, {"shell": "touch made"}], [{"say": "ok"}]))
-        asked = await client.hear("agent_permission")
+        question = await client.hear("agent_permission")
         waiting = await client.call("agent/status")
-        tool = asked["payload"]["tool_id"]
+        tool = question["payload"]["tool_id"]
         answered = await client.call("agent/respond", toolUseID=tool, response="approved", isError=False)
         assert answered["decision"] == "allow"
-        assert asked["payload"]["tool_name"] == "shell"
+        assert question["payload"]["tool_name"] == "shell"
         await client.hear("agent_complete")
         stopped = await client.call("agent/stop")
         ended = await client.hear("subscription_ended")
         assert (server.workspace / "made").exists()
         assert (stopped["status"], stopped["activity"]) == ("stopped", "ended")
         assert stopped["state"] == ended["state"]
-        return ran, client.heard, waiting, ended
+        return ran, client.received, waiting, ended
 
-    ran, heard, waiting, ended = play(part)
+    ran, received, waiting, ended = play(part)
     assert (waiting["type"], waiting["status"], waiting["waiting"]) == ("understudy", "waiting", 1)
     assert waiting["session"]["status"] == "active"
-    told = [one["method"] for one in heard]
-    kinds = list(dict.fromkeys(told))
+    methods = [one["method"] for one in received]
+    kinds = list(dict.fromkeys(methods))
     assert kinds == [
         "agent_init", "agent_status", "agent_message", "agent_tool_call", "agent_permission", "agent_tool_result",
         "agent_complete", "subscription_ended",
     ]  # fmt: skip
-    assert all(one["jsonrpc"] == "2.0" and one["params"]["session_id"] == ran["sessionId"] for one in heard)
-    numbers = [one["params"]["seq"] for one in heard]
+    assert all(one["jsonrpc"] == "2.0" and one["params"]["session_id"] == ran["sessionId"] for one in received)
+    numbers = [one["params"]["seq"] for one in received]
     assert numbers == sorted(numbers)
     assert ended["seq"] == numbers[-1]
 
@@ -319,19 +319,23 @@ def test_a_client_that_comes_back_goes_on_from_its_last_number(play: Play, scrip
         parts: list[list[Json]] = []
         for after in range(last + 1):
             async with joined(server) as other:
-                begun = await other.call("session/subscribe", sessionId=ran["sessionId"], after=after)
+                subscribed = await other.call("session/subscribe", sessionId=ran["sessionId"], after=after)
                 await other.hear("subscription_ended")
-                assert (begun["verdict"], begun["after"], begun["lastSeq"]) == ("ok", after, last)
-                parts.append(other.heard)
-        return client.heard, parts
+                assert (subscribed["verdict"], subscribed["after"], subscribed["lastSeq"]) == ("ok", after, last)
+                parts.append(other.received)
+        return client.received, parts
 
     whole, parts = play(part)
-    for after, told in enumerate(parts):
-        assert told == [one for one in whole if one["params"]["seq"] > after or one["method"] == "subscription_ended"]
-    by_seq = itertools.groupby(whole[:-1], key=lambda one: one["params"]["seq"])
+    for after, replayed in enumerate(parts):
+        assert replayed == [
+            message
+            for message in whole
+            if message["params"]["seq"] > after or message["method"] == "subscription_ended"
+        ]
+    by_seq = itertools.groupby(whole[:-1], key=lambda message: message["params"]["seq"])
     for _, of_one in by_seq:
         *before, last = of_one
-        assert [one["params"].get("more") for one in [*before, last]] == [*[True] * len(before), None]
+        assert [message["params"].get("more") for message in [*before, last]] == [*[True] * len(before), None]
 
 
 def test_events_are_read_in_pages_and_followed_in_any_dialect(play: Play, script: Script) -> None:
@@ -349,24 +353,24 @@ def test_events_are_read_in_pages_and_followed_in_any_dialect(play: Play, script
         found: dict[str, tuple[list[Json], list[Json]]] = {}
         ran = await client.call("agent/run", prompt=script([{"say": "Hello"}]), keepOpen=False, dialect="stagedoor")
         await client.hear("subscription_ended")
-        found["stagedoor"] = (await read(client, ran["sessionId"], "stagedoor"), client.heard[:-1])
+        found["stagedoor"] = (await read(client, ran["sessionId"], "stagedoor"), client.received[:-1])
         for dialect in ("ues", "lifecycle", "board", "notify", "chat"):
             async with joined(server) as other:
                 await other.call("session/subscribe", sessionId=ran["sessionId"], dialect=dialect)
                 await other.hear("subscription_ended")
-                found[dialect] = (await read(client, ran["sessionId"], dialect), other.heard[:-1])
+                found[dialect] = (await read(client, ran["sessionId"], dialect), other.received[:-1])
         return found
 
-    for dialect, (events, heard) in play(part).items():
+    for dialect, (events, received) in play(part).items():
         assert events
-        for one in heard:
+        for one in received:
             one["params"].pop("more", None)
         if dialect == "notify":
-            assert heard == events
+            assert received == events
         else:
-            assert {one["method"] for one in heard} == {"session_event"}
-            assert [one["params"]["event"] for one in heard] == events
-            assert {one["params"]["dialect"] for one in heard} == {dialect}
+            assert {one["method"] for one in received} == {"session_event"}
+            assert [one["params"]["event"] for one in received] == events
+            assert {one["params"]["dialect"] for one in received} == {dialect}
 
 
 def test_who_follows_everything_hears_of_sessions_and_questions(play: Play, script: Script) -> None:
@@ -374,10 +378,10 @@ def test_who_follows_everything_hears_of_sessions_and_questions(play: Play, scri
         await client.call("session/subscribe")
         async with joined(server) as other:
             ran = await other.call("agent/run", prompt=script([{"shell": "touch made"}], [{"say": "ok"}]))
-            asked = await client.hear("permission_changed", lambda p: p["open"])
-            assert asked["permission"] == (await other.call("permission/list"))["permissions"][0]
-            assert asked["session_id"] == ran["sessionId"]
-            await other.call("permission/answer", id=asked["permission"]["id"], decision="deny", message="not now")
+            question = await client.hear("permission_changed", lambda p: p["open"])
+            assert question["permission"] == (await other.call("permission/list"))["permissions"][0]
+            assert question["session_id"] == ran["sessionId"]
+            await other.call("permission/answer", id=question["permission"]["id"], decision="deny", message="not now")
             closed = await client.hear("permission_changed", lambda p: not p["open"])
             assert closed["permission"]["decision"] == {"type": "deny", "message": "not now", "interrupt": False}
             await other.call("agent/stop")
@@ -542,11 +546,13 @@ PROTOCOL: list[tuple[str, Any]] = [
 
 
 def test_the_protocol_to_the_letter(server: Any) -> None:
-    def post(said: str) -> tuple[int, Any]:
-        told = server.http.post("/rpc", content=said, headers={"content-type": "application/json"})
-        return told.status_code, told.json()
+    def post(message: str) -> tuple[int, Any]:
+        response = server.http.post("/rpc", content=message, headers={"content-type": "application/json"})
+        return response.status_code, response.json()
 
-    assert [(said, post(said)) for said, _ in PROTOCOL] == [(said, (200, answer)) for said, answer in PROTOCOL]
+    assert [(message, post(message)) for message, _ in PROTOCOL] == [
+        (message, (200, answer)) for message, answer in PROTOCOL
+    ]
 
 
 def test_over_post_notifications_are_not_answered_and_choices_stay(server: Any) -> None:
@@ -596,17 +602,17 @@ def test_a_client_that_reads_nothing_hinders_nobody_and_loses_nothing(play: Play
             f"{server.ws_url}/ws", additional_headers=server.headers, proxy=None, max_queue=1, ping_interval=None
         ) as deaf:
             ran = await client.call("agent/run", prompt=prompt, keepOpen=False, options={"tier": "autonomous"})
-            asked = {"sessionId": ran["sessionId"]}
-            await deaf.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/subscribe", "params": asked}))
+            params = {"sessionId": ran["sessionId"]}
+            await deaf.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/subscribe", "params": params}))
             await client.hear("subscription_ended")
             assert (await client.call("session/list"))["total"] == 1
             late: list[Json] = [json.loads(await deaf.recv())]
             while late[-1].get("method") != "subscription_ended":
                 late.append(json.loads(await deaf.recv()))
-            return client.heard, late[1:]
+            return client.received, late[1:]
 
-    heard, late = play(part)
-    assert late == heard
+    received, late = play(part)
+    assert late == received
 
 
 # -------------------------------------------------------------------------------------------------- with a real CLI
@@ -626,8 +632,8 @@ def test_the_seeds_examples_with_the_real_claude_code(play: Play, settings: Sett
             await client.call("agent/select", type="claude")
             ran = await client.call("agent/run", prompt="Fix the login bug", mode="new")
             waiting = await client.hear("claude_waiting")
-            asked = await client.hear("agent_permission")
-            assert waiting["payload"]["tool_use_id"] == asked["payload"]["tool_id"]
+            question = await client.hear("agent_permission")
+            assert waiting["payload"]["tool_use_id"] == question["payload"]["tool_id"]
             await client.call("agent/respond", toolUseId=waiting["payload"]["tool_use_id"], response="yes")
             await client.hear("agent_complete", lambda p: p["payload"]["turn"] == 1)
             assert (server.workspace / "made").exists()
@@ -637,9 +643,9 @@ def test_the_seeds_examples_with_the_real_claude_code(play: Play, settings: Sett
             await client.call("agent/stop")
             await client.hear("subscription_ended")
             [session] = (await client.call("session/list"))["sessions"]
-            return discovered, session, {one["method"]: one for one in client.heard}
+            return discovered, session, {one["method"]: one for one in client.received}
 
-        discovered, session, heard = play(part, agents={**settings.agents, "claude": how})
+        discovered, session, received = play(part, agents={**settings.agents, "claude": how})
         model.assert_consumed()
     [claude] = [one for one in discovered["available"] if one["type"] == "claude"]
     assert claude["name"] == "Claude Code"
@@ -647,7 +653,7 @@ def test_the_seeds_examples_with_the_real_claude_code(play: Play, settings: Sett
     assert set(claude["capabilities"]) == {"streaming", "sessionResume", "thinking", "mcp", "sandbox"}
     assert (session["agent_type"], session["status"]) == ("claude", "completed")
     assert session["tokens_used"] > 0
-    assert {"agent_message", "agent_status", "agent_permission", "claude_log", "claude_status"} < set(heard)
+    assert {"agent_message", "agent_status", "agent_permission", "claude_log", "claude_status"} < set(received)
 
 
 def test_tools_that_are_approved_by_themselves_wait_for_nobody(play: Play, script: Script) -> None:

@@ -33,8 +33,8 @@ class Bench:
         root.mkdir(parents=True)
         self.loop = asyncio.new_event_loop()
         limits = replace(Limits(), awake=0)
-        wanted = Settings(home=str(home), roots=(str(root),), default_agent="understudy", limits=limits)
-        self.service = Service(wanted)
+        server_settings = Settings(home=str(home), roots=(str(root),), default_agent="understudy", limits=limits)
+        self.service = Service(server_settings)
         self.run(self.service.start())
         self.shared = SharedReaders(self.service)
 
@@ -121,10 +121,10 @@ VALUES = JSON | st.sampled_from(
 @given(
     method=st.sampled_from(sorted(METHODS)),
     params=st.dictionaries(st.sampled_from(_names()), VALUES, max_size=6),
-    told=SCALARS,
+    call_id=SCALARS,
 )
-def test_any_params_of_any_method(bench: Bench, method: str, params: Any, told: Any) -> None:
-    call = {"jsonrpc": "2.0", "id": told, "method": method, "params": params}
+def test_any_params_of_any_method(bench: Bench, method: str, params: Any, call_id: Any) -> None:
+    call = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
     sound(bench.say(json.dumps(call).encode()))
 
 

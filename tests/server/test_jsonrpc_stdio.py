@@ -57,12 +57,12 @@ def say(process: subprocess.Popen[str], text: str) -> None:
 
 def hear(process: subprocess.Popen[str], until: Callable[[Json], bool]) -> list[Json]:
     assert process.stdout is not None
-    heard: list[Json] = []
+    messages: list[Json] = []
     for line in process.stdout:
-        heard.append(json.loads(line))
-        if until(heard[-1]):
-            return heard
-    raise AssertionError(f"it ended after {heard}")
+        messages.append(json.loads(line))
+        if until(messages[-1]):
+            return messages
+    raise AssertionError(f"it ended after {messages}")
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -74,20 +74,20 @@ def test_a_whole_conversation(start: Start, script: Any, tmp_path: Path) -> None
     process = start()
     prompt = script([{"shell": "touch made"}], [{"say": "ok"}])
     say(process, call(1, "agent/run", prompt=prompt))
-    [ran, *_, asked] = hear(process, lambda one: one.get("method") == "agent_permission")
+    [ran, *_, question] = hear(process, lambda message: message.get("method") == "agent_permission")
     assert (ran["id"], ran["result"]["status"]) == (1, "started")
-    say(process, call(2, "agent/respond", toolUseId=asked["params"]["payload"]["tool_id"], response="yes"))
-    hear(process, lambda one: one.get("method") == "agent_complete")
+    say(process, call(2, "agent/respond", toolUseId=question["params"]["payload"]["tool_id"], response="yes"))
+    hear(process, lambda message: message.get("method") == "agent_complete")
     assert (tmp_path / "folder" / "made").exists()
     say(process, call(3, "agent/stop"))
-    hear(process, lambda one: one.get("method") == "subscription_ended")
+    hear(process, lambda message: message.get("method") == "subscription_ended")
     assert end(process)[0] == 0
 
 
 def test_a_signal_ends_it_and_what_it_runs(start: Start, script: Any, tmp_path: Path) -> None:
     process = start()
     say(process, call(1, "agent/run", prompt=script([{"shell": "true"}], [{"say": "ok"}])))
-    hear(process, lambda one: one.get("method") == "agent_permission")
+    hear(process, lambda message: message.get("method") == "agent_permission")
     left = descendants(process.pid)
     assert left
     process.terminate()
@@ -96,14 +96,14 @@ def test_a_signal_ends_it_and_what_it_runs(start: Start, script: Any, tmp_path: 
 
 
 def test_what_was_asked_before_the_end_is_answered(start: Start, tmp_path: Path) -> None:
-    told = tmp_path / "calls.jsonl"
-    told.write_text(call(1, "session/list") + "\nnot json\n" + call(2, "agent/select", type="codex").rstrip())
-    with told.open() as file:
+    calls_file = tmp_path / "calls.jsonl"
+    calls_file.write_text(call(1, "session/list") + "\nnot json\n" + call(2, "agent/select", type="codex").rstrip())
+    with calls_file.open() as file:
         code, out, err = end(start(stdin=file))
     answers = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
-    assert sorted(one.get("id") or 0 for one in answers) == [0, 1, 2]
-    assert {one["id"]: one.get("result", one.get("error")) for one in answers}[2] == {
+    assert sorted(message.get("id") or 0 for message in answers) == [0, 1, 2]
+    assert {message["id"]: message.get("result", message.get("error")) for message in answers}[2] == {
         "status": "selected", "type": "codex", "name": "Codex CLI",
     }  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_what_was_asked_before_the_end_is_answered(start: Start, tmp_path: Path)
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(start: Start) -> None:
     process = start(STAGEDOOR_SESSIONS__LIMITS__BODY="1000")
     say(process, call(1, "session/list", search="x" * 2000) + call(2, "session/list"))
-    refused, answered = hear(process, lambda one: one.get("id") == 2)
+    refused, answered = hear(process, lambda message: message.get("id") == 2)
     assert (refused["id"], refused["error"]["code"]) == (None, -32012)
     assert answered["result"]["total"] == 0
     assert end(process)[0] == 0
@@ -122,8 +122,8 @@ def test_a_bridge_carries_everything(start: Start, server: Any, script: Any, tmp
     token.write_text(server.token + "\n")
     process = start("--url", server.url, "--token-file", str(token))
     say(process, call(1, "agent/run", prompt=script([{"say": "Hello"}]), keepOpen=False))
-    heard = hear(process, lambda one: one.get("method") == "subscription_ended")
-    assert "agent_message" in [one.get("method") for one in heard]
+    messages = hear(process, lambda message: message.get("method") == "subscription_ended")
+    assert "agent_message" in [message.get("method") for message in messages]
     say(process, call(2, "session/list") + '{"jsonrpc":"2.0","method":"agent/status"}\n')
     code, out, err = end(process)
     assert (code, json.loads(out)["result"]["total"], err) == (0, 1, "")
@@ -157,7 +157,7 @@ def test_a_bridge_with_the_wrong_token_is_told_so(start: Start, server: Any) -> 
 def test_two_at_once_on_one_home_do_not_mix(start: Start) -> None:
     first = start()
     say(first, call(1, "session/list"))
-    hear(first, lambda one: one.get("id") == 1)
+    hear(first, lambda message: message.get("id") == 1)
     ended, out, err = end(start(stdin=subprocess.DEVNULL))
     assert (ended, out) == (1, "")
     assert "in use by another Stagedoor" in err

@@ -82,10 +82,10 @@ class Server:
     async def start(self) -> None:
         assert self._foreman.stdin is not None
         self._foreman.stdin.write(b"\n")
-        self._pid = int((await self._said(r"pid (\d+)"))[1])
+        self._pid = int((await self._read_until(r"pid (\d+)"))[1])
 
     async def listens(self) -> None:
-        url = (await self._said(r"Stagedoor listens on (\S+)"))[1]
+        url = (await self._read_until(r"Stagedoor listens on (\S+)"))[1]
         async with self.changed:
             self.url = url
             self.lives += 1
@@ -94,11 +94,11 @@ class Server:
     async def end(self, number: int) -> None:
         self.url = None  # before the signal: whoever loses a server that should be up has found a fault
         os.kill(self._pid, number)
-        status = int((await self._said(r"over (-?\d+)"))[1])
+        status = int((await self._read_until(r"over (-?\d+)"))[1])
         assert status == (-signal.SIGKILL if number == signal.SIGKILL else 0)
         self._pid = 0
         async with asyncio.timeout(60):
-            while self._left():
+            while self._survivors():
                 await asyncio.sleep(0.01)
 
     async def up(self) -> str:
@@ -116,25 +116,25 @@ class Server:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {(self.folder / 'home' / 'token').read_text().strip()}"}
 
-    async def _said(self, pattern: str) -> re.Match[str]:
+    async def _read_until(self, pattern: str) -> re.Match[str]:
         assert self._foreman.stdout is not None
-        heard: list[str] = []
+        output_lines: list[str] = []
         while line := (await self._foreman.stdout.readline()).decode():
             if found := re.match(pattern, line):
                 return found
-            heard.append(line)
+            output_lines.append(line)
             if line.startswith("over "):
                 break
-        said = "".join(heard) + self._log.read_text()
-        raise AssertionError(f"the server ended before it said {pattern!r}; it said:\n{said}")
+        output = "".join(output_lines) + self._log.read_text()
+        raise AssertionError(f"the server ended before it said {pattern!r}; it said:\n{output}")
 
-    def _left(self) -> list[int]:
+    def _survivors(self) -> list[int]:
         """The processes that a server of ours left."""
-        wanted = f"{MARK}={self.mark}".encode()
+        marker = f"{MARK}={self.mark}".encode()
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                if entry.name.isdigit() and marker in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
         return [pid for pid in found if pid != self._foreman.pid]
 
@@ -147,11 +147,11 @@ class Watcher:
         self.id = session_id
         self.way = way
         self.events: list[dict[str, Any]] = []
-        self.over = False
+        self.finished = False
 
     async def run(self) -> None:
         ways = {"websocket": self._websocket, "sse": self._sse, "poll": self._poll}
-        while not self.over:
+        while not self.finished:
             url = await self.load.server.up()
             try:
                 await ways[self.way](url)
@@ -159,22 +159,22 @@ class Watcher:
                 if self.load.server.url == url:
                     raise AssertionError(f"{self.way} lost a server that is up") from lost
 
-    def _heard(self, event: dict[str, Any]) -> None:
+    def _receive(self, event: dict[str, Any]) -> None:
         assert event["seq"] == len(self.events) + 1, (self.way, event["seq"], len(self.events))
         assert event["sessionId"] == self.id
         self.events.append(event)
-        self.load.heard(self, event)
+        self.load.receive(self, event)
 
     def _end(self) -> None:
         assert self.events[-1]["type"] == "done"
-        self.over = True
+        self.finished = True
 
     async def _websocket(self, url: str) -> None:
         where = f"{url.replace('http', 'ws', 1)}/ws/sessions/{self.id}?after={len(self.events)}"
         async with connect(where, additional_headers=self.load.server.headers, proxy=None) as socket:
             self._verdict(json.loads(await socket.recv()))
             async for message in socket:
-                self._heard(json.loads(message))
+                self._receive(json.loads(message))
             if socket.close_code == 1000:
                 self._end()
 
@@ -198,7 +198,7 @@ class Watcher:
                         self._end()
                     case _ if "data" in fields:
                         assert fields["id"] == str(len(self.events) + 1)
-                        self._heard(json.loads(fields["data"]))
+                        self._receive(json.loads(fields["data"]))
                     case _:
                         pass  # a heartbeat
                 fields = {}
@@ -211,7 +211,7 @@ class Watcher:
         polled = answer.json()
         self._verdict(polled["verdict"])
         for event in polled["events"]:
-            self._heard(event)
+            self._receive(event)
         assert polled["lastSeq"] == len(self.events)
         if polled["ended"]:
             self._end()
@@ -244,7 +244,7 @@ class Load:
                     self._more.clear()
                     await self._more.wait()
 
-    def heard(self, watcher: Watcher, event: dict[str, Any]) -> None:
+    def receive(self, watcher: Watcher, event: dict[str, Any]) -> None:
         if watcher.way != "websocket":
             return
         self.since_start += 1
@@ -370,14 +370,14 @@ async def _check(load: Load, http: httpx.AsyncClient) -> None:
     page = (await http.get("/api/sessions", params={"limit": 500})).json()
     views = {view["id"]: view for view in page["sessions"]}
     assert sorted(views) == sorted(load.created)
-    asked: list[dict[str, Any]] = []
+    questions: list[dict[str, Any]] = []
     query: dict[str, Any] = {"open": False}
     while page := (await http.get("/api/permissions", params=query)).json()["permissions"]:
-        asked += page
-        query["offset"] = len(asked)
-    told = {one["id"]: one for one in asked}
-    assert [one["id"] for one in asked if one["open"]] == []
-    assert {name: told[name]["decision"]["type"] for name in load.answers} == load.answers
+        questions += page
+        query["offset"] = len(questions)
+    by_id = {one["id"]: one for one in questions}
+    assert [one["id"] for one in questions if one["open"]] == []
+    assert {name: by_id[name]["decision"]["type"] for name in load.answers} == load.answers
     for session_id, watchers in load.watchers.items():
         kept = (await http.get(f"/api/sessions/{session_id}/events", params={"limit": 10_000})).json()["events"]
         for watcher in watchers:
@@ -390,12 +390,12 @@ def _is_truthful(view: dict[str, Any], events: list[dict[str, Any]], prompts: li
     assert (kinds["done"], events[-1]["type"], view["activity"]) == (1, "done", "ended")
     assert view["lastSeq"] == len(events)
     assert kinds["turn_started"] == kinds["turn_completed"]
-    for begun, over, name in (
+    for start_kind, end_kind, name in (
         ("tool_use", "tool_result", "toolUseId"),
         ("permission_request", "permission_resolved", "requestId"),
     ):
-        ids = {kind: sorted(one[name] for one in events if one["type"] == kind) for kind in (begun, over)}
-        assert ids[begun] == ids[over], (view["id"], begun)
+        ids = {kind: sorted(one[name] for one in events if one["type"] == kind) for kind in (start_kind, end_kind)}
+        assert ids[start_kind] == ids[end_kind], (view["id"], start_kind)
     failed = any(event["type"] == "error" and event["fatal"] for event in events)
     ends = {"success": ("done",), "interrupted": ("failed",) if failed else ("cancelled",), "error": ("failed",)}
     assert (view["status"], view["state"]) in [(events[-1]["status"], state) for state in ends[events[-1]["status"]]]

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from stagedoor.server import listening as socket_room
 from stagedoor.server.access.sizes import HEAD_BYTES, SizeLimits
 from stagedoor.server.connections import http_connection
-from stagedoor.server.problems import RequestRefused
+from stagedoor.server.problems import RefusedRequest
 from stagedoor.service.config.settings import Limits
 
 BOUND = 60.0
@@ -84,16 +84,16 @@ def test_a_head_that_does_not_come_in_time_is_hung_up_on(serve: Any, monkeypatch
     async def main() -> list[bytes]:
         async with serve() as server:
             async with connect(f"{server.ws_url}/ws", additional_headers=server.headers) as socket:
-                said = [await raw(server, b""), await raw(server, b"GET /healthz HTTP/1.1\r\nHost: loc")]
+                responses = [await raw(server, b""), await raw(server, b"GET /healthz HTTP/1.1\r\nHost: loc")]
                 reader, writer = await asyncio.open_connection(server.host, server.port)
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200")
                 writer.write(b"GET /healthz HTTP/1.1\r\nHo")
                 with contextlib.suppress(ConnectionResetError):
-                    said.append((await reader.read())[-15:])
+                    responses.append((await reader.read())[-15:])
                 writer.close()
                 await (await socket.ping())  # it has said what it wants
-            return said
+            return responses
 
     assert run(main())[:2] == [b"", b""]
 
@@ -109,7 +109,7 @@ def test_a_body_that_does_not_come_in_time_is_refused() -> None:
         async def unheard(message: Any) -> None: ...
 
         limited = SizeLimits(app, max_body=10, seconds=0.01)
-        with pytest.raises(RequestRefused) as fault:
+        with pytest.raises(RefusedRequest) as fault:
             await limited({"type": "http", "path": "/", "query_string": b"", "headers": []}, never, unheard)
         return fault.value.kind.slug
 

@@ -21,7 +21,7 @@ from stagedoor.server.access.pairing import (
     WRONG_FROM_ONE,
     PairingCodes,
 )
-from stagedoor.server.problems import RequestRefused
+from stagedoor.server.problems import RefusedRequest
 
 ORIGIN = "http://127.0.0.1"
 
@@ -45,7 +45,7 @@ def codes(clock: Clock) -> PairingCodes:
 
 
 def refused(codes: PairingCodes, display: str, address: str = "one") -> str:
-    with pytest.raises(RequestRefused) as fault:
+    with pytest.raises(RefusedRequest) as fault:
         codes.use(display, address)
     return fault.value.kind.slug
 
@@ -182,8 +182,8 @@ def test_strange_bodies_are_refused_with_a_problem(server: Any) -> None:
     for body, status in STRANGE:
         headers = {"Content-Type": "application/json"} if body else {}
         answer = httpx.post(f"{server.url}/api/pair", content=body, headers=headers)
-        told = (body[:40], answer.status_code, answer.headers["content-type"])
-        assert told == (body[:40], status, "application/problem+json")
+        result = (body[:40], answer.status_code, answer.headers["content-type"])
+        assert result == (body[:40], status, "application/problem+json")
 
 
 def test_guessing_is_stopped_at_the_door(server: Any) -> None:
@@ -214,10 +214,10 @@ def test_no_code_and_no_token_stands_in_a_file_or_in_the_output(
             return [code, token, server.token]
 
     secrets = asyncio.run(main())
-    told = "".join(capfd.readouterr())
+    output = "".join(capfd.readouterr())
     kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     for secret in secrets:
-        assert secret not in told
+        assert secret not in output
         assert not any(secret.encode() in part for part in kept)
 
 

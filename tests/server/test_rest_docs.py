@@ -34,13 +34,17 @@ def operations() -> str:
 
 def test_the_tables_are_the_codes() -> None:
     text = PAGE.read_text()
-    told = text
+    page_text = text
     for name, table in (("problems", problems()), ("operations", operations())):
         block = f"<!-- {name} -->\n{table}\n<!-- /{name} -->"
-        told = re.sub(rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, told, flags=re.DOTALL)
+        page_text = re.sub(
+            rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _, block=block: block, page_text, flags=re.DOTALL
+        )
     if os.environ.get("STAGEDOOR_BLESS"):
-        PAGE.write_text(told)
-    assert told == text or os.environ.get("STAGEDOOR_BLESS"), "run this test with STAGEDOOR_BLESS=1 and read the diff"
+        PAGE.write_text(page_text)
+    assert page_text == text or os.environ.get("STAGEDOOR_BLESS"), (
+        "run this test with STAGEDOOR_BLESS=1 and read the diff"
+    )
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="the examples are for curl")
@@ -52,11 +56,11 @@ def test_the_examples_run(server: Any, tmp_path: Path) -> None:
         ["bash", "-euo", "pipefail", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()
-    assert int(said[0]) >= 1
-    assert said[1] == "{'type': 'allow', 'updatedInput': None, 'remember': 'once'}"
-    assert said[2] == "success"
-    assert int(said[3]) > 5
-    assert said[4:6] == ["queued", "ended"]
-    assert len(said[6]) == 36
-    assert said[7:] == ["made", said[8], "1", said[10], "The first one"]
+    lines = done.stdout.splitlines()
+    assert int(lines[0]) >= 1
+    assert lines[1] == "{'type': 'allow', 'updatedInput': None, 'remember': 'once'}"
+    assert lines[2] == "success"
+    assert int(lines[3]) > 5
+    assert lines[4:6] == ["queued", "ended"]
+    assert len(lines[6]) == 36
+    assert lines[7:] == ["made", lines[8], "1", lines[10], "The first one"]

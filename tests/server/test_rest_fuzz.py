@@ -144,8 +144,8 @@ def test_raw_bytes_for_requests_never_break_the_server(server: Any) -> None:
     )
     def check(pieces: list[str], query: list[tuple[str, str]], method: str) -> None:
         path = "/api/sessions/" + "/".join(pieces)
-        asked = "&".join(f"{name}={value}" for name, value in query)
-        url = httpx.URL(server.url).copy_with(raw_path=f"{path}?{asked}".encode())
+        query_string = "&".join(f"{name}={value}" for name, value in query)
+        url = httpx.URL(server.url).copy_with(raw_path=f"{path}?{query_string}".encode())
         answer = server.http.request(method, url)
         assert answer.status_code < 500, (method, url, answer.text)
 

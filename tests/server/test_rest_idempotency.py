@@ -31,9 +31,9 @@ def test_the_same_request_is_carried_out_once(serve: Any, script: Script) -> Non
             replays = sorted(answer.headers.get("idempotent-replayed", "false") for answer in answers)
             assert replays == ["false", "true", "true", "true", "true"]
             # The same request, written otherwise.
-            told = b'{ "keepOpen":true , "prompt": ' + _quoted(body["prompt"]) + b"}"
+            same_body = b'{ "keepOpen":true , "prompt": ' + _quoted(body["prompt"]) + b"}"
             typed = KEY | {"content-type": "application/json"}
-            again = await client.post("/api/sessions", content=told, headers=typed)
+            again = await client.post("/api/sessions", content=same_body, headers=typed)
             assert again.content == answers[0].content
             for path, other in [
                 ("/api/sessions", body | {"title": "another"}),

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, RequestRefused, kind_of, problem, rpc_error
+from stagedoor.server.problems import KINDS, REFUSALS, InvalidField, RefusedRequest, kind_of, problem, rpc_error
 from stagedoor.server.rest.door import OPERATIONS, routes
 from stagedoor.service.config.settings import Settings
 from stagedoor.service.service import Service
@@ -42,18 +42,18 @@ def test_the_description_is_sound(server: Any) -> None:
 def test_events_are_as_described(server: Any, script: Any) -> None:
     prompt = script([{"think": "hm"}, {"say": "One"}, {"shell": "true"}], [{"say": "Two"}])
     made = server.http.post("/api/sessions", json={"prompt": prompt, "approval": "autoAll"}).json()
-    after, told = 0, []
+    after, all_events = 0, []
     while True:
         page = server.http.get(f"/api/sessions/{made['id']}/poll?after={after}").json()
-        told += page["events"]
+        all_events += page["events"]
         after = page["lastSeq"]
         if page["ended"]:
             break
     described = server.http.get("/openapi.json").json()
     schema = {"$ref": "#/components/schemas/Event", "components": described["components"]}
     validator = Draft202012Validator(schema)
-    assert len({event["type"] for event in told}) > 6
-    for event in told:
+    assert len({event["type"] for event in all_events}) > 6
+    for event in all_events:
         validator.validate(event)
 
 
@@ -84,20 +84,20 @@ def test_openapi_and_docs_need_no_token_and_nothing_else_does_without(server: An
 def test_every_fault_is_told(fault: type[Exception]) -> None:
     one = fault("what to do next")
     kind = kind_of(one)
-    said = problem(one, instance="/here")
-    assert (said.status, said.detail, said.instance) == (kind.status, "what to do next", "/here")
+    body = problem(one, instance="/here")
+    assert (body.status, body.detail, body.instance) == (kind.status, "what to do next", "/here")
     assert rpc_error(one)[:2] == (kind.code, "what to do next")
     assert kind.status in (400, 403, 404, 409, 410, 413, 429, 502, 503)
 
 
 def test_our_own_mistakes_tell_nothing() -> None:
-    said = problem(RuntimeError("the password is x"))
-    assert (said.status, "password" in said.detail) == (500, False)
+    body = problem(RuntimeError("the password is x"))
+    assert (body.status, "password" in body.detail) == (500, False)
     assert rpc_error(RuntimeError("x"))[0] == -32603
 
 
 def test_each_refusal_is_its_kind() -> None:
-    assert {kind_of(RequestRefused(slug, "x")).slug for slug in REFUSALS} == set(REFUSALS)
+    assert {kind_of(RefusedRequest(slug, "x")).slug for slug in REFUSALS} == set(REFUSALS)
     assert problem(InvalidField("x", field="$.a")).field == "$.a"
 
 

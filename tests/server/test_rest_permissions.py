@@ -24,15 +24,15 @@ async def waiting(client: httpx.AsyncClient, session_id: str) -> dict[str, Any]:
         assert not polled["ended"]
 
 
-async def over(client: httpx.AsyncClient, session_id: str) -> list[dict[str, Any]]:
+async def events_to_the_end(client: httpx.AsyncClient, session_id: str) -> list[dict[str, Any]]:
     """All events of a session that ends."""
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     while True:
-        after = len(told)
+        after = len(events)
         polled = (await client.get(f"/api/sessions/{session_id}/poll", params={"after": after})).json()
-        told += polled["events"]
+        events += polled["events"]
         if polled["ended"]:
-            return told
+            return events
 
 
 def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -> None:
@@ -48,8 +48,8 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
                     ),
                 ]
             ):
-                wanted = {"prompt": script([{"shell": f"touch made{number}"}], [{"say": "ok"}])}
-                session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+                spec = {"prompt": script([{"shell": f"touch made{number}"}], [{"say": "ok"}])}
+                session_id = (await client.post("/api/sessions", json=spec)).json()["id"]
                 question = await waiting(client, session_id)
                 request = question["request"]
                 assert (request["toolName"], request["target"]) == ("shell", f"touch made{number}")
@@ -71,7 +71,7 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
                     "resolvedAt": won.json()["resolvedAt"],
                     "applied": won.json()["applied"],
                 }
-                events = await over(client, session_id)
+                events = await events_to_the_end(client, session_id)
                 results = [event for event in events if event["type"] == "tool_result"]
                 assert [result["status"] for result in results] == [status]
                 assert (server.workspace / f"made{number}").exists() == (status == "success")
@@ -82,8 +82,8 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
             both = (await client.get("/api/permissions?open=false")).json()["permissions"]
             for offset, limit in ((0, 1), (1, 1), (2, 1)):
                 found = await client.get(f"/api/permissions?open=false&offset={offset}&limit={limit}")
-                told = {"permissions": both[offset : offset + limit], "total": 2, "offset": offset, "limit": limit}
-                assert found.json() == told
+                expected = {"permissions": both[offset : offset + limit], "total": 2, "offset": offset, "limit": limit}
+                assert found.json() == expected
             assert (await client.get("/api/permissions?limit=0")).status_code == 400
             audit = (await client.get("/api/audit")).json()
             assert [(one["entry"]["decision"], one["who"]) for one in audit["entries"]] == [
@@ -97,15 +97,16 @@ def test_a_question_is_answered_once_from_anywhere(serve: Any, script: Script) -
 def test_an_answer_a_crash_has_swallowed_is_found_by_whoever_gave_it(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with serve() as server, server.client() as client:
-            wanted = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
-            session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+            body = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
+            session_id = (await client.post("/api/sessions", json=body)).json()["id"]
             path = f"/api/permissions/{(await waiting(client, session_id))['id']}"
             yes, mine, other = {"decision": "allow"}, {"Idempotency-Key": "mine"}, {"Idempotency-Key": "another's"}
             given = await client.post(path, json=yes, headers=mine)
-            await over(client, session_id)
+            await events_to_the_end(client, session_id)
             done = await server.service._store.done("local:mine")
-            begun = replace(done, status=0, body=b"")  # as a crash between the answer and its acknowledgement leaves it
-            await server.service._store.write(begun, replace(begun, key="local:another's"))
+            # as a crash between the answer and its acknowledgement leaves it
+            started = replace(done, status=0, body=b"")
+            await server.service._store.write(started, replace(started, key="local:another's"))
             again = await client.post(path, json=yes, headers=mine)
             assert (again.status_code, again.json()) == (200, given.json() | {"applied": True})
             assert (await client.post(path, json=yes, headers=other)).status_code == 409  # the same words, not the same
@@ -116,8 +117,8 @@ def test_an_answer_a_crash_has_swallowed_is_found_by_whoever_gave_it(serve: Any,
 def test_an_answer_that_makes_no_sense_leaves_the_question_open(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with serve() as server, server.client() as client:
-            wanted = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
-            session_id = (await client.post("/api/sessions", json=wanted)).json()["id"]
+            body = {"prompt": script([{"shell": "touch made"}], [{"say": "ok"}])}
+            session_id = (await client.post("/api/sessions", json=body)).json()["id"]
             question = await waiting(client, session_id)
             for body in (
                 {},
@@ -132,7 +133,7 @@ def test_an_answer_that_makes_no_sense_leaves_the_question_open(serve: Any, scri
                 assert (answer.status_code, answer.json()["status"]) == (400, 400), body
             assert await waiting(client, session_id) == question
             await client.post(f"/api/permissions/{question['id']}", json={"decision": "deny", "interrupt": True})
-            await over(client, session_id)
+            await events_to_the_end(client, session_id)
             assert not (server.workspace / "made").exists()
 
     asyncio.run(main())

@@ -80,8 +80,8 @@ def test_the_lifecycle_request_begins_and_continues(serve: Any, script: Script) 
 def test_a_session_kept_open_takes_a_follow_up_and_is_cancelled(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with serve() as server, server.client() as client:
-            wanted = {"prompt": script([{"say": "One"}]), "keepOpen": True, "title": "A talk"}
-            session = (await client.post("/api/sessions", json=wanted)).json()
+            body = {"prompt": script([{"say": "One"}]), "keepOpen": True, "title": "A talk"}
+            session = (await client.post("/api/sessions", json=body)).json()
             path = f"/api/sessions/{session['id']}"
             sent = await client.post(f"{path}/messages", json={"prompt": script([{"say": "Two"}])})
             assert (sent.status_code, sent.json()["sessionId"], sent.json()["who"]) == (202, session["id"], "local")
@@ -153,16 +153,16 @@ def test_pages_join_to_the_whole_in_every_dialect(serve: Any, script: Script) ->
                 whole = [msgspec.json.decode(line) for one in records for line in encode(projection, decode(one.body))]
                 for by in ("offset", "after"):
                     for limit in (1, 3, 500):
-                        told: list[Any] = []
+                        read_events: list[Any] = []
                         at = 0
                         while True:
                             answer = await client.get(path, params={by: at, "limit": limit, "dialect": dialect})
                             page = answer.json()
-                            told += page["events"]
+                            read_events += page["events"]
                             if page["nextOffset"] == at:
                                 break
                             at = page["nextOffset"]
-                        assert told == whole, (dialect, by, limit)
+                        assert read_events == whole, (dialect, by, limit)
                         assert (page["firstSeq"], page["lastSeq"]) == (1, last)
                 # Not in order, nothing is remembered: the same.
                 answer = await client.get(path, params={"offset": 5, "limit": 2, "dialect": dialect})
@@ -242,13 +242,13 @@ def test_problems_say_what_is_wrong(serve: Any) -> None:
         async with serve() as server, server.client() as client:
             for method, path, body, status, detail, field in PROBLEMS:
                 answer = await client.request(method, path, json=body)
-                said = answer.json()
+                problem = answer.json()
                 expected = {"status": status, "detail": detail, "instance": path.partition("?")[0]}
                 if field:
                     expected["field"] = field
                 assert answer.headers["content-type"] == "application/problem+json", path
-                assert {name: said[name] for name in said if name not in ("type", "title")} == expected, path
-                assert (answer.status_code, said["type"][:22]) == (status, "urn:stagedoor:problem:")
+                assert {name: problem[name] for name in problem if name not in ("type", "title")} == expected, path
+                assert (answer.status_code, problem["type"][:22]) == (status, "urn:stagedoor:problem:")
 
     asyncio.run(main())
 
@@ -306,12 +306,12 @@ def test_surroundings_are_shown(serve: Any, script: Script) -> None:
             assert (await client.get("/api/audit")).json() == {"entries": [], "total": 0, "offset": 0, "limit": 100}
             history = (await client.get("/api/history?agent=understudy")).json()["sessions"]
             assert [one["sessionId"] for one in history] == [session_id]
-            wanted = {name: history[0][name] for name in ("agent", "nativeId", "cwd")}
-            unknown = await client.post("/api/history/import", json=wanted | {"nativeId": "none"})
+            fields = {name: history[0][name] for name in ("agent", "nativeId", "cwd")}
+            unknown = await client.post("/api/history/import", json=fields | {"nativeId": "none"})
             assert unknown.status_code == 404
             assert (await client.delete(path)).status_code == 204
-            taken = [(await client.post("/api/history/import", json=wanted)).json() for _ in "ab"]
-            assert [(one["imported"], one["nativeId"]) for one in taken] == [(True, wanted["nativeId"])] * 2
+            taken = [(await client.post("/api/history/import", json=fields)).json() for _ in "ab"]
+            assert [(one["imported"], one["nativeId"]) for one in taken] == [(True, fields["nativeId"])] * 2
             assert taken[0]["id"] == taken[1]["id"] != session_id
 
     asyncio.run(main())

@@ -47,8 +47,8 @@ def test_the_servers_own_folder_is_not_shown_where_the_workspace_holds_it(serve:
                 answer = await client.get(f"/api/sessions/{session_id}/{where}", params={"path": ".state/stagedoor"})
                 assert answer.status_code == 403
             (server.workspace / "new.txt").write_text("new\n")
-            told = (await client.get(f"/api/sessions/{session_id}/diff")).json()
-            assert ("+new" in told["diff"], "secret" in told["diff"]) == (True, False)
+            changes = (await client.get(f"/api/sessions/{session_id}/diff")).json()
+            assert ("+new" in changes["diff"], "secret" in changes["diff"]) == (True, False)
             for cwd in (server.home, server.home / "snapshots"):
                 refused = await client.post("/api/sessions", json={"prompt": "x", "cwd": str(cwd)})
                 assert refused.status_code == 403
@@ -80,11 +80,11 @@ def test_a_link_that_an_agent_makes_is_told_as_a_link(serve: Any, script: Any, t
     async def main() -> None:
         async with serve() as server, server.client() as client:
             (tmp_path / "key").write_text("secret")
-            wanted = script([{"shell": f"ln -s {tmp_path / 'key'} innocent.txt"}], [{"say": "made"}])
-            session_id = await _ended(client, {"prompt": wanted, "tier": "autonomous"})
-            told = (await client.get(f"/api/sessions/{session_id}/events")).json()["events"]
-            [change] = [event for event in told if event["type"] == "file_change"]
-            assert (change["path"], change["change"], "secret" in str(told)) == ("innocent.txt", "created", False)
+            prompt = script([{"shell": f"ln -s {tmp_path / 'key'} innocent.txt"}], [{"say": "made"}])
+            session_id = await _ended(client, {"prompt": prompt, "tier": "autonomous"})
+            events = (await client.get(f"/api/sessions/{session_id}/events")).json()["events"]
+            [change] = [event for event in events if event["type"] == "file_change"]
+            assert (change["path"], change["change"], "secret" in str(events)) == ("innocent.txt", "created", False)
 
     asyncio.run(main())
 
@@ -101,7 +101,7 @@ def test_what_tool_servers_are_given_is_told_at_no_door(serve: Any, script: Any)
                 {"jsonrpc": "2.0", "id": 2, "method": "session/get", "params": {"sessionId": session_id}},
                 {"jsonrpc": "2.0", "id": 3, "method": "agent/status", "params": {"sessionId": session_id}},
             ]
-            told = [
+            answers = [
                 await client.post("/rpc", json=methods),
                 await client.get("/api/sessions"),
                 await client.get(f"/api/sessions/{session_id}"),
@@ -109,7 +109,7 @@ def test_what_tool_servers_are_given_is_told_at_no_door(serve: Any, script: Any)
                 await client.get(f"/api/sessions/{session_id}/export"),
                 await client.get("/api/history"),
             ]
-            assert [(one.status_code, "hush" in one.text) for one in told] == [(200, False)] * len(told)
+            assert [(one.status_code, "hush" in one.text) for one in answers] == [(200, False)] * len(answers)
 
     asyncio.run(main())
 
@@ -130,12 +130,12 @@ def test_what_tool_servers_are_given_stands_in_no_list_of_processes(
                 given = {"command": sys.executable, "args": ["-I", "-S", sums], "env": {"KEY": "hush-hush-1"}}
                 body = {"prompt": "Add", "agent": "claude", "mcpServers": {"sums": given}}
                 session_id = (await client.post("/api/sessions", json=body)).json()["id"]
-                while not (asked := (await client.get("/api/permissions")).json()["permissions"]):
+                while not (questions := (await client.get("/api/permissions")).json()["permissions"]):
                     await asyncio.sleep(0.02)
                 running = _arguments()
                 assert any(sums in one for one in running)
                 assert [one for one in running if "hush-hush-1" in one] == []
-                await client.post(f"/api/permissions/{asked[0]['id']}", json={"decision": "allow"})
+                await client.post(f"/api/permissions/{questions[0]['id']}", json={"decision": "allow"})
                 async with client.stream("GET", f"/api/sessions/{session_id}/stream") as answer:
                     assert "sum=23" in (await answer.aread()).decode()
 

@@ -46,14 +46,14 @@ async def _watched(
     server: Any, session_id: str, react: Callable[[Json], Any] = _nothing, *, dialect: str = "board"
 ) -> list[Json]:
     """§3.5: connect, hear everything from the start, then what comes, until the server closes."""
-    heard: list[Json] = []
+    events: list[Json] = []
     where = f"{server.ws_url}/ws/sessions/{session_id}?dialect={dialect}"
     async with connect(where, additional_headers=server.headers, proxy=None) as socket:
         async for message in socket:
-            heard.append(json.loads(message))
-            await react(heard[-1])
+            events.append(json.loads(message))
+            await react(events[-1])
         assert socket.close_code == 1000
-    return heard
+    return events
 
 
 async def _play(server: Any, agent: str, prompt: str) -> tuple[Json, list[Json]]:

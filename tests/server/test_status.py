@@ -74,10 +74,10 @@ def test_numbers_of_a_server_that_worked(serve: Any, script: Any) -> None:
 
 
 def test_prometheus_says_every_number_once() -> None:
-    told = prometheus({"events": 3, "ended an-agent done": 2, "ended an-agent failed": 1, "unheard of": 9})
-    assert "unheard" not in told
-    assert told.count("# TYPE stagedoor_sessions_ended_total counter") == 1
-    assert [line for line in told.splitlines() if line.startswith("stagedoor_sessions_ended")] == [
+    metrics_text = prometheus({"events": 3, "ended an-agent done": 2, "ended an-agent failed": 1, "unheard of": 9})
+    assert "unheard" not in metrics_text
+    assert metrics_text.count("# TYPE stagedoor_sessions_ended_total counter") == 1
+    assert [line for line in metrics_text.splitlines() if line.startswith("stagedoor_sessions_ended")] == [
         'stagedoor_sessions_ended_total{agent="an-agent",state="done"} 2',
         'stagedoor_sessions_ended_total{agent="an-agent",state="failed"} 1',
     ]
@@ -105,13 +105,13 @@ def test_json_lines_tell_the_session_and_never_a_token(serve: Any, stderr: Calla
 
     token = asyncio.run(main())
     text = stderr()
-    said = [json.loads(line) for line in text.splitlines()]
+    entries = [json.loads(line) for line in text.splitlines()]
     assert token not in text
     assert "stagedoor_secret" not in text
     assert "stagedoor_wrong" not in text
     requests = [
         (line["level"], line["message"], line["status"], line["device"], line["session"])
-        for line in said
+        for line in entries
         if line["logger"] == "stagedoor.server.access"
     ]
     assert requests == [

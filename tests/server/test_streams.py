@@ -28,7 +28,7 @@ Stories = list[list[dict[str, Any]]]
 
 def story(session_id: str = "s") -> list[Record]:
     """A session with something of all that dialects remember: drafts, calls, questions, failures."""
-    told: list[Event] = [
+    events: list[Event] = [
         canonical.Init(model="m", cwd="/w"),
         canonical.TurnStarted(prompt="go"),
         canonical.ThinkingDelta(text="hm"),
@@ -45,7 +45,7 @@ def story(session_id: str = "s") -> list[Record]:
         canonical.Done(status="error"),
     ]
     records: list[Record] = []
-    for seq, event in enumerate(told, 1):
+    for seq, event in enumerate(events, 1):
         canonical.stamp(event, "understudy", session_id, seq, 1_700_000_000_000 + seq, 1)
         records.append(Record(seq, event.timestamp, str(type(event).__struct_config__.tag), encode(event)))
     return records
@@ -64,21 +64,21 @@ async def put(service: Any, records: Sequence[Record], session_id: str = "s", *,
 def in_dialect(name: str, records: Sequence[Record], after: int = 0) -> list[Any]:
     """What one who heard all of it hears after ``after``."""
     cursor = DialectCursor(name)
-    said = [(record.seq, cursor.project(record)) for record in records]
-    return [json.loads(message) for seq, messages in said if seq > after for message in messages]
+    projected = [(record.seq, cursor.project(record)) for record in records]
+    return [json.loads(message) for seq, messages in projected if seq > after for message in messages]
 
 
 def socket(server: Any, query: str = "", session_id: str = "s", **more: Any) -> Any:
     return connect(f"{server.ws_url}/ws/sessions/{session_id}{query}", additional_headers=server.headers, **more)
 
 
-async def heard(connection: ClientConnection) -> tuple[list[Any], int | None, str | None]:
+async def receive_all(connection: ClientConnection) -> tuple[list[Any], int | None, str | None]:
     """Everything until the server says goodbye, and how it does."""
-    said: list[Any] = []
+    messages: list[Any] = []
     with contextlib.suppress(ConnectionClosed):
         while True:
-            said.append(json.loads(await connection.recv()))
-    return said, connection.close_code, connection.close_reason
+            messages.append(json.loads(await connection.recv()))
+    return messages, connection.close_code, connection.close_reason
 
 
 def events_of(text: str) -> list[tuple[str, str, Any]]:
@@ -104,9 +104,9 @@ def test_every_door_tells_the_same_from_every_place(serve: Any, dialect: str) ->
             for after in range(len(records) + 1):
                 place = f"?after={after}&dialect={dialect}"
                 async with socket(server, f"{place}&verdict=false") as connection:
-                    said, code, _ = await heard(connection)
+                    messages, code, _ = await receive_all(connection)
                 assert code == 1000
-                sockets.append(said)
+                sockets.append(messages)
                 stream = await client.get(f"/api/sessions/s/stream{place}")
                 streams.append([content for name, _, content in events_of(stream.text) if name == "message"])
                 poll = (await client.get(f"/api/sessions/s/poll{place}")).json()
@@ -114,8 +114,8 @@ def test_every_door_tells_the_same_from_every_place(serve: Any, dialect: str) ->
                 polls.append(poll["events"])
         return sockets, streams, polls
 
-    wanted = [in_dialect(dialect, records, after) for after in range(len(records) + 1)]
-    assert asyncio.run(main()) == (wanted, wanted, wanted)
+    expected = [in_dialect(dialect, records, after) for after in range(len(records) + 1)]
+    assert asyncio.run(main()) == (expected, expected, expected)
 
 
 def test_what_happens_is_told_at_once_to_all(serve: Any) -> None:
@@ -135,21 +135,21 @@ def test_what_happens_is_told_at_once_to_all(serve: Any) -> None:
                 polled = (await poll).json()
                 for record in records[3:]:
                     await put(server.service, [record])
-                rest = await asyncio.gather(heard(early), heard(board))
+                rest = await asyncio.gather(receive_all(early), receive_all(board))
                 return [first, thought, polled, *rest, events_of((await stream).text)]
 
     verdict = {"verdict": "ok", "sessionId": "s", "lastSeq": 2, "missingFrom": None, "missingTo": None}
-    told = in_dialect("stagedoor", records)
+    events = in_dialect("stagedoor", records)
     ended = "the session has ended"
     assert asyncio.run(main()) == [
-        [{"type": "verdict", "after": 0, **verdict}, *told[:2]],
-        told[2],
-        {"verdict": {"after": 2, **verdict, "lastSeq": 3}, "events": [told[2]], "lastSeq": 3, "ended": False},
-        (told[3:], 1000, ended),
+        [{"type": "verdict", "after": 0, **verdict}, *events[:2]],
+        events[2],
+        {"verdict": {"after": 2, **verdict, "lastSeq": 3}, "events": [events[2]], "lastSeq": 3, "ended": False},
+        (events[3:], 1000, ended),
         (in_dialect("board", records, 1), 1000, ended),
         [
             ("verdict", "", {"type": "verdict", "after": 2, **verdict}),
-            *(("message", str(one["seq"]), one) for one in told[2:]),
+            *(("message", str(one["seq"]), one) for one in events[2:]),
             ("end", "", {"sessionId": "s", "state": "failed", "lastSeq": 14}),
         ],
     ]
@@ -165,8 +165,8 @@ def test_what_retention_removed_is_told_or_refused_never_passed_over(serve: Any)
             found: list[Any] = []
             for query in ("?after=2", "?after=5", "?after=2&dialect=ues", "?after=2&dialect=ues&verdict=true"):
                 async with socket(server, query) as connection:
-                    said, code, reason = await heard(connection)
-                    found.append((said[:1], len(said) > 2, code, reason))
+                    messages, code, reason = await receive_all(connection)
+                    found.append((messages[:1], len(messages) > 2, code, reason))
             stream = events_of((await client.get("/api/sessions/s/stream?after=1")).text)
             poll = (await client.get("/api/sessions/s/poll?after=1")).json()
             return [*found, stream[0][2], stream[1][1], poll["verdict"]["verdict"], poll["events"][0]["seq"]]
@@ -211,8 +211,8 @@ def test_what_goes_between_the_verdict_and_the_first_read_is_not_passed_over(ser
             for session_id in ("s", "t"):
                 await put(service, story(session_id), session_id)
             async with connect(f"{server.ws_url}/ws/sessions/s?after=2", additional_headers=server.headers) as line:
-                said, code, reason = await heard(line)
-                found += [[one["verdict"] for one in said], code, reason]
+                messages, code, reason = await receive_all(line)
+                found += [[one["verdict"] for one in messages], code, reason]
             stream = events_of((await client.get("/api/sessions/t/stream?after=2")).text)
             return [*found, [(kind, one["verdict"]) for kind, _, one in stream]]
 
@@ -246,20 +246,20 @@ def test_a_wrong_query_is_told_what_is_wrong(serve: Any) -> None:
             await put(server.service, story())
             for query in WRONG:
                 async with socket(server, query) as connection:
-                    said, code, reason = await heard(connection)
-                assert (said, bool(reason)) == ([], True)
+                    messages, code, reason = await receive_all(connection)
+                assert (messages, bool(reason)) == ([], True)
                 answers = [await client.get(f"/api/sessions/s/{door}{query}") for door in ("stream", "poll")]
                 assert all(answer.json()["detail"] for answer in answers)
                 codes[query] = [code, *(answer.status_code for answer in answers)]
             assert "did you mean 'after'" in reason
             async with socket(server, session_id="nobody") as connection:
-                codes["unknown"] = [(await heard(connection))[1]]
+                codes["unknown"] = [(await receive_all(connection))[1]]
             for door in ("stream", "poll"):
                 codes["unknown"].append((await client.get(f"/api/sessions/nobody/{door}")).status_code)
         return codes
 
-    wanted = {query: [4000 + status, status, status] for query, status in WRONG.items()}
-    assert asyncio.run(main()) == {**wanted, "unknown": [4404, 404, 404]}
+    expected = {query: [4000 + status, status, status] for query, status in WRONG.items()}
+    assert asyncio.run(main()) == {**expected, "unknown": [4404, 404, 404]}
 
 
 def test_a_browser_that_comes_back_goes_on_exactly(serve: Any) -> None:
@@ -297,16 +297,16 @@ def test_messages_of_any_dialect_can_carry_their_place(serve: Any) -> None:
         async with serve() as server:
             await put(server.service, records)
             async with socket(server, "?dialect=lifecycle&seq=true") as connection:
-                return (await heard(connection))[0]
+                return (await receive_all(connection))[0]
 
     cursor = DialectCursor("lifecycle")
-    wanted = [
+    expected = [
         {"seq": record.seq, "more": number < len(messages), "event": json.loads(message)}
         for record in records
         for messages in [cursor.project(record)]
         for number, message in enumerate(messages, 1)
     ]
-    assert asyncio.run(main()) == wanted
+    assert asyncio.run(main()) == expected
 
 
 def test_silence_is_filled_with_heartbeats_where_they_are_wanted(serve: Any) -> None:
@@ -324,9 +324,9 @@ def test_silence_is_filled_with_heartbeats_where_they_are_wanted(serve: Any) -> 
                 while await anext(lines) != ":":
                     pass
                 await put(server.service, records[3:])
-                rest, code, _ = await heard(connection)
-                said = [one for one in rest if one["type"] != "heartbeat"]
-                assert (said, code) == (in_dialect("stagedoor", records, 3), 1000)
+                rest, code, _ = await receive_all(connection)
+                events = [one for one in rest if one["type"] != "heartbeat"]
+                assert (events, code) == (in_dialect("stagedoor", records, 3), 1000)
                 return beats[1:], [line async for line in lines][-3]
 
     beats, last = asyncio.run(main())
@@ -343,8 +343,8 @@ def test_a_poll_waits_no_longer_than_it_was_asked_to(serve: Any) -> None:
             await put(server.service, records[:5])
 
             async def poll(query: str) -> tuple[list[int], int, bool]:
-                said = (await client.get(f"/api/sessions/s/poll{query}")).json()
-                return [one.get("seq", 0) for one in said["events"]], said["lastSeq"], said["ended"]
+                answer = (await client.get(f"/api/sessions/s/poll{query}")).json()
+                return [one.get("seq", 0) for one in answer["events"]], answer["lastSeq"], answer["ended"]
 
             found = [
                 await poll(query) for query in ("?after=5&wait=0", "?after=5&wait=0.05", "?limit=2", "?after=2&limit=2")
@@ -377,7 +377,7 @@ def test_whoever_is_told_only_to_watch_may_watch_and_nobody_unknown_may(serve: A
                     lines = stream.aiter_lines()
                     await anext(lines)
                     await devices.revoke(device.id)
-                    found.append((await heard(connection))[1])
+                    found.append((await receive_all(connection))[1])
                     found.append([line async for line in lines][-2:])
             while server.service._journal.followers:
                 await asyncio.sleep(0)
@@ -396,8 +396,8 @@ def test_a_session_is_watched_from_its_prompt_to_its_end(serve: Any, script: Any
             )
             assert (await client.head(f"/api/sessions/{view.id}/stream")).status_code == 200
             async with socket(server, "?dialect=board", view.id) as connection:
-                said, code, _ = await heard(connection)
-            return [one["payload"]["line"] for one in said if one["payload"].get("kind") in ("text", "done")], code
+                messages, code, _ = await receive_all(connection)
+            return [one["payload"]["line"] for one in messages if one["payload"].get("kind") in ("text", "done")], code
 
     assert asyncio.run(main()) == (["Hello", "Session done"], 1000)
 

@@ -30,12 +30,12 @@ from stagedoor.unified.events import Done, Event, Text, TextDelta, encode
 HIGH_WATER = 64 * 1024
 
 
-def said(count: int, *, size: int = 20) -> list[Record]:
+def stream_of(count: int, *, size: int = 20) -> list[Record]:
     """``count`` events, the last of which ends the session."""
     header: Any = {"agent": "understudy", "session_id": "s", "timestamp": 1, "turn": 1}
-    told: list[Event] = [TextDelta(**header, seq=seq, text="x" * size, message_id="m") for seq in range(1, count)]
-    told.append(Done(**header, seq=count, status="success"))
-    return [Record(event.seq, 1, str(type(event).__struct_config__.tag), encode(event)) for event in told]
+    events: list[Event] = [TextDelta(**header, seq=seq, text="x" * size, message_id="m") for seq in range(1, count)]
+    events.append(Done(**header, seq=count, status="success"))
+    return [Record(event.seq, 1, str(type(event).__struct_config__.tag), encode(event)) for event in events]
 
 
 async def put(service: Any, records: Sequence[Record]) -> None:
@@ -92,7 +92,7 @@ def numbers(server: Any, query: str = "") -> Any:
 
 
 def test_a_slow_client_holds_nobody_up_takes_little_room_and_loses_nothing(serve: Any) -> None:
-    records = said(3000, size=1000)
+    records = stream_of(3000, size=1000)
 
     async def main() -> tuple[list[int], list[int], bytes]:
         async with serve() as server:
@@ -109,9 +109,9 @@ def test_a_slow_client_holds_nobody_up_takes_little_room_and_loses_nothing(serve
                     for one in gc.get_objects()
                     if type(one) is WebSocketConnection and not one.transport.is_closing()
                 ]
-                wanted = b"".join(text_frame(record.body) for record in records)
-                got = await reader.readexactly(len(wanted))
-                assert got == wanted
+                expected = b"".join(text_frame(record.body) for record in records)
+                got = await reader.readexactly(len(expected))
+                assert got == expected
                 return seen, rooms, await reader.readexactly(4)
 
     seen, rooms, goodbye = asyncio.run(main())
@@ -123,7 +123,7 @@ def test_a_slow_client_holds_nobody_up_takes_little_room_and_loses_nothing(serve
 
 @pytest.mark.parametrize("path", ["/ws/sessions/s", "/api/sessions/s/stream"])
 def test_whoever_takes_nothing_for_long_is_cut_off_and_can_come_back(serve: Any, path: str) -> None:
-    records = said(4000, size=2000)
+    records = stream_of(4000, size=2000)
 
     async def main() -> list[int]:
         async with serve() as server:
@@ -168,7 +168,7 @@ RUDE = {
 
 
 def test_rude_clients_and_those_who_vanish_leave_nothing_behind(serve: Any) -> None:
-    records = said(50)
+    records = stream_of(50)
 
     async def main() -> tuple[list[list[int]], int | None]:
         async with serve() as server:
@@ -190,16 +190,16 @@ def test_rude_clients_and_those_who_vanish_leave_nothing_behind(serve: Any) -> N
                         await talker.send("hello?")
                         await asyncio.sleep(0)  # it lives in the loop of the server it talks to
             await put_all(service, records[10:])
-            heard = await asyncio.gather(*polite)
+            streams = await asyncio.gather(*polite)
             await until(lambda: service._journal.followers == 0)
-            return heard, talker.close_code
+            return streams, talker.close_code
 
     assert asyncio.run(main()) == ([list(range(1, 51))] * 3, 1008)
 
 
 def test_a_client_that_is_cut_off_again_and_again_hears_everything_once(serve: Any) -> None:
     """By whichever door it comes back."""
-    records = said(400)
+    records = stream_of(400)
     dice = random.Random(5)
 
     async def main() -> list[int]:
@@ -235,7 +235,7 @@ def test_a_client_that_is_cut_off_again_and_again_hears_everything_once(serve: A
 
 
 def test_clients_continue_on_the_server_that_comes_after_this_one(serve: Any) -> None:
-    records = said(20)
+    records = stream_of(20)
 
     async def main() -> list[Any]:
         async with serve() as server:
@@ -264,7 +264,7 @@ class Plain(SessionSocket):
 
 
 def test_a_server_that_frames_every_message_itself_tells_the_same(serve: Any) -> None:
-    records = said(50)
+    records = stream_of(50)
 
     async def main() -> list[int]:
         async with serve() as server:
@@ -299,14 +299,14 @@ def test_what_is_ready_is_shared_in_pieces_and_not_kept_for_ever() -> None:
 
 def test_a_place_that_was_kept_knows_as_much_as_one_that_was_not(serve: Any) -> None:
     header: Any = {"agent": "understudy", "session_id": "s", "timestamp": 1, "turn": 1}
-    told: list[Event] = []
+    events: list[Event] = []
     for number in range(100):
-        told += [
+        events += [
             TextDelta(**header, seq=3 * number + 1, text="a", message_id=str(number)),
             TextDelta(**header, seq=3 * number + 2, text="b", message_id=str(number)),
             Text(**header, seq=3 * number + 3, text="abc", message_id=str(number)),
         ]
-    records = [Record(one.seq, 1, str(type(one).__struct_config__.tag), encode(one)) for one in told]
+    records = [Record(one.seq, 1, str(type(one).__struct_config__.tag), encode(one)) for one in events]
 
     async def main() -> list[list[bytes]]:
         async with serve() as server:

@@ -52,7 +52,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return context
 
 
-class _ServerFile(msgspec.Struct, frozen=True):
+class _RunningServer(msgspec.Struct, frozen=True):
     """What a running server writes into its home."""
 
     url: str
@@ -87,7 +87,7 @@ def find(
 
 def _running(folder: Path, token: str | None) -> Address:
     try:
-        server = msgspec.json.decode((folder / _SERVER_FILE).read_bytes(), type=_ServerFile)
+        server = msgspec.json.decode((folder / _SERVER_FILE).read_bytes(), type=_RunningServer)
     except (OSError, msgspec.MsgspecError):
         raise ConnectionLost(
             f"no server is running with the home {folder}; run stagedoor serve, or pass an address: connect(url, token)"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from ..errors import ConnectionLost, NotInstalled
-from ..service.views import FollowVerdict, SessionView
+from ..service.views import FollowVerdict, SessionView, VerdictMessage
 from ..unified.events import Done, Event, Notice, Unrecognized
 from ..wire.sse import ServerEvent, SseBuffer
 from .connection import CONNECT_WITHIN, ServerConnection, bearer
@@ -37,11 +37,7 @@ _REFUSED_BY_PROXY = frozenset({403, 404, 405, 406, 426})
 """What proxies answer to a stream they do not pass on."""
 
 
-class ReceivedVerdict(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
-    """A verdict as a message of its own."""
-
-
-StreamMessage: TypeAlias = ReceivedVerdict | Event
+StreamMessage: TypeAlias = VerdictMessage | Event
 Door: TypeAlias = Callable[[ServerConnection, str, int], AsyncGenerator[list[StreamMessage]]]
 
 
@@ -66,13 +62,13 @@ class _EventHead(msgspec.Struct, frozen=True, rename="camel"):
     turn: int = 0
 
 
-class _PollAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _PolledEvents(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     verdict: FollowVerdict
     events: list[msgspec.Raw]
     ended: bool
 
 
-_DECODER: msgspec.json.Decoder[StreamMessage] = msgspec.json.Decoder(ReceivedVerdict | Event)
+_DECODER: msgspec.json.Decoder[StreamMessage] = msgspec.json.Decoder(VerdictMessage | Event)
 
 
 def decode_message(message: bytes) -> StreamMessage | None:
@@ -227,14 +223,12 @@ async def by_polling(connection: ServerConnection, session_id: str, after: int) 
                 raise StreamLost(connection.lost(fault)) from fault
             await _check_status(connection, response)
             try:
-                polled = msgspec.json.decode(response.content, type=_PollAnswer)
+                polled = msgspec.json.decode(response.content, type=_PolledEvents)
             except msgspec.MsgspecError as fault:
                 raise StreamLost(f"this is not the answer of a Stagedoor server: {fault}") from fault
             messages = [message for event in polled.events if (message := decode_message(bytes(event)))]
             yield [_as_message(polled.verdict), *messages]
-            after = max(
-                (message.seq for message in messages if not isinstance(message, ReceivedVerdict)), default=after
-            )
+            after = max((message.seq for message in messages if not isinstance(message, VerdictMessage)), default=after)
             if polled.ended:
                 return
             limit = min(2 * limit, LARGEST_ANSWER)
@@ -253,8 +247,8 @@ async def _check_status(connection: ServerConnection, response: httpx.Response) 
     raise fault_of(response.status_code, problem)
 
 
-def _as_message(verdict: FollowVerdict) -> ReceivedVerdict:
-    return ReceivedVerdict(**{name: getattr(verdict, name) for name in verdict.__struct_fields__})
+def _as_message(verdict: FollowVerdict) -> VerdictMessage:
+    return VerdictMessage(**{name: getattr(verdict, name) for name in verdict.__struct_fields__})
 
 
 DOORS: Sequence[Door] = (by_websocket, by_sse, by_polling)
@@ -305,7 +299,7 @@ class EventFollower:
         """The events that follow the last one; raises ``StreamLost`` where something is missing in between."""
         events: list[Event] = []
         for message in messages:
-            if isinstance(message, ReceivedVerdict):
+            if isinstance(message, VerdictMessage):
                 self.server_seq = max(self.server_seq, message.last_seq)
                 events += self._gap(message)
             elif message.seq == self.last_seq + 1:
@@ -319,7 +313,7 @@ class EventFollower:
         self.server_seq = max(self.server_seq, self.last_seq)
         return events
 
-    def _gap(self, verdict: ReceivedVerdict) -> list[Event]:
+    def _gap(self, verdict: VerdictMessage) -> list[Event]:
         first, last = verdict.missing_from, verdict.missing_to
         if verdict.verdict != "gap" or first is None or last is None or last <= self.last_seq:
             return []

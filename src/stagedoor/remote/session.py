@@ -54,9 +54,9 @@ class RemoteSession:
         return self._link.unrecognized
 
     @property
-    def events(self) -> Events:
+    def events(self) -> RemoteEvents:
         """Everything, from ``init`` to ``done`` (of a joined one: after the ``seq`` that was named); many may read."""
-        return Events(self)
+        return RemoteEvents(self)
 
     async def send(self, prompt: str) -> AsyncGenerator[Event]:
         """Send a prompt and yield the events of its turn, up to and including ``turn_completed``."""
@@ -124,14 +124,14 @@ class RemoteSession:
             await self.close()
 
 
-class Events:
+class RemoteEvents:
     """An async iterator. Raises at its end when the session could not be followed to its own."""
 
     def __init__(self, session: RemoteSession) -> None:
         self._session = session  # as long as somebody reads, the session is not dropped
         self._reader: Reader[Event] = session._link.relay.reader()
 
-    def __aiter__(self) -> Events:
+    def __aiter__(self) -> RemoteEvents:
         return self
 
     async def __anext__(self) -> Event:

@@ -38,7 +38,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     return opened
 
 
-class HttpServer(uvicorn.Server):
+class ListeningServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, devices: Devices | None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
@@ -75,7 +75,7 @@ class HttpServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[HttpServer]:
+async def listening(app: Starlette, settings: Settings, opened: socket.socket) -> AsyncGenerator[ListeningServer]:
     """Serve ``app`` while the body runs; open requests are finished at the end."""
     config = uvicorn.Config(
         app,
@@ -95,7 +95,7 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
     )
-    server = HttpServer(config, getattr(app.state, "devices", None))
+    server = ListeningServer(config, getattr(app.state, "devices", None))
     async with app.router.lifespan_context(app):
         tasks = TaskOwner()
         serving = server.serving = tasks.start(server.serve([opened]))

@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     field: str = ""
 
 
-class RequestRefused(errors.ServiceError):
+class RefusedRequest(errors.ServiceError):
     """A request that reached no verb: refused at the door for one of ``REFUSALS``."""
 
     def __init__(self, slug: str, detail: str, *, headers: Mapping[str, str] | None = None) -> None:
@@ -100,7 +100,7 @@ INTERNAL_ERROR = "internal error of Stagedoor; see the server's log"
 
 
 def kind_of(fault: BaseException) -> ProblemKind:
-    if isinstance(fault, RequestRefused):
+    if isinstance(fault, RefusedRequest):
         return fault.kind
     return next((KINDS[cls] for cls in type(fault).__mro__ if cls in KINDS), UNEXPECTED)
 
@@ -121,7 +121,7 @@ def problem(fault: BaseException, *, instance: str = "") -> Problem:
 def problem_response(fault: BaseException, *, instance: str = "") -> Response:
     body = problem(_translated(fault), instance=instance)
     headers = {"cache-control": "no-store"}
-    if isinstance(fault, RequestRefused):
+    if isinstance(fault, RefusedRequest):
         headers |= fault.headers
     elif isinstance(fault, HTTPException) and fault.headers:
         headers |= {name.lower(): value for name, value in fault.headers.items()}
@@ -143,4 +143,4 @@ def _translated(fault: BaseException) -> BaseException:
     if not isinstance(fault, HTTPException):
         return fault
     slug = next((kind.slug for kind in REFUSALS.values() if kind.status == fault.status_code), "bad-request")
-    return RequestRefused(slug, fault.detail or REFUSALS[slug].title)
+    return RefusedRequest(slug, fault.detail or REFUSALS[slug].title)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 from starlette.requests import ClientDisconnect, Request
 
-from .problems import InvalidField, RequestRefused
+from .problems import InvalidField, RefusedRequest
 
 MAX_NAMES = 64
 MAX_DEPTH = 64
@@ -46,7 +46,7 @@ async def read_body(request: Request, *, limit: int, optional: bool) -> Any:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         current = f"not {media!r}" if media else "the request has none"
-        raise RequestRefused("unsupported-media-type", f"send the body with Content-Type: application/json; {current}")
+        raise RefusedRequest("unsupported-media-type", f"send the body with Content-Type: application/json; {current}")
     return read_json(body)
 
 
@@ -131,17 +131,17 @@ def _value(name: str, text: str, field_type: inspect.Type) -> Any:
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """The body. Raises ``RequestRefused`` when it is too long, or its sender left in the middle of it."""
+    """The body. Raises ``RefusedRequest`` when it is too long, or its sender left in the middle of it."""
     parts: list[bytes] = []
     size = 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > limit:
-                raise RequestRefused("too-large", f"the body is larger than {limit:,} bytes, the limit of this server")
+                raise RefusedRequest("too-large", f"the body is larger than {limit:,} bytes, the limit of this server")
             parts.append(part)
     except ClientDisconnect:
-        raise RequestRefused(
+        raise RefusedRequest(
             "bad-request", "the connection was lost before the body was complete; send it again"
         ) from None
     return b"".join(parts)

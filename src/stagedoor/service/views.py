@@ -228,3 +228,7 @@ class FollowVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             missing_from=after + 1,
             missing_to=view.first_seq - 1,
         )
+
+
+class VerdictMessage(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
+    """A verdict as a message of a stream."""

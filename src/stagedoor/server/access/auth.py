@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor.errors import NotAllowed
 
-from ..problems import RequestRefused, problem_response
+from ..problems import RefusedRequest, problem_response
 from .devices import Caller, Devices, Visit
 
 COOKIE = "stagedoor"
@@ -34,10 +34,10 @@ NOBODY = Caller("", "nobody", ())
 
 
 def caller_of(connection: Any) -> Caller:
-    """The caller of a request, a WebSocket or a scope. Raises ``RequestRefused`` when nobody is signed in."""
+    """The caller of a request, a WebSocket or a scope. Raises ``RefusedRequest`` when nobody is signed in."""
     caller: Caller | None = getattr(connection, "scope", connection).get("state", {}).get("caller")
     if caller is None or caller is NOBODY:
-        raise RequestRefused("not-signed-in", "send a token: Authorization: Bearer TOKEN")
+        raise RefusedRequest("not-signed-in", "send a token: Authorization: Bearer TOKEN")
     return caller
 
 
@@ -52,7 +52,7 @@ class Authentication:
             return
         try:
             caller = self._identify(scope)
-        except (RequestRefused, NotAllowed) as fault:
+        except (RefusedRequest, NotAllowed) as fault:
             await problem_response(fault, instance=scope["path"])(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
@@ -65,7 +65,7 @@ class Authentication:
 
     def _identify(self, scope: Scope) -> Caller:
         if self._devices.stopping:
-            raise RequestRefused("unavailable", END_MESSAGES["stopping"])
+            raise RefusedRequest("unavailable", END_MESSAGES["stopping"])
         token, by_cookie = _take_token(scope)
         caller = None if token is None else self._devices.caller(token)
         if caller is not None:
@@ -75,10 +75,10 @@ class Authentication:
         if scope["path"] in PUBLIC or scope["path"].startswith(PUBLIC_UNDER):
             return NOBODY
         if token is None:
-            raise RequestRefused(
+            raise RefusedRequest(
                 "not-signed-in", "send a token: Authorization: Bearer TOKEN, or pair this device first"
             )
-        raise RequestRefused("not-signed-in", "unknown or revoked token; pair the device again")
+        raise RefusedRequest("not-signed-in", "unknown or revoked token; pair the device again")
 
     async def _serve_socket(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         accepting = _with_subprotocol(send) if SUBPROTOCOL in scope["subprotocols"] else send
@@ -110,7 +110,7 @@ class Authentication:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(1):
                         if not started:
-                            fault = RequestRefused(
+                            fault = RefusedRequest(
                                 "not-signed-in" if reason == "revoked" else "unavailable", END_MESSAGES[reason]
                             )
                             await problem_response(fault, instance=scope["path"])(scope, receive, send)

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stagedoor.errors import NotAllowed
 from stagedoor.service.config.settings import Settings
 
-from ..problems import RequestRefused, problem_response
+from ..problems import RefusedRequest, problem_response
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -90,7 +90,7 @@ class Origins:
         send = _with_headers(send) if scope["type"] == "http" else send
         try:
             self._check(scope)
-        except (RequestRefused, NotAllowed) as fault:
+        except (RefusedRequest, NotAllowed) as fault:
             await problem_response(fault, instance=scope["path"])(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -98,7 +98,7 @@ class Origins:
     def _check(self, scope: Scope) -> None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not self._is_own(host_of(hosts[0]), scope):
-            raise RequestRefused(
+            raise RefusedRequest(
                 "wrong-host",
                 "this server does not answer to that name; to allow it, add it to server.hosts in its configuration",
             )

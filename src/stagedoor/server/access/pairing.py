@@ -25,7 +25,7 @@ from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 
-from ..problems import RequestRefused
+from ..problems import RefusedRequest
 from ..reading import as_type, read_body, read_query
 from ..running import public_url
 from .auth import COOKIE, caller_of
@@ -80,10 +80,10 @@ class PairingCodes:
         return code
 
     def use(self, text: str, address: str) -> PairingCode:
-        """The code, which cannot be used again. Raises ``RequestRefused``."""
+        """The code, which cannot be used again. Raises ``RefusedRequest``."""
         self._drop_old()
         if len(self._wrong) >= WRONG_FROM_ALL or sum(sender == address for _, sender in self._wrong) >= WRONG_FROM_ONE:
-            raise RequestRefused(
+            raise RefusedRequest(
                 "too-many",
                 "too many wrong codes; wait five minutes, then run stagedoor pair for a new one",
                 headers=_LATER,
@@ -95,7 +95,7 @@ class PairingCodes:
                 match = code
         if match is None:
             self._wrong.append((self._clock(), address))
-            raise RequestRefused(
+            raise RefusedRequest(
                 "not-signed-in", "this code is wrong, used or older than five minutes; run stagedoor pair for a new one"
             )
         self._codes.remove(match)

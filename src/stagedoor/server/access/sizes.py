@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..problems import RequestRefused, problem_response
+from ..problems import RefusedRequest, problem_response
 
 BODY_SECONDS = 60.0
 """From the end of the header to the end of the body."""
@@ -24,7 +24,7 @@ class SizeLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and _head_size(scope) > HEAD_BYTES:
-            fault = RequestRefused(
+            fault = RefusedRequest(
                 "header-too-large", f"the header is larger than {HEAD_BYTES:,} bytes, the limit of this server"
             )
             await problem_response(fault, instance=scope["path"][:200])(scope, receive, send)
@@ -34,7 +34,7 @@ class SizeLimits:
             return
         if {name for name, _ in scope["headers"]} >= {b"content-length", b"transfer-encoding"}:
             # A proxy before us may go by the one where we go by the other, and so hide a request in a body.
-            fault = RequestRefused(
+            fault = RefusedRequest(
                 "bad-request", "send Content-Length or Transfer-Encoding, not both", headers=_HANG_UP
             )
             await problem_response(fault, instance=scope["path"])(scope, receive, send)
@@ -58,7 +58,7 @@ class SizeLimits:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise RequestRefused(
+                raise RefusedRequest(
                     "request-timeout", "the body took too long to arrive; send it again, faster"
                 ) from None
             received += len(message.get("body", b""))
@@ -69,8 +69,8 @@ class SizeLimits:
 
         return counted
 
-    def _too_large(self) -> RequestRefused:
-        return RequestRefused(
+    def _too_large(self) -> RefusedRequest:
+        return RefusedRequest(
             "too-large", f"the body is larger than {self._max_body:,} bytes, the limit of this server"
         )
 

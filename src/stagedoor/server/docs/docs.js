@@ -16,8 +16,8 @@ function example(schema, all) {
   if (schema.enum) return schema.enum[0];
   if ("const" in schema) return schema.const;
   if (schema.type === "object") {
-    const wanted = schema.required ?? [];
-    const names = wanted.length ? wanted : Object.keys(schema.properties ?? {}).slice(0, 2);
+    const required = schema.required ?? [];
+    const names = required.length ? required : Object.keys(schema.properties ?? {}).slice(0, 2);
     return Object.fromEntries(names.map((name) => [name, example(schema.properties[name], all)]));
   }
   return { string: "Say hello", integer: 1, number: 1, boolean: true, array: [] }[schema.type] ?? null;
@@ -32,16 +32,16 @@ function field(parameter) {
   return make("label", { class: "field" }, label, make("input", attributes));
 }
 
-function request(method, path, operation, form) {
+function buildRequest(method, path, operation, form) {
   const values = new FormData(form);
   const query = new URLSearchParams();
   const headers = {};
   let target = path;
-  for (const { name, in: place } of operation.parameters) {
+  for (const { name, in: part } of operation.parameters) {
     const value = values.get(name);
     if (!value) continue;
-    if (place === "path") target = target.replace(`{${name}}`, encodeURIComponent(value));
-    else if (place === "query") query.append(name, value);
+    if (part === "path") target = target.replace(`{${name}}`, encodeURIComponent(value));
+    else if (part === "query") query.append(name, value);
     else headers[name] = value;
   }
   const body = values.get("body") || undefined;
@@ -60,10 +60,10 @@ function asCurl({ method, headers, body, url }) {
   return [...parts, quoted(location.origin + url)].join(" ");
 }
 
-async function tried(wanted) {
-  const headers = { ...wanted.headers };
+async function sendRequest(request) {
+  const headers = { ...request.headers };
   if (token.value) headers.Authorization = `Bearer ${token.value.trim()}`;
-  const answer = await fetch(wanted.url, { method: wanted.method, headers, body: wanted.body, cache: "no-store" });
+  const answer = await fetch(request.url, { method: request.method, headers, body: request.body, cache: "no-store" });
   const text = await answer.text();
   let shown = text;
   try {
@@ -88,11 +88,11 @@ function card(method, path, operation, all) {
   form.append(make("div", {}, make("button", {}, "Try it")), command, result);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const wanted = request(method.toUpperCase(), path, operation, form);
+    const request = buildRequest(method.toUpperCase(), path, operation, form);
     command.hidden = result.hidden = false;
-    command.textContent = asCurl(wanted);
+    command.textContent = asCurl(request);
     result.textContent = "…";
-    result.textContent = await tried(wanted).catch((fault) => `The server could not be reached: ${fault.message}`);
+    result.textContent = await sendRequest(request).catch((fault) => `The server could not be reached: ${fault.message}`);
   });
   const title = make(
     "summary", {}, make("span", { class: `method ${method}` }, method.toUpperCase()), make("code", {}, path),
@@ -103,10 +103,10 @@ function card(method, path, operation, all) {
 
 const described = await (await fetch("/openapi.json")).json();
 document.getElementById("about").textContent = described.info.description;
-const place = document.getElementById("operations");
+const list = document.getElementById("operations");
 for (const { name } of described.tags) {
-  place.append(make("h2", {}, name));
+  list.append(make("h2", {}, name));
   for (const [path, methods] of Object.entries(described.paths))
     for (const [method, operation] of Object.entries(methods))
-      if (operation.tags.includes(name)) place.append(card(method, path, operation, described.components.schemas));
+      if (operation.tags.includes(name)) list.append(card(method, path, operation, described.components.schemas));
 }

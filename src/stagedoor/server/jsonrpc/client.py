@@ -155,7 +155,7 @@ class RpcClient:
         self._free = asyncio.Semaphore(CALLS)
         self._calls = TaskOwner()
         self._subscriptions: dict[str, Subscription] = {}
-        self.left = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     @property
     def listens(self) -> bool:
@@ -171,13 +171,13 @@ class RpcClient:
 
     async def send(self, message: bytes) -> None:
         """Send to the client, in order. Raises ``ClientGone``."""
-        if self._send is None or self.left.is_set():
+        if self._send is None or self.disconnected.is_set():
             raise ClientGone
         try:
             async with self._sending, asyncio.timeout(STALL_SECONDS):
                 await self._send(message)
         except Exception as fault:
-            self.left.set()
+            self.disconnected.set()
             raise ClientGone from fault
 
     def start(self, session_id: str, *works: Work) -> Subscription:
@@ -213,7 +213,7 @@ class RpcClient:
         await self._calls.finish()
 
     async def close(self) -> None:
-        self.left.set()
+        self.disconnected.set()
         subscriptions = list(self._subscriptions.values())
         self._subscriptions.clear()
         await self._calls.close()

@@ -14,7 +14,7 @@ from stagedoor.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERRO
 from stagedoor.wire.shapes import repaired
 
 from ..access.devices import demand
-from ..problems import InvalidField, Problem, RequestRefused, rpc_error
+from ..problems import InvalidField, Problem, RefusedRequest, rpc_error
 from ..reading import as_type, read_json
 from .client import RpcCall, RpcClient
 from .methods import METHODS
@@ -139,7 +139,7 @@ async def _carry_out(call: RpcCall, name: str, params: msgspec.Raw, call_id: msg
 def too_large(max_bytes: int) -> bytes:
     """The answer to a message that was not read."""
     code, message, detail = rpc_error(
-        RequestRefused("too-large", f"the message is larger than {max_bytes:,} bytes, the limit of this server")
+        RefusedRequest("too-large", f"the message is larger than {max_bytes:,} bytes, the limit of this server")
     )
     return _error_reply(_NULL, code, message, detail)
 

@@ -14,7 +14,7 @@ from stagedoor.service.service import Service
 from ..access.auth import caller_of
 from ..access.devices import Caller
 from ..connections import connection_of
-from ..problems import RequestRefused
+from ..problems import RefusedRequest
 from ..reading import read_bytes
 from ..streams.following import first_of
 from .client import ClientDefaults, RpcClient, SharedReaders
@@ -31,7 +31,7 @@ def routes(service: Service) -> list[BaseRoute]:
     async def post(request: Request) -> Response:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
-            raise RequestRefused("unsupported-media-type", "send the body as Content-Type: application/json")
+            raise RefusedRequest("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
         client = RpcClient(service, readers, caller, defaults=defaults_by_device.of(caller))
         reply = await reply_to(client, await read_bytes(request, service.settings.limits.body))
@@ -53,8 +53,8 @@ async def _serve_socket(websocket: WebSocket, service: Service, readers: SharedR
 
     client = RpcClient(service, readers, caller_of(websocket), send=send)
     try:
-        await first_of(_read(websocket, client), client.left.wait())
-        if client.left.is_set():
+        await first_of(_read(websocket, client), client.disconnected.wait())
+        if client.disconnected.is_set():
             connection_of(websocket.scope).abort()  # closing in order would wait for a client that reads nothing
     finally:
         await client.close()

@@ -1,7 +1,7 @@
 """The three bodies that ``POST /api/sessions`` takes, as one value.
 
-Ours is ``Wanted``, flat. A board sends ``{"agentId", "projectId", "prompt"}``. A client of the ``lifecycle`` dialect
-sends ``{"agentType", "prompt", "sessionId", "config"}``, where ``sessionId`` is a session to continue.
+Ours is ``SessionSpec``, flat. A board sends ``{"agentId", "projectId", "prompt"}``. A client of the ``lifecycle``
+dialect sends ``{"agentType", "prompt", "sessionId", "config"}``, where ``sessionId`` is a session to continue.
 """
 
 from __future__ import annotations

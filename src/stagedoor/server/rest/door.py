@@ -19,7 +19,7 @@ from stagedoor.service.service import Service
 
 from ..access.auth import caller_of
 from ..access.devices import demand
-from ..problems import MEDIA_TYPE, RequestRefused, problem, problem_response
+from ..problems import MEDIA_TYPE, RefusedRequest, problem, problem_response
 from ..reading import as_type, read_body, read_query
 from . import permissions, rendering, server, sessions, workspaces
 from .event_pages import EventPages
@@ -83,7 +83,7 @@ class RestPath:
         operation = self._operations.get(method)
         if operation is None:
             allowed = ", ".join([*self._operations, *(["HEAD"] if "GET" in self._operations else [])])
-            raise RequestRefused(
+            raise RefusedRequest(
                 "method-not-allowed", f"{request.method} is not allowed here; use {allowed}", headers={"allow": allowed}
             )
         caller = caller_of(request)
@@ -140,7 +140,7 @@ def _sorted(plain: Any) -> bytes:
 def _typed(operation: Operation, plain: Any) -> Any:
     if not operation.bodies:
         if plain is not msgspec.UNSET and plain != {}:
-            raise RequestRefused("bad-request", "this request has no body; leave it out")
+            raise RefusedRequest("bad-request", "this request has no body; leave it out")
         return None
     read: Callable[[Any], Any] | None = operation.read
     return as_type(plain, operation.bodies[0]) if read is None else read(plain)

@@ -19,7 +19,7 @@ from stagedoor.service.identity import ids_from
 from stagedoor.service.ledger import ReplyRows
 from stagedoor.service.views import IdempotentReply
 
-from ..problems import InvalidField, RequestRefused
+from ..problems import InvalidField, RefusedRequest
 
 HEADER = "idempotency-key"
 _STARTED = 0
@@ -76,7 +76,7 @@ class IdempotencyKeys:
         done = await self._rows.get(key)
         if done is not None and done.status != _NOT_STORED:
             if done.fingerprint != request_hash:
-                raise RequestRefused("key-reused", "this Idempotency-Key was used for another request; use a new one")
+                raise RefusedRequest("key-reused", "this Idempotency-Key was used for another request; use a new one")
             if done.status != _STARTED:
                 return RestReply(done.status, done.body, replayed=True)
             earlier = await self._recalled(key, recall)
@@ -90,7 +90,7 @@ class IdempotencyKeys:
 
     async def _recalled(self, key: str, recall: Recall | None) -> RestReply | None:
         if recall is None:
-            raise RequestRefused(
+            raise RefusedRequest(
                 "unknown-outcome",
                 "the server stopped during this request; check whether it was carried out, then use a new key",
             )

@@ -56,7 +56,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class ConfigChanges(msgspec.Struct, frozen=True):
+class ConfigChangeList(msgspec.Struct, frozen=True):
     """Newest first."""
 
     changes: list[ConfigChange]
@@ -97,8 +97,8 @@ async def audit(call: RestCall[AuditQuery, None]) -> AuditPage:
     )
 
 
-async def config_changes(call: RestCall[None, None]) -> ConfigChanges:
-    return ConfigChanges(await call.service.audit.config_changes())
+async def config_changes(call: RestCall[None, None]) -> ConfigChangeList:
+    return ConfigChangeList(await call.service.audit.config_changes())
 
 
 async def policy(call: RestCall[None, None]) -> PolicyText:
@@ -131,7 +131,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listConfigChanges", method="GET", path="/api/config/changes", tag="server", scope="admin",
-        verb=config_changes, summary="When the server's configuration and policy changed", answer=ConfigChanges,
+        verb=config_changes, summary="When the server's configuration and policy changed", answer=ConfigChangeList,
     ),
     Operation(
         name="showPolicy", method="GET", path="/api/policy", tag="server", scope="watch", verb=policy,

@@ -57,22 +57,22 @@ async def finish_worktree(call: RestCall[None, WorktreeBody]) -> SessionView:
     return public_view(await call.service.sessions.finish_worktree(call.session_id, keep=call.body.keep))
 
 
-_ONE = "/api/sessions/{sessionId}"
+_SESSION = "/api/sessions/{sessionId}"
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        name="sessionGit", method="GET", path=_ONE + "/git", tag="workspaces", scope="watch", verb=git,
+        name="sessionGit", method="GET", path=_SESSION + "/git", tag="workspaces", scope="watch", verb=git,
         summary="The git status of a session's workspace", answer=GitStatus, faults=(404,),
     ),
     Operation(
-        name="sessionDiff", method="GET", path=_ONE + "/diff", tag="workspaces", scope="watch", verb=diff,
+        name="sessionDiff", method="GET", path=_SESSION + "/diff", tag="workspaces", scope="watch", verb=diff,
         summary="What has changed since the session started", query=PathQuery, answer=WorkspaceDiff, faults=(404,),
     ),
     Operation(
-        name="listFiles", method="GET", path=_ONE + "/files", tag="workspaces", scope="watch", verb=files,
+        name="listFiles", method="GET", path=_SESSION + "/files", tag="workspaces", scope="watch", verb=files,
         summary="A folder of the workspace", query=PathQuery, answer=Listing, faults=(404,),
     ),
     Operation(
-        name="readFile", method="GET", path=_ONE + "/file", tag="workspaces", scope="watch", verb=file,
+        name="readFile", method="GET", path=_SESSION + "/file", tag="workspaces", scope="watch", verb=file,
         summary="A file of the workspace, or some of its lines", query=FileQuery, answer=FileText, faults=(404,),
     ),
     Operation(

@@ -16,7 +16,7 @@ import msgspec
 
 from stagedoor.errors import BadRequest
 from stagedoor.service.service import Service
-from stagedoor.service.views import FollowVerdict, Record, SessionView
+from stagedoor.service.views import Record, SessionView, VerdictMessage
 from stagedoor.transports.tasks import TaskOwner
 
 from ..reading import read_query
@@ -33,7 +33,7 @@ Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every stream can be asked for: the events after a ``seq``, in a dialect. Each door adds its own fields."""
+    """The query of every stream: the events after a ``seq``, in a dialect. Each door adds its own fields."""
 
     after: Place = 0
     dialect: str = CANONICAL
@@ -46,10 +46,6 @@ def read_stream_query(raw: bytes, shape: type[Query]) -> Query:
     query = cast("Query", read_query(raw, shape))
     check_dialect(query.dialect)
     return query
-
-
-class VerdictMessage(FollowVerdict, frozen=True, kw_only=True, rename="camel", tag="verdict", tag_field="type"):
-    """A verdict as a message of its own."""
 
 
 class StreamStart(msgspec.Struct, frozen=True):
