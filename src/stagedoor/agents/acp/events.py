@@ -92,14 +92,14 @@ def session_of(event: Event) -> str:
             return session_id if isinstance(session_id, str) else ""
 
 
-class SessionParams(msgspec.Struct, frozen=True, rename="camel"):
+class SessionAddress(msgspec.Struct, frozen=True, rename="camel"):
     """The session a message names, if any."""
 
     session_id: str = ""
 
 
 class _SessionMessage(msgspec.Struct, frozen=True):
-    params: SessionParams = SessionParams()
+    params: SessionAddress = SessionAddress()
 
 
 def _addressee(raw: bytes) -> str:

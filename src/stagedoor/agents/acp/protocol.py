@@ -45,7 +45,7 @@ from .events import (
     RequestDeclined,
     RequestFailed,
     RequestWithdrawn,
-    SessionParams,
+    SessionAddress,
     Unanswered,
 )
 from .requests import (
@@ -495,7 +495,7 @@ def strict(message: bytes) -> bytes:
 
 def session_in(params: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(bytes(params), type=SessionParams).session_id
+        return msgspec.json.decode(bytes(params), type=SessionAddress).session_id
     except msgspec.MsgspecError:
         return ""
 

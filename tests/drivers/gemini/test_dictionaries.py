@@ -47,7 +47,7 @@ from stagedoor.unified.grammar import Grammar
 from stagedoor.unified.options import Options
 from stagedoor.wire.jsonl import LineBuffer
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts" / "gemini-0.61.0"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
 NOT_STREAMS = ("sessionfile", "list", "plain-json", "json-tools", "delete-uuid")
 CASES = sorted(path for path in TRANSCRIPTS.glob("*.jsonl") if not any(word in path.name for word in NOT_STREAMS))
 SMALL = [path for path in CASES if path.stat().st_size < 20_000]
