@@ -52,7 +52,7 @@ class Refusal(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class HttpAnswer(msgspec.Struct, frozen=True):
+class FramedAnswer(msgspec.Struct, frozen=True):
     """An HTTP answer. ``frames`` are written as they come; with ``chunked`` off they are the one whole body."""
 
     status: int
@@ -102,7 +102,7 @@ Act: TypeAlias = Part | IssuedPairs
 
 def play(
     api: ModelApi, request: ModelRequest, parts: Sequence[Act], stream: AnswerStream, dispatch: Dispatch
-) -> HttpAnswer:
+) -> FramedAnswer:
     """The answer that plays these parts."""
     played = [_concrete(part, request, api) for part in parts]
     for part in played:
@@ -116,7 +116,7 @@ def play(
     rest = acts[len(silent) :]
     frames = _streamed(rest, stream) if request.stream else _whole(rest, stream)
     headers = STREAM_HEADERS if request.stream else JSON_HEADERS
-    return HttpAnswer(200, headers, itertools.chain(delay, frames), chunked=request.stream)
+    return FramedAnswer(200, headers, itertools.chain(delay, frames), chunked=request.stream)
 
 
 def notice_early_end(frames: Iterable[Frame], broken_off: Callable[[], None]) -> Iterator[Frame]:
@@ -130,12 +130,12 @@ def notice_early_end(frames: Iterable[Frame], broken_off: Callable[[], None]) ->
             broken_off()
 
 
-def refusal_answer(refusal: Refusal) -> HttpAnswer:
+def refusal_answer(refusal: Refusal) -> FramedAnswer:
     return answer_json(refusal.status, refusal.body, refusal.headers)
 
 
-def answer_json(status: int, body: object, headers: tuple[tuple[str, str], ...] = ()) -> HttpAnswer:
-    return HttpAnswer(status, JSON_HEADERS + headers, [json.dumps(body).encode()])
+def answer_json(status: int, body: object, headers: tuple[tuple[str, str], ...] = ()) -> FramedAnswer:
+    return FramedAnswer(status, JSON_HEADERS + headers, [json.dumps(body).encode()])
 
 
 def _concrete(part: Act, request: ModelRequest, api: ModelApi) -> Act:

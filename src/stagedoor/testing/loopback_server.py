@@ -13,12 +13,12 @@ try:
 except ImportError as missing:  # an extra, so that the library itself stays small
     raise ImportError("the scripted model needs h11: run pip install h11") from missing
 
-from .answers import Hangup, HttpAnswer, Pause
+from .answers import FramedAnswer, Hangup, Pause
 
 _READ = 2**16
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
+class LoopbackRequest(msgspec.Struct, frozen=True):
     method: str
     path: str
     query: str
@@ -26,7 +26,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
     body: bytes
 
 
-Respond = Callable[[HttpRequest], HttpAnswer]
+Respond = Callable[[LoopbackRequest], FramedAnswer]
 
 
 class LoopbackServer:
@@ -91,7 +91,7 @@ class _HttpConnection:
                 return
             self._http.start_next_cycle()
 
-    async def _request(self) -> HttpRequest | None:
+    async def _request(self) -> LoopbackRequest | None:
         head: h11.Request | None = None
         body = bytearray()
         while True:
@@ -107,11 +107,11 @@ class _HttpConnection:
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 path, _, query = head.target.decode("latin-1").partition("?")
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-                return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body))
+                return LoopbackRequest(head.method.decode("latin-1"), path, query, headers, bytes(body))
             else:
                 return None
 
-    async def _whole(self, answer: HttpAnswer, method: str) -> bool:
+    async def _whole(self, answer: FramedAnswer, method: str) -> bool:
         body = b""
         for frame in answer.frames:
             if isinstance(frame, bytes):
@@ -125,7 +125,7 @@ class _HttpConnection:
         await self._send(h11.EndOfMessage())
         return True
 
-    async def _stream(self, answer: HttpAnswer) -> bool:
+    async def _stream(self, answer: FramedAnswer) -> bool:
         head = h11.Response(status_code=answer.status, headers=[*answer.headers, ("transfer-encoding", "chunked")])
         started = False
         for frame in answer.frames:

@@ -16,14 +16,14 @@ from typing import Self
 
 import msgspec
 
-from .answers import Act, HttpAnswer, IssuedPairs, ModelApi, answer_json, notice_early_end, play, refusal_answer
+from .answers import Act, FramedAnswer, IssuedPairs, ModelApi, answer_json, notice_early_end, play, refusal_answer
 from .apis.anthropic import AnthropicApi
 from .apis.chat import ChatApi
 from .apis.gemini import GeminiApi
 from .apis.responses import ResponsesApi
 from .clis import path_with_node
 from .environment import Environment, environment_for
-from .loopback_server import HttpRequest, LoopbackServer
+from .loopback_server import LoopbackRequest, LoopbackServer
 from .model_request import Json, ModelRequest, NativeCall, record
 from .reply_choice import ChosenReply, IssuedCall, ReplyChooser, answered_last, outcomes_of
 from .script import HttpError, Script, ScriptedCall, ToolOutcome, say
@@ -200,7 +200,7 @@ class ScriptedModel:
 
     # ---------------------------------------------------------------------------------------------- answers
 
-    def _respond(self, request: HttpRequest) -> HttpAnswer:
+    def _respond(self, request: LoopbackRequest) -> FramedAnswer:
         for api in APIS:
             if api.accepts(request.method, request.path):
                 try:
@@ -216,7 +216,7 @@ class ScriptedModel:
                     return refusal_answer(api.refuse(HttpError(400, f"the script failed: {error!r}")))
         return self._plain(request)
 
-    def _play(self, api: ModelApi, request: ModelRequest, headers: dict[str, str]) -> HttpAnswer:
+    def _play(self, api: ModelApi, request: ModelRequest, headers: dict[str, str]) -> FramedAnswer:
         issued: IssuedPairs = []
 
         def issue(call: ScriptedCall, native: NativeCall, *, follow_up: bool = False) -> tuple[NativeCall, str]:
@@ -286,7 +286,7 @@ class ScriptedModel:
         if self._observe:
             self._observe(entry)
 
-    def _plain(self, request: HttpRequest) -> HttpAnswer:
+    def _plain(self, request: LoopbackRequest) -> FramedAnswer:
         path = request.path.rstrip("/")
         if "upgrade" in request.headers:
             return self._other(request, 426, {"error": {"message": "no WebSocket here: use HTTP and SSE"}})
@@ -302,7 +302,7 @@ class ScriptedModel:
             request, 404, {"error": {"message": f"nothing at {request.path}", "type": "not_found_error"}}
         )
 
-    def _other(self, request: HttpRequest, status: int, body: Json) -> HttpAnswer:
+    def _other(self, request: LoopbackRequest, status: int, body: Json) -> FramedAnswer:
         entry = UnscriptedRequest(request.method, request.path, status)
         self.other_requests.append(entry)
         if self._observe:
