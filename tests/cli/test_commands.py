@@ -170,7 +170,7 @@ def test_what_was_said_and_run_is_searched(stagedoor: Any) -> None:
 def test_a_session_that_is_not_there_is_said_in_one_line(stagedoor: Any) -> None:
     done = stagedoor.run("sessions", "show", "abcdef")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "no session 'abcdef' in this directory" in done.stderr
+    assert "session 'abcdef' not found in this directory" in done.stderr
 
 
 # ---------------------------------------------------------------------------------------------------- policy and audit
