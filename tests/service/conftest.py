@@ -81,19 +81,19 @@ class Watch:
         self.id = session_id
         self.after = after
 
-    async def until(self, wanted: type[Any] | Callable[[Event], bool]) -> list[Event]:
+    async def until(self, target: type[Any] | Callable[[Event], bool]) -> list[Event]:
         """What comes up to the first event of a type, or the first that a function is true for; all when none does."""
-        is_it = (lambda event: isinstance(event, wanted)) if isinstance(wanted, type) else wanted
-        heard: list[Event] = []
+        is_it = (lambda event: isinstance(event, target)) if isinstance(target, type) else target
+        received: list[Event] = []
         async with aclosing(self.service.events.follow(self.id, self.after)) as batches:
             async for batch in batches:
                 for record in batch:
                     assert record.seq == self.after + 1
                     self.after = record.seq
-                    heard.append(decode(record.body))
-                    if is_it(heard[-1]):
-                        return heard
-        return heard
+                    received.append(decode(record.body))
+                    if is_it(received[-1]):
+                        return received
+        return received
 
     async def rest(self) -> list[Event]:
         return await self.until(lambda event: False)
@@ -113,8 +113,8 @@ async def all_of(service: Service, session_id: str) -> list[Record]:
     return await service.events.read(session_id, limit=view.last_seq + 1)
 
 
-async def begun(service: Service, prompt: str, **wanted: Any) -> tuple[SessionView, Watch]:
-    view = await service.sessions.create(SessionSpec(prompt=prompt, **wanted), who="tester")
+async def start_session(service: Service, prompt: str, **target: Any) -> tuple[SessionView, Watch]:
+    view = await service.sessions.create(SessionSpec(prompt=prompt, **target), who="tester")
     return view, Watch(service, view.id)
 
 
@@ -132,7 +132,7 @@ class Kit(msgspec.Struct, frozen=True):
     house: House
     play: Any = play
     kinds: Any = kinds
-    begun: Any = begun
+    start_session: Any = start_session
     all_of: Any = all_of
     watch: Any = Watch
     run: Any = bounded

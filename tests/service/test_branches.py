@@ -27,7 +27,7 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
     async def main() -> None:
         async with kit.house.service(tier="autonomous") as service:
             prompt = kit.play([{"write_file": {"path": "b.txt", "content": "two\n"}}], [{"say": "ok"}])
-            view, watch = await kit.begun(service, prompt, worktree=True, title="Add b")
+            view, watch = await kit.start_session(service, prompt, worktree=True, title="Add b")
             assert view.base == _git(repository, "rev-parse", "HEAD")
             assert Path(view.cwd) == service.home / "worktrees" / view.id
             with pytest.raises(SessionRunning, match="still running"):

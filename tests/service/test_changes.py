@@ -32,10 +32,10 @@ def test_a_start_with_other_settings_leaves_a_row_for_each(tmp_path: Path) -> No
         return rows
 
     rows = asyncio.run(main())
-    told = {(row.who, row.name): (row.before, row.after) for row in rows}
-    assert told["start", "tier"] == ('"supervised"', '"dry-run"')
-    assert told["start", "agents.codex.model"] == ("", '"large"')
-    assert told["start", "agents.codex.env"] == ("", "1 values: OPENAI_API_KEY")
+    report = {(row.who, row.name): (row.before, row.after) for row in rows}
+    assert report["start", "tier"] == ('"supervised"', '"dry-run"')
+    assert report["start", "agents.codex.model"] == ("", '"large"')
+    assert report["start", "agents.codex.env"] == ("", "1 values: OPENAI_API_KEY")
     assert "very-secret" not in repr(rows)
     assert all(row.at == 7 and row.name.startswith(("tier", "agents.codex.")) for row in rows)
 

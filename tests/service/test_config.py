@@ -77,9 +77,7 @@ def test_the_file_of_the_seed_is_taken_as_it_is() -> None:
         },
     )
     assert loaded.warnings == (
-        "agents.claude.args: -p --verbose --output-format stream-json dropped: Stagedoor gives the program what it "
-        "needs "
-        "of that",
+        "agents.claude.args: -p --verbose --output-format stream-json ignored: Stagedoor sets these arguments itself",
         "agents.gemini.args: --output-format stream-json ignored: Stagedoor sets these arguments itself",
     )
 
@@ -138,9 +136,7 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: unknown key 'agents.codex.modle' on line 4; did you mean 'agents.codex.model'?",
     ],
     "agents:\n  default: codex\n  codex: {enabled: false, args: [--yolo], driver: appserver}": [
-        "config.yaml: '--yolo' cannot be an argument: Stagedoor must know of it on line 3; "
-        "use 'skip_permissions: true' "
-        "instead",
+        "config.yaml: '--yolo' cannot be set in 'args' on line 3; use the key 'skip_permissions: true' instead",
         "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
     ],
@@ -186,9 +182,9 @@ VARIABLES: list[tuple[dict[str, str], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("env", "given"), VARIABLES, ids=lambda one: next(iter(one), ""))
-def test_variables_say_what_the_file_could(env: dict[str, str], given: dict[str, Any]) -> None:
-    assert parse("", env=env).settings == Settings(**given)
+@pytest.mark.parametrize(("env", "arguments"), VARIABLES, ids=lambda item: next(iter(item), ""))
+def test_variables_say_what_the_file_could(env: dict[str, str], arguments: dict[str, Any]) -> None:
+    assert parse("", env=env).settings == Settings(**arguments)
 
 
 def test_flags_win_over_variables_and_those_over_the_file() -> None:
@@ -196,8 +192,8 @@ def test_flags_win_over_variables_and_those_over_the_file() -> None:
     env = {"STAGEDOOR_SERVER__HOST": "variable", "STAGEDOOR_SERVER__PORT": "2"}
     loaded = parse(text, env=env, flags={"server.port": 3, "server.hosts": None, "workspaces.roots": ("/",)})
     assert loaded.settings == Settings(host="variable", port=3, durable="power", roots=("/",))
-    said = [value for value in loaded.values if value.origin != "default"]
-    assert said == [
+    message = [value for value in loaded.values if value.origin != "default"]
+    assert message == [
         Value("server.host", "variable", "STAGEDOOR_SERVER__HOST"),
         Value("server.port", 3, "--port"),
         Value("workspaces.roots", ("/",), "--roots"),
@@ -216,7 +212,7 @@ def test_a_wrong_variable_is_named() -> None:
 
 
 def test_the_file_is_found_in_its_order(tmp_path: Path) -> None:
-    own, named, given = tmp_path / "config" / "stagedoor", tmp_path / "named.yaml", tmp_path / "given.yaml"
+    own, named, arguments = tmp_path / "config" / "stagedoor", tmp_path / "named.yaml", tmp_path / "given.yaml"
     env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     assert find(env=env) is None
     assert load(env=env) == Loaded(settings=Settings(), file=None, values=parse("").values)
@@ -231,8 +227,8 @@ def test_the_file_is_found_in_its_order(tmp_path: Path) -> None:
         find(env=env)
     named.touch()
     assert find(env=env) == named
-    given.touch()
-    assert find(given, env=env) == given
+    arguments.touch()
+    assert find(arguments, env=env) == arguments
 
 
 def test_the_page_and_the_template_know_every_key() -> None:

@@ -77,13 +77,13 @@ class Writing:
         await self.journal.write(Append(self.name, records(first, self.last, body)), row)
 
 
-async def told(journal: Journal, name: str = "s1", after: int = 0, *, pause: int = 0) -> list[Record]:
-    heard: list[Record] = []
+async def report(journal: Journal, name: str = "s1", after: int = 0, *, pause: int = 0) -> list[Record]:
+    received: list[Record] = []
     async for batch in journal.follow(name, after):
-        heard += batch
+        received += batch
         for _ in range(pause):
             await asyncio.sleep(0)
-    return heard
+    return received
 
 
 async def until_followed(journal: Journal, count: int) -> None:
@@ -130,7 +130,7 @@ def test_followers_hear_everything_once_and_in_order(
                     cut.cancel()
                 case "follow" | "slow":
                     pause = 5 if kind == "slow" else 0
-                    task = asyncio.create_task(told(journal, sessions[which].name, count, pause=pause))
+                    task = asyncio.create_task(report(journal, sessions[which].name, count, pause=pause))
                     followers.append((sessions[which], count, task))
                 case "leave" if which < len(followers):
                     followers.pop(which)[2].cancel()
@@ -148,7 +148,7 @@ def test_followers_hear_everything_once_and_in_order(
         assert journal.followers == 0
         assert journal._bytes == sum(line._bytes for line in journal._recent.values())
         for session in sessions:
-            assert await told(journal, session.name) == records(1, session.last)
+            assert await report(journal, session.name) == records(1, session.last)
 
     async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -167,13 +167,13 @@ def test_two_hundred_followers_do_not_each_read_the_disk(tmp_path: Path) -> None
         async with opened(tmp_path) as (journal, store):
             session = Writing(journal)
             await session.begin()
-            followers = [asyncio.create_task(told(journal)) for _ in range(200)]
+            followers = [asyncio.create_task(report(journal)) for _ in range(200)]
             await until_followed(journal, 200)
             before = store.reads
             for number in range(100):
                 await session.append(1 + number % 5, ended=number == 99)
-            heard = await asyncio.gather(*followers)
-            assert heard == [records(1, session.last)] * 200
+            received = await asyncio.gather(*followers)
+            assert received == [records(1, session.last)] * 200
             assert store.reads == before == 0
 
     asyncio.run(main())
@@ -190,10 +190,10 @@ def test_who_is_far_behind_reads_from_disk_in_pieces(tmp_path: Path, monkeypatch
                 await session.append(100, body=b"x" * 100)
             await session.append(1, body=b"y" * 20_000, ended=True)  # larger than all that is kept in memory
             expected = records(1, 2000, b"x" * 100) + records(2001, 2001, b"y" * 20_000)
-            assert await told(journal) == expected
+            assert await report(journal) == expected
             assert store.reads == 4
-            assert await told(journal, after=2000) == expected[-1:]
-            assert await told(journal, after=2001) == await told(journal, after=9999) == []
+            assert await report(journal, after=2000) == expected[-1:]
+            assert await report(journal, after=2001) == await report(journal, after=9999) == []
             assert store.reads == 4
 
     asyncio.run(main())
@@ -207,11 +207,11 @@ def test_forgetting_a_session_ends_those_who_follow_it(tmp_path: Path, ended: bo
             session = Writing(journal)
             await session.begin()
             await session.append(3, ended=ended)
-            behind, there = journal.follow("s1", 0), asyncio.create_task(told(journal, after=3))
+            behind, there = journal.follow("s1", 0), asyncio.create_task(report(journal, after=3))
             assert await anext(behind) == records(1, 3)
             await (journal.forget("s1") if by_pieces else journal.write(Forget("s1")))
             assert [batch async for batch in behind] == []
-            assert await there == await told(journal) == await told(journal, "never") == []
+            assert await there == await report(journal) == await report(journal, "never") == []
 
     asyncio.run(main())
 
@@ -221,7 +221,7 @@ def test_a_write_whose_asker_has_gone_is_told_all_the_same(tmp_path: Path) -> No
         async with opened(tmp_path) as (journal, _):
             session = Writing(journal)
             await session.begin()
-            follower = asyncio.create_task(told(journal))
+            follower = asyncio.create_task(report(journal))
             await until_followed(journal, 1)
             gone = asyncio.create_task(session.append(4, ended=True))
             await asyncio.sleep(0)
@@ -237,7 +237,7 @@ def test_nobody_hears_of_what_was_not_kept(tmp_path: Path) -> None:
         async with opened(tmp_path) as (journal, _):
             session = Writing(journal)
             await session.begin()
-            follower = asyncio.create_task(told(journal))
+            follower = asyncio.create_task(report(journal))
             await session.append(2)
             with pytest.raises(StoreBroken, match="does not follow"):
                 await journal.write(Append("s1", records(9, 9)), view(last=9, ended=True))
@@ -251,10 +251,10 @@ def test_the_sessions_topic_rings_for_answers_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (journal, _):
             request = PermissionRequest(request_id="r", tool_name="shell")
-            asked = Question(id="s1:r", session_id="s1", agent="understudy", request=request, asked_at=1)
-            await journal.write(asked)
+            query = Question(id="s1:r", session_id="s1", agent="understudy", request=request, asked_at=1)
+            await journal.write(query)
             bell = journal.hub.bell(SESSIONS)
-            answered = replace(asked, open=False, decision=Allow())
+            answered = replace(query, open=False, decision=Allow())
             assert await journal.answer(answered)
             await bell.rung()
             assert not await journal.answer(answered)
@@ -287,9 +287,9 @@ def test_retention_trims_what_ended_long_ago_and_nobody_follows(
             assert [batch async for batch in following] == []
             kept = {row.id: row.first_seq for row in await store.sessions(Query())}
             assert kept == {"old": 30, "open": 1, "fresh": 1, "followed": 1, "short": 1}
-            assert await told(journal, "old", 29) == records(30, 30)
+            assert await report(journal, "old", 29) == records(30, 30)
             assert await journal.retain(2, now) == 1
-            assert await told(journal, "followed", 29) == records(30, 30)
+            assert await report(journal, "followed", 29) == records(30, 30)
             assert await journal.retain(2, now) == 0
 
     asyncio.run(main())
@@ -303,9 +303,13 @@ def test_a_long_session_is_forgotten_in_pieces(tmp_path: Path, monkeypatch: pyte
             await journal.write(Append("s1", records(1, 30)), view(last=30, ended=True))
             await journal.forget("s1")
             await journal.forget("never")
-            assert [await store.records("s1", 0, 99), await store.session("s1"), await told(journal)] == [[], None, []]
+            assert [await store.records("s1", 0, 99), await store.session("s1"), await report(journal)] == [
+                [],
+                None,
+                [],
+            ]
             await journal.write(Append("s1", records(1, 2)), view(last=2, ended=True))
-            assert await told(journal) == records(1, 2)
+            assert await report(journal) == records(1, 2)
 
     asyncio.run(main())
 
@@ -327,10 +331,10 @@ def test_the_verdict_tells_what_was_removed(tmp_path: Path, after: int, expected
             row = await store.session("s1")
             assert row is not None
             assert FollowVerdict.of(row, after) == expected
-            assert await told(journal, after=max(after, row.first_seq - 1)) == records(max(after + 1, 5), 9)
+            assert await report(journal, after=max(after, row.first_seq - 1)) == records(max(after + 1, 5), 9)
             if expected.verdict == "gap":
                 with pytest.raises(EventsRemoved, match=f"events {after + 1} to 4 of session s1 are no longer stored"):
-                    await told(journal, after=after)
+                    await report(journal, after=after)
 
     asyncio.run(main())
 
@@ -368,7 +372,7 @@ def test_what_is_kept_in_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.M
         async with opened(tmp_path) as (journal, _):
             first = Writing(journal, "first")
             await first.begin()
-            follower = asyncio.create_task(told(journal, "first"))
+            follower = asyncio.create_task(report(journal, "first"))
             await until_followed(journal, 1)
             for number in range(30):
                 session = Writing(journal, f"s{number}")

@@ -51,25 +51,25 @@ def _killed(folder: Path, lines: int) -> tuple[list[str], list[int]]:
     """Everything a server acknowledged until it was killed after ``lines`` lines, and the processes under it."""
     with subprocess.Popen([sys.executable, str(CHILD), str(folder), "3"], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        said = [line.strip() for _, line in zip(range(lines), child.stdout, strict=False)]
+        reply = [line.strip() for _, line in zip(range(lines), child.stdout, strict=False)]
         below = descendants(child.pid)
         os.kill(child.pid, signal.SIGKILL)
-        said += [line.strip() for line in child.stdout if line.endswith("\n")]
-    return said, below
+        reply += [line.strip() for line in child.stdout if line.endswith("\n")]
+    return reply, below
 
 
 def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    said: list[str] = []
+    reply: list[str] = []
     for _ in range(KILLS):
-        heard, below = _killed(tmp_path, chance.randint(1, 40))
-        assert heard[0] == "ready"
-        said += heard[1:]
-        assert _gone(below)
-    asyncio.run(_check(tmp_path, said))
+        received, below = _killed(tmp_path, chance.randint(1, 40))
+        assert received[0] == "ready"
+        reply += received[1:]
+        assert _missing(below)
+    asyncio.run(_check(tmp_path, reply))
 
 
-async def _check(folder: Path, said: list[str]) -> None:
+async def _check(folder: Path, reply: list[str]) -> None:
     quiet = replace(_child().settings(folder), limits=Limits(awake=0))  # nobody is woken while we look
     async with asyncio.timeout(60), Service(quiet) as service:
         while any(not one.open and not one.applied for one in await service.questions.list(open_only=False)):
@@ -78,7 +78,7 @@ async def _check(folder: Path, said: list[str]) -> None:
         found = {view.id: view for view in views}
         assert len(views) == total
         stored: dict[str, int] = {}
-        for line in said:
+        for line in reply:
             match line.split():
                 case ["created", session_id]:
                     assert session_id in found
@@ -107,19 +107,19 @@ def _is_whole(view: SessionView, events: list[Event]) -> None:
         assert isinstance(events[-1], Done)
     assert sum(isinstance(one, TurnStarted) for one in events) == sum(isinstance(one, TurnCompleted) for one in events)
     assert _ids(events, ToolUse, "tool_use_id") == _ids(events, ToolResult, "tool_use_id")
-    asked, closed = _ids(events, PermissionRequest, "request_id"), _ids(events, PermissionResolved, "request_id")
-    assert len(asked) - len(closed) == view.open_questions
-    assert set(closed) <= set(asked)
+    request, closed = _ids(events, PermissionRequest, "request_id"), _ids(events, PermissionResolved, "request_id")
+    assert len(request) - len(closed) == view.open_questions
+    assert set(closed) <= set(request)
     again = projected(SessionView(id=view.id, agent=view.agent, cwd=view.cwd), events)
-    told = ("state", "activity", "status", "turn", "turn_seq", "result", "error", "usage", "tool_uses", "messages")
-    assert [getattr(again, name) for name in told] == [getattr(view, name) for name in told]
+    report = ("state", "activity", "status", "turn", "turn_seq", "result", "error", "usage", "tool_uses", "messages")
+    assert [getattr(again, name) for name in report] == [getattr(view, name) for name in report]
 
 
 def _ids(events: list[Event], kind: type[Any], name: str) -> list[str]:
     return sorted(f"{event.turn} {getattr(event, name)}" for event in events if isinstance(event, kind))
 
 
-def _gone(pids: list[int]) -> bool:
+def _missing(pids: list[int]) -> bool:
     until = time.monotonic() + 30
     while alive := [pid for pid in pids if _runs(pid)]:
         if time.monotonic() > until:

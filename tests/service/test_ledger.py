@@ -67,7 +67,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[UsageSum, ...], UsageSum]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_sums(name: str, tmp_path: Path) -> None:
-    asked, rows, total = CASES[name]
+    query_fields, rows, total = CASES[name]
 
     async def main() -> UsageSums:
         store = SqliteStore(tmp_path / "log.db")
@@ -75,14 +75,14 @@ def test_sums(name: str, tmp_path: Path) -> None:
         try:
             await store.write(*SPENT)
             await store.write(Forget("s1"))  # what was used was used
-            return await UsageLedger(store).sums(**asked)
+            return await UsageLedger(store).sums(**query_fields)
         finally:
             await store.close()
 
-    assert asyncio.run(main()) == UsageSums(**asked, rows=rows, total=total)
+    assert asyncio.run(main()) == UsageSums(**query_fields, rows=rows, total=total)
 
 
-@pytest.mark.parametrize("asked", [{"offset_minutes": 900}, {"since": 2, "until": 1}], ids=str)
-def test_what_makes_no_sense_is_refused(asked: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("query_fields", [{"offset_minutes": 900}, {"since": 2, "until": 1}], ids=str)
+def test_what_makes_no_sense_is_refused(query_fields: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BadRequest):
-        asyncio.run(UsageLedger(SqliteStore(tmp_path / "log.db")).sums(**asked))
+        asyncio.run(UsageLedger(SqliteStore(tmp_path / "log.db")).sums(**query_fields))

@@ -20,7 +20,7 @@ from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, PermissionRequest, PermissionResolved, TurnCompleted, decode
 
-ASKED = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "make all"})
+QUESTION = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "make all"})
 RULE = "rules:\n  - action: {action}\n    command: make *\n"
 
 
@@ -34,12 +34,12 @@ def put(file: Path, text: str) -> None:
 def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "rules.yaml"
     policy = CurrentPolicy(file).stacked_on(Policy(rules=(Rule(action="ask", tool=("*",)),)))
-    told: list[tuple[str, bool]] = []
+    report: list[tuple[str, bool]] = []
     with caplog.at_level(logging.WARNING):
         for text in (None, RULE.format(action="allow"), RULE.format(action="deny"), "rules: 5", "rules: []", None):
             file.unlink(missing_ok=True) if text is None else put(file, text)
-            told.append((policy.decide(ASKED, "/work", home="/home").action, bool(policy.problem)))
-    assert told == [
+            report.append((policy.decide(QUESTION, "/work", home="/home").action, bool(policy.problem)))
+    assert report == [
         ("deny", True),  # there never was one
         ("allow", False),
         ("deny", False),
@@ -54,7 +54,7 @@ def test_what_the_file_says_now_decides(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Path) -> None:
     policy = CurrentPolicy(tmp_path / "no.yaml").stacked_on(Policy(default="allow"))
-    ruling = policy.decide(ASKED, "/work")
+    ruling = policy.decide(QUESTION, "/work")
     assert (ruling.action, ruling.why) == (
         "deny",
         f"the policy {tmp_path / 'no.yaml'} cannot be read, so nothing is allowed",
@@ -75,15 +75,15 @@ async def service_with(tmp_path: Path, *, policy: str = "", accept: tuple[str, .
 
 async def resolved(service: Service, view: SessionView) -> list[tuple[str, str]]:
     """Who decided what, with every question that waits answered by a yes."""
-    found: list[tuple[str, str]] = []
+    matches: list[tuple[str, str]] = []
     async for batch in service.events.follow(view.id, 0):
         for record in batch:
             event = decode(record.body)
             if isinstance(event, PermissionResolved):
-                found.append((event.decision, event.by))
+                matches.append((event.decision, event.by))
             if isinstance(event, PermissionRequest) and event.expires_at is not None:
                 await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
-    return found
+    return matches
 
 
 def prompt(*commands: str) -> str:
@@ -103,19 +103,19 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
             view = await service.sessions.create(
                 SessionSpec(prompt=prompt("echo one", "echo two", "echo three"), agent="understudy")
             )
-            found: list[tuple[str, str]] = []
+            matches: list[tuple[str, str]] = []
             async for batch in service.events.follow(view.id, 0):
                 for record in batch:
                     event = decode(record.body)
                     if isinstance(event, PermissionResolved):
-                        found.append((event.decision, event.by))
+                        matches.append((event.decision, event.by))
                     elif isinstance(event, PermissionRequest) and event.expires_at is not None:
                         put(
                             file,
                             "rules:\n  - {action: allow, command: echo two}\n  - {action: deny, command: echo *}\n",
                         )
                         await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
-            return found
+            return matches
 
     # Before the change somebody is asked; then the file denies, even what an earlier rule of it allows.
     assert asyncio.run(main()) == [("allow", "client"), ("deny", "policy"), ("deny", "policy")]
@@ -124,8 +124,8 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
 def test_tools_of_the_configuration_and_of_the_request_need_no_question(tmp_path: Path) -> None:
     async def main() -> list[tuple[str, str]]:
         async with service_with(tmp_path, accept=("read_file",)) as service:
-            wanted = SessionSpec(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
-            return await resolved(service, await service.sessions.create(wanted))
+            target = SessionSpec(prompt=prompt("echo one"), agent="understudy", auto_approve=("shell",))
+            return await resolved(service, await service.sessions.create(target))
 
     assert asyncio.run(main()) == [("allow", "policy")]
 

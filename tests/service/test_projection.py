@@ -66,15 +66,15 @@ def test_the_stored_row_is_what_the_records_add_up_to(path: Path, tmp_path: Path
         await store.close()
         assert faults == []
         assert stored is not None
-        told = [decode(record.body) for record in records]
-        assert [event.seq for event in told] == list(range(1, len(told) + 1))
-        assert _row(stored) == _row(projected(EMPTY, told))
+        report = [decode(record.body) for record in records]
+        assert [event.seq for event in report] == list(range(1, len(report) + 1))
+        assert _row(stored) == _row(projected(EMPTY, report))
         one_by_one = EMPTY
-        for event in told:
+        for event in report:
             one_by_one = project(one_by_one, event)
-        assert one_by_one == projected(EMPTY, told)
-        assert sum(isinstance(event, Done) for event in told) == 1
-        turns = [event.turn for event in told if isinstance(event, TurnStarted)]
+        assert one_by_one == projected(EMPTY, report)
+        assert sum(isinstance(event, Done) for event in report) == 1
+        turns = [event.turn for event in report if isinstance(event, TurnStarted)]
         assert turns == list(range(1, len(turns) + 1))
 
     asyncio.run(main())
@@ -87,11 +87,11 @@ def test_every_beginning_of_every_stream_can_be_closed_truthfully(path: Path, pa
     events = events[: int(part * len(events))]
     if any(isinstance(event, Done) for event in events):
         return
-    begun = [stamp(event, "a", "s", seq, event.timestamp, event.turn) for seq, event in enumerate(events, 1)]
-    view = projected(EMPTY, begun)
-    last_turn = [event for event in begun if event.seq >= view.turn_seq]
+    started = [stamp(event, "a", "s", seq, event.timestamp, event.turn) for seq, event in enumerate(events, 1)]
+    view = projected(EMPTY, started)
+    last_turn = [event for event in started if event.seq >= view.turn_seq]
     closed = closing(view, last_turn, 10, why="the server stopped")
-    whole = [decode(encode(event)) for event in [*begun, *closed]]
+    whole = [decode(encode(event)) for event in [*started, *closed]]
     assert [type(event) for event in whole].count(Done) == 1
     assert isinstance(whole[-1], Done)
     assert _count(whole, TurnStarted) == _count(whole, TurnCompleted)
@@ -105,8 +105,8 @@ def test_every_beginning_of_every_stream_can_be_closed_truthfully(path: Path, pa
 
 
 def test_a_session_that_goes_on_under_another_id_is_resumed_by_that_one() -> None:
-    begun = projected(EMPTY, [Init(native_session_id="first", seq=1), session_changed("second")])
-    assert begun.native_id == "second"
+    started = projected(EMPTY, [Init(native_session_id="first", seq=1), session_changed("second")])
+    assert started.native_id == "second"
 
 
 def _count(events: list[Event], kind: type[Any]) -> int:

@@ -33,7 +33,7 @@ ASKS = ([{"shell": "touch made"}], [{"say": "ok"}])
 def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(*ASKS))
+            view, watch = await kit.start_session(service, kit.play(*ASKS))
             question = await watch.question()
             assert question.id == f"{view.id}:{question.request.request_id}"
             assert (await service.sessions.get(view.id)).activity == "waiting"
@@ -61,7 +61,7 @@ def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> N
 def test_an_edited_input_that_the_agent_cannot_take_uses_no_question_up(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(*ASKS))
+            view, watch = await kit.start_session(service, kit.play(*ASKS))
             question = await watch.question()
             with pytest.raises(BadRequest, match="a changed input"):
                 await service.questions.answer(question.id, Allow(updated_input={"command": "true"}))
@@ -75,14 +75,14 @@ def test_an_edited_input_that_the_agent_cannot_take_uses_no_question_up(kit: Any
 def test_always_adds_the_rule_that_was_shown(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            _, watch = await kit.begun(service, kit.play(*ASKS))
+            _, watch = await kit.start_session(service, kit.play(*ASKS))
             question = await watch.question()
             kept = await service.questions.rule_for(question.id)
             assert kept.file == str(service.home / "policy.yaml")
             assert [(rule["action"], rule["command"]) for rule in kept.rules] == [("allow", "touch made")]
             await service.questions.answer(question.id, Allow(remember="always"))
             await watch.rest()
-            view, watch = await kit.begun(service, kit.play(*ASKS))
+            view, watch = await kit.start_session(service, kit.play(*ASKS))
             await watch.rest()
             [row] = await service.questions.list(session_id=view.id, open_only=False)
             assert (row.by, row.applied) == ("policy", True)
@@ -93,7 +93,7 @@ def test_always_adds_the_rule_that_was_shown(kit: Any) -> None:
 def test_time_that_is_up_denies(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            _, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.2)
+            _, watch = await kit.start_session(service, kit.play(*ASKS), permission_timeout=0.2)
             [resolved] = [event for event in await watch.rest() if isinstance(event, PermissionResolved)]
             assert (resolved.decision, resolved.by) == ("deny", "timeout")
             [row] = await service.questions.list(open_only=False)
@@ -112,12 +112,12 @@ class LateDisk(SqliteStore):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.told: AsyncIterator[Event]
+        self.report: AsyncIterator[Event]
 
     async def answer(self, question: Question) -> bool:
         if self.stored_first:
             won = await super().answer(question)
-        async for event in self.told:
+        async for event in self.report:
             if isinstance(event, PermissionResolved):
                 break
         return won if self.stored_first else await super().answer(question)
@@ -131,10 +131,10 @@ def test_an_answer_at_the_moment_its_time_is_up_does_not_count_at_all(
         store = LateDisk(tmp_path / "log.db")
         store.stored_first = stored_first
         async with Service(kit.house.settings(), store=store) as service:
-            view, watch = await kit.begun(service, kit.play(*ASKS), permission_timeout=0.3)
+            view, watch = await kit.start_session(service, kit.play(*ASKS), permission_timeout=0.3)
             life = service._running.runners[view.id]._life
             assert life is not None
-            store.told = life.session.events
+            store.report = life.session.events
             question = await watch.question()
             with pytest.raises(AlreadyAnswered):
                 await service.questions.answer(question.id, Allow(), who="me")
@@ -146,8 +146,8 @@ def test_an_answer_at_the_moment_its_time_is_up_does_not_count_at_all(
     kit.run(main())
 
 
-async def _waiting(kit: Any, service: Service, **wanted: Any) -> tuple[SessionView, Question]:
-    view, watch = await kit.begun(service, "please", **wanted)
+async def _waiting(kit: Any, service: Service, **target: Any) -> tuple[SessionView, Question]:
+    view, watch = await kit.start_session(service, "please", **target)
     return view, await watch.question()
 
 
@@ -155,9 +155,9 @@ async def _ends(kit: Any, service: Service, session_id: str) -> list[Any]:
     """The whole story; every question in it is closed once, and nothing comes after ``done``."""
     events = await kit.watch(service, session_id).rest()
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    asked = [event.request_id for event in events if isinstance(event, PermissionRequest)]
+    request = [event.request_id for event in events if isinstance(event, PermissionRequest)]
     closed = [event.request_id for event in events if isinstance(event, PermissionResolved)]
-    assert sorted(asked) == sorted(closed)
+    assert sorted(request) == sorted(closed)
     assert [type(event) for event in events].count(Done) == 1
     return list(events)
 
@@ -170,11 +170,11 @@ OUTLIVED: list[tuple[str, Decision, bool, str, list[str]]] = [
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
-@pytest.mark.parametrize(("decision", "made", "state", "resolved"), [row[1:] for row in OUTLIVED], ids=[
+@pytest.mark.parametrize(("decision", "create", "state", "resolved"), [row[1:] for row in OUTLIVED], ids=[
     row[0] for row in OUTLIVED
 ])  # fmt: skip
 def test_a_question_outlives_the_server(
-    kit: Any, crash: bool, decision: Decision, made: bool, state: str, resolved: list[str]
+    kit: Any, crash: bool, decision: Decision, create: bool, state: str, resolved: list[str]
 ) -> None:
     async def main() -> None:
         house = kit.house
@@ -197,7 +197,7 @@ def test_a_question_outlives_the_server(
             assert [one.decision for one in events if isinstance(one, PermissionResolved)] == resolved
             ended = await service.sessions.get(view.id)
             assert (ended.state, ended.open_questions) == (state, 0)
-            assert (house.workspace / "made").exists() == made
+            assert (house.workspace / "made").exists() == create
             rows = await service.questions.list(open_only=False)
             assert {(row.open, row.applied, row.who) for row in rows} == {(False, True, "later")}
             turns = [event.turn for event in events if isinstance(event, TurnStarted)]
@@ -217,8 +217,8 @@ def test_an_answer_that_was_stored_and_not_told_is_told_after_a_crash(kit: Any) 
             async with house.service() as service:
                 events = await _ends(kit, service, view.id)
                 assert (house.workspace / "made").exists()
-                told = [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)]
-                assert told == [("allow", "client")] * 2
+                report = [(one.decision, one.by) for one in events if isinstance(one, PermissionResolved)]
+                assert report == [("allow", "client")] * 2
                 assert (await service.sessions.get(view.id)).state == "done"
 
     kit.run(main())
@@ -285,14 +285,16 @@ CRASHES: list[tuple[str, dict[str, Any], bool, tuple[str, str, str]]] = [
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
-@pytest.mark.parametrize(("wanted", "rests", "expected"), [row[1:] for row in CRASHES], ids=[row[0] for row in CRASHES])
+@pytest.mark.parametrize(("target", "rests", "expected"), [row[1:] for row in CRASHES], ids=[row[0] for row in CRASHES])
 def test_what_a_server_finds_that_was_away(
-    kit: Any, crash: bool, wanted: dict[str, Any], rests: bool, expected: tuple[str, str, str]
+    kit: Any, crash: bool, target: dict[str, Any], rests: bool, expected: tuple[str, str, str]
 ) -> None:
     async def main() -> None:
         house = kit.house
         async with house.service() as service:
-            view, watch = await kit.begun(service, kit.play(wanted["prompt"]), keep_open=wanted.get("keep_open", False))
+            view, watch = await kit.start_session(
+                service, kit.play(target["prompt"]), keep_open=target.get("keep_open", False)
+            )
             await watch.until(TurnCompleted if rests else TurnStarted)
             if not rests:
                 await service.sessions.send(view.id, "never sent")
@@ -321,7 +323,7 @@ def test_what_a_server_finds_that_was_away(
 def test_what_was_decided_stays_decided_when_the_session_ends_before_its_agent_is_told(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(*ASKS))
+            view, watch = await kit.start_session(service, kit.play(*ASKS))
             question = await watch.question()
             house = kit.house.crashed()
         service = house.service()

@@ -26,7 +26,7 @@ WAITS = [{"stall": None}]
 def test_one_prompt_from_beginning_to_end(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play([{"say": "Hello"}]))
+            view, watch = await kit.start_session(service, kit.play([{"say": "Hello"}]))
             assert (view.state, view.activity, view.queued) == ("running", "starting", 1)
             events = await watch.rest()
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -34,8 +34,8 @@ def test_one_prompt_from_beginning_to_end(kit: Any) -> None:
             assert kit.kinds(events)[:2] == ["init", "turn_started"]
             assert kit.kinds(events)[-2:] == ["turn_completed", "done"]
             ended = await service.sessions.get(view.id)
-            told = (ended.state, ended.activity, ended.status, ended.result, ended.queued, ended.messages, ended.turn)
-            assert told == ("done", "ended", "success", "Hello", 0, 2, 1)
+            report = (ended.state, ended.activity, ended.status, ended.result, ended.queued, ended.messages, ended.turn)
+            assert report == ("done", "ended", "success", "Hello", 0, 2, 1)
             [message] = await service._store.messages(view.id, queued_only=False)
             assert (message.state, message.who) == ("sent", "tester")
             await service.sessions.cancel(view.id)  # it has ended; now its program is put away too
@@ -49,7 +49,9 @@ def test_one_prompt_from_beginning_to_end(kit: Any) -> None:
 def test_follow_ups_wait_their_turn(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play([{"shell": "true"}], [{"say": "one"}]), approval="ask")
+            view, watch = await kit.start_session(
+                service, kit.play([{"shell": "true"}], [{"say": "one"}]), approval="ask"
+            )
             question = await watch.question()
             for name in ("two", "three"):
                 await service.sessions.send(view.id, kit.play([{"say": name}]))
@@ -69,7 +71,7 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
     async def main() -> None:
         usage = {"usage": {"input": 10, "output": 5}}
         async with kit.house.service(sleep_after=0.0) as service:
-            view, watch = await kit.begun(service, kit.play([{"say": "one"}, usage]), keep_open=True)
+            view, watch = await kit.start_session(service, kit.play([{"say": "one"}, usage]), keep_open=True)
             events = await watch.notice("asleep")
             for name in ("two", "three"):
                 asleep = await service.sessions.get(view.id)
@@ -103,7 +105,7 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
 def test_cancelling_and_interrupting(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(WAITS))
+            view, watch = await kit.start_session(service, kit.play(WAITS))
             await watch.until(TurnStarted)
             await service.sessions.send(view.id, "never")
             ended = await service.sessions.cancel(view.id)
@@ -116,7 +118,7 @@ def test_cancelling_and_interrupting(kit: Any) -> None:
             ]
             assert await service.sessions.cancel(view.id) == ended
 
-            view, watch = await kit.begun(service, kit.play(WAITS), keep_open=True)
+            view, watch = await kit.start_session(service, kit.play(WAITS), keep_open=True)
             await watch.until(TurnStarted)
             await service.sessions.interrupt(view.id)
             [completed] = [one for one in await watch.until(TurnCompleted) if isinstance(one, TurnCompleted)]
@@ -125,7 +127,7 @@ def test_cancelling_and_interrupting(kit: Any) -> None:
             await watch.until(TurnCompleted)
             assert (await service.sessions.cancel(view.id)).state == "done"
 
-            view, watch = await kit.begun(service, kit.play(WAITS))
+            view, watch = await kit.start_session(service, kit.play(WAITS))
             assert (await service.sessions.cancel(view.id)).state == "cancelled"  # before the agent has said anything
             assert kit.kinds(await watch.rest())[0] == "init"
 
@@ -135,7 +137,7 @@ def test_cancelling_and_interrupting(kit: Any) -> None:
 def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_sleeps(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(WAITS), keep_open=True)
+            view, watch = await kit.start_session(service, kit.play(WAITS), keep_open=True)
             await watch.until(TurnStarted)
             _kill_agents()
             events = await watch.rest()
@@ -144,7 +146,7 @@ def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_s
             assert (ended.state, ended.status) == ("failed", "error")
             assert ended.error
 
-            view, watch = await kit.begun(service, kit.play([{"say": "one"}]), keep_open=True)
+            view, watch = await kit.start_session(service, kit.play([{"say": "one"}]), keep_open=True)
             await watch.until(TurnCompleted)
             _kill_agents()
             await watch.notice("asleep")
@@ -176,7 +178,7 @@ def test_an_agent_that_cannot_be_started_fails_in_the_stream(kit: Any, tmp_path:
     async def main() -> None:
         agents = {"claude": AgentSettings(command=str(tmp_path / "nowhere"))}
         async with kit.house.service(agents=agents) as service:
-            view, watch = await kit.begun(service, "hi", agent="claude", keep_open=True)
+            view, watch = await kit.start_session(service, "hi", agent="claude", keep_open=True)
             events = await watch.rest()
             assert kit.kinds(events) == ["init", "turn_started", "error", "turn_completed", "done"]
             ended = await service.sessions.get(view.id)
@@ -190,7 +192,7 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
     async def main() -> None:
         kit.house.plays([{"say": "first"}], [{"say": "second"}])
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, "hi", title="Mine", group="g")
+            view, watch = await kit.start_session(service, "hi", title="Mine", group="g")
             await watch.rest()
             ended = await service.sessions.get(view.id)
             resumed = await service.sessions.resume(view.id, "go on", who="me")
@@ -201,9 +203,9 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
             assert (await service.sessions.get(resumed.id)).result == "second"
             forked = await service.sessions.resume(view.id, "another way", fork=True)
             await kit.watch(service, forked.id).rest()
-            told = await service.sessions.get(forked.id)
-            assert (told.forked, told.parent_id, told.state) == (True, view.id, "done")
-            assert told.native_id != ended.native_id
+            report = await service.sessions.get(forked.id)
+            assert (report.forked, report.parent_id, report.state) == (True, view.id, "done")
+            assert report.native_id != ended.native_id
             assert await service.sessions.get(view.id) == ended
 
             never = await service.sessions.create(SessionSpec(prompt=kit.play(WAITS), keep_open=True))
@@ -217,7 +219,7 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
 def test_change_and_delete(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(WAITS))
+            view, watch = await kit.start_session(service, kit.play(WAITS))
             await watch.until(TurnStarted)
             await service.sessions.change(view.id, title="new name")
             with pytest.raises(SessionRunning, match="still running"):
@@ -251,12 +253,12 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
         settings = kit.house.settings()
         agents = {**settings.agents, "codex": AgentSettings(enabled=False)}
         async with kit.house.service(agents=agents, limits=Limits(prompt=100, awake=1)) as service:
-            for name, wanted, why in REFUSED:
+            for name, target, why in REFUSED:
                 with pytest.raises(BadRequest) as refused:
-                    await service.sessions.create(SessionSpec(**wanted))
+                    await service.sessions.create(SessionSpec(**target))
                 assert why in str(refused.value), name
             assert await service.sessions.page(Query()) == ([], 0)
-            _, watch = await kit.begun(service, "hi")  # the only seat is still free
+            _, watch = await kit.start_session(service, "hi")  # the only seat is still free
             await watch.rest()
 
     kit.run(main())
@@ -265,9 +267,9 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
 def test_the_limit_puts_idle_sessions_to_sleep_first_and_then_refuses(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service(limits=Limits(awake=1, queued=2)) as service:
-            idle, idle_watch = await kit.begun(service, kit.play([{"say": "one"}]), keep_open=True)
+            idle, idle_watch = await kit.start_session(service, kit.play([{"say": "one"}]), keep_open=True)
             await idle_watch.until(TurnCompleted)
-            busy, busy_watch = await kit.begun(service, kit.play(WAITS))
+            busy, busy_watch = await kit.start_session(service, kit.play(WAITS))
             assert (await service.sessions.get(idle.id)).activity == "asleep"
             with pytest.raises(TooMany):
                 await service.sessions.create(SessionSpec(prompt="hi"))
@@ -292,7 +294,7 @@ def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.Mon
 
     async def main() -> None:
         async with kit.house.service(tier="autonomous") as service:
-            _, watch = await kit.begun(service, kit.play([{"shell": "env"}], [{"say": "ok"}]))
+            _, watch = await kit.start_session(service, kit.play([{"shell": "env"}], [{"say": "ok"}]))
             events = await watch.rest()
             [output] = [event.output for event in events if event.__struct_config__.tag == "tool_result"]
             names = {line.partition("=")[0] for line in output.splitlines()}
@@ -317,7 +319,7 @@ def test_the_default_agent_is_the_first_that_is_installed(kit: Any, monkeypatch:
 def test_nothing_is_left_running_after_a_stop(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            watches = [(await kit.begun(service, kit.play(WAITS), keep_open=bool(n % 2)))[1] for n in range(3)]
+            watches = [(await kit.start_session(service, kit.play(WAITS), keep_open=bool(n % 2)))[1] for n in range(3)]
             await asyncio.gather(*(watch.until(TurnStarted) for watch in watches))
         assert await asyncio.to_thread(_all_gone)
         with pytest.raises(TooMany, match="stopping"):
@@ -331,7 +333,7 @@ def test_settings_of_an_agent_hold_where_the_wish_is_silent(kit: Any) -> None:
         settings = kit.house.settings()
         how = replace(settings.agents["understudy"], auto_accept=("shell",), approval="ask", model="understudy-mini")
         async with kit.house.service(agents={"understudy": how}) as service:
-            view, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
+            view, watch = await kit.start_session(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
             await watch.rest()
             assert (view.approval, view.model) == ("ask", "understudy-mini")
             assert (kit.house.workspace / "made").exists()

@@ -207,14 +207,14 @@ def test_one_server_per_log_and_what_was_acknowledged_survives_its_death(tmp_pat
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     try:
-        heard = [int(child.stdout.readline()) for _ in range(50)]
+        received = [int(child.stdout.readline()) for _ in range(50)]
         with pytest.raises(
             StoreBroken, match=f"in use by another Stagedoor server .process {child.pid}.*STAGEDOOR_HOME"
         ):
             on(path, lambda store: store.count(Query()))
     finally:
         child.send_signal(signal.SIGKILL)
-        heard += [int(line) for line in child.stdout.read().splitlines()]
+        received += [int(line) for line in child.stdout.read().splitlines()]
         child.wait()
         child.stdout.close()
 
@@ -223,7 +223,7 @@ def test_one_server_per_log_and_what_was_acknowledged_survives_its_death(tmp_pat
 
     found, row = on(path, read)
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
-    assert len(found) - heard[-1] in (0, 1)  # the one it was about to tell of
+    assert len(found) - received[-1] in (0, 1)  # the one it was about to tell of
     assert row == SessionView(id="s1", agent="a", cwd="/", last_seq=len(found))
 
 
@@ -299,13 +299,13 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), UNUSABLE, ids=lambda value: getattr(value, "__name__", ""))
-def test_what_cannot_be_used_says_what_to_do(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+@pytest.mark.parametrize(("make", "message"), UNUSABLE, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_cannot_be_used_says_what_to_do(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
     path = tmp_path / "home" / "log.db"
     path.parent.mkdir()
     make(path)
     try:
-        with pytest.raises(StoreBroken, match=said):
+        with pytest.raises(StoreBroken, match=message):
             on(path, lambda store: store.count(Query()))
     finally:
         path.parent.chmod(0o700)

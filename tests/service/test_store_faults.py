@@ -43,9 +43,9 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
     async def main() -> None:
         store = FullDisk(tmp_path / "log.db")
         async with Service(kit.house.settings(), store=store) as service:
-            questions, watch = await kit.begun(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
+            questions, watch = await kit.start_session(service, kit.play([{"shell": "touch made"}], [{"say": "ok"}]))
             question = await watch.question()
-            stalled, watch = await kit.begun(service, kit.play([{"stall": None}]))
+            stalled, watch = await kit.start_session(service, kit.play([{"stall": None}]))
             await watch.until(TurnStarted)
             store.room = False
             await service.questions.answer(question.id, Allow())  # stored by itself; what comes of it cannot be
@@ -59,7 +59,7 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
 
             store.room = True
             assert (await readiness(service, stopping=False)).status == "ready"  # whoever asks finds it mended
-            view, watch = await kit.begun(service, kit.play([{"say": "on"}]))
+            view, watch = await kit.start_session(service, kit.play([{"say": "on"}]))
             await watch.rest()
             assert service._running.fault is None
             assert [(await service.sessions.get(one.id)).state for one in (view, stalled)] == ["done", "failed"]

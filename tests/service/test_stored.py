@@ -70,16 +70,16 @@ def test_each_session_is_listed_once(tmp_path: Path) -> None:
             theirs = await outside(tmp_path, SCRIPT)
             await outside(tmp_path, SCRIPT, cwd="trusted")
             listed = await service.stored.sessions(cwd=str(tmp_path / "work"))
-            assert {(one.native_id, one.session_id, one.state) for one in listed} == {
+            assert {(item.native_id, item.session_id, item.state) for item in listed} == {
                 (ours.native_id, ours.id, "done"),
                 (theirs, "", None),
             }
-            assert listed == sorted(listed, key=lambda one: one.updated_at, reverse=True)
+            assert listed == sorted(listed, key=lambda item: item.updated_at, reverse=True)
             assert await service.stored.sessions() == listed
             assert await service.stored.sessions(agent="understudy") == listed
             assert await service.stored.sessions(agent="codex", cwd=str(tmp_path / "work")) == []
             trusted = await service.stored.sessions(agent="understudy", cwd=str(tmp_path / "trusted"))
-            assert [one.cwd for one in trusted] == [str(tmp_path / "trusted")]
+            assert [item.cwd for item in trusted] == [str(tmp_path / "trusted")]
 
     asyncio.run(main())
 
@@ -99,8 +99,8 @@ def test_an_imported_session_is_whole_and_comes_once(tmp_path: Path) -> None:
             assert [event.seq for event in events] == list(range(1, 9))
             assert {event.session_id for event in events} == {view.id}
             assert [event.turn for event in events] == [0, 1, 1, 1, 1, 1, 1, 1]
-            said = [(type(event), event.text) for event in events if isinstance(event, Text)]
-            assert said == [(Text, "I run it."), (Text, "Done.")]
+            message = [(type(event), event.text) for event in events if isinstance(event, Text)]
+            assert message == [(Text, "I run it."), (Text, "Done.")]
             assert [event.output for event in events if isinstance(event, ToolResult)] == ["hi\n"]
             assert [event.input for event in events if isinstance(event, ToolUse)] == [{"command": "echo hi"}]
             assert [event.result for event in events if isinstance(event, TurnCompleted)] == ["Done."]
@@ -113,7 +113,7 @@ def test_an_imported_session_is_whole_and_comes_once(tmp_path: Path) -> None:
             assert both == [view, view]
             assert await service._store.count(Query()) == 1
             listed = await service.stored.sessions(cwd=cwd)
-            assert [(one.session_id, one.imported) for one in listed] == [(view.id, True)]
+            assert [(item.session_id, item.imported) for item in listed] == [(view.id, True)]
 
     asyncio.run(main())
 
@@ -163,8 +163,8 @@ def test_a_session_of_two_turns_and_an_open_call_is_closed(tmp_path: Path) -> No
         {"type": "user", "message": {"role": "user", "content": "Second"}},
         {"type": "assistant", "message": {"role": "assistant", "content": [call]}},
     ]
-    told = [{**head, "uuid": str(n), "timestamp": at.format(n), **line} for n, line in enumerate(lines)]
-    (folder / f"{head['sessionId']}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    report = [{**head, "uuid": str(n), "timestamp": at.format(n), **line} for n, line in enumerate(lines)]
+    (folder / f"{head['sessionId']}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in report))
     settings = settings_in(tmp_path)
     settings = replace(settings, agents={"claude": AgentSettings(env={"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})})
 

@@ -28,7 +28,7 @@ class SlowDisk(SqliteStore):
         super().__init__(path)
         self.fast = asyncio.Event()
         self.fast.set()
-        self.kept = asyncio.Event()
+        self.stored = asyncio.Event()
 
     async def write(self, *changes: Change) -> None:
         await super().write(*changes)
@@ -42,15 +42,15 @@ class SlowDisk(SqliteStore):
 
     async def _tell(self) -> None:
         if not self.fast.is_set():
-            self.kept.set()
+            self.stored.set()
             await self.fast.wait()
 
     async def left_alone(self, questions: Coroutine[Any, Any, Any]) -> None:
         """Ask for something, and leave when it is kept but not yet told."""
-        self.kept.clear()
+        self.stored.clear()
         self.fast.clear()
         task = asyncio.ensure_future(questions)
-        await self.kept.wait()
+        await self.stored.wait()
         task.cancel()
         await asyncio.wait([task])
         self.fast.set()
@@ -86,7 +86,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
             assert await git.wait() == 0
         (kit.house.workspace / "new").write_text("not committed")
         async with kit.house.service(limits=Limits(awake=1)) as service:
-            view, watch = await kit.begun(service, kit.play([{"stall": None}]))
+            view, watch = await kit.start_session(service, kit.play([{"stall": None}]))
             await watch.until(TurnStarted)
             for _ in range(2):
                 try:
@@ -102,7 +102,7 @@ def test_what_is_refused_leaves_nothing_behind(kit: Any) -> None:
 def test_who_changes_a_row_and_who_removes_records_do_not_undo_each_other(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            view, watch = await kit.start_session(service, kit.play([{"say": "x"}]))
             await watch.rest()
             await service.sessions.cancel(view.id)
             await asyncio.gather(
@@ -124,7 +124,7 @@ def test_who_changes_a_row_and_who_removes_records_do_not_undo_each_other(kit: A
 def test_what_waits_is_sent_in_its_order_after_a_crash(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play(*ASKS))
+            view, watch = await kit.start_session(service, kit.play(*ASKS))
             await watch.question()
             await service.stop()
         settings = kit.house.settings()
@@ -146,7 +146,7 @@ def test_what_waits_is_sent_in_its_order_after_a_crash(kit: Any) -> None:
 def test_a_session_is_resumed_when_its_program_has_gone(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:
-            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            view, watch = await kit.start_session(service, kit.play([{"say": "x"}]))
             await watch.until(Done)  # its last word is told before its program is put away
             served = service._running.get(view.id)
             resumed = await service.sessions.resume(view.id, kit.play([{"say": "y"}]))
@@ -159,7 +159,7 @@ def test_a_session_is_resumed_when_its_program_has_gone(kit: Any) -> None:
 def test_the_hourly_work_removes_what_is_old(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service(keep_days=1.0) as service:
-            view, watch = await kit.begun(service, kit.play([{"say": "x"}]))
+            view, watch = await kit.start_session(service, kit.play([{"say": "x"}]))
             await watch.rest()
             old, new = (IdempotentReply(key=key, fingerprint="", status=200, body=b"", at=at) for key, at in (
                 ("old", view.created_at), ("new", view.created_at + 2 * DAY),

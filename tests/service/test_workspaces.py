@@ -74,8 +74,8 @@ def change(folder: Path) -> None:
 
 def test_status_tells_branch_and_files(repository: Path) -> None:
     change(repository)
-    told = asyncio.run(workspaces(repository).git_status("s"))
-    assert replace(told, files=tuple(sorted(told.files, key=lambda one: one.path))) == GitStatus(
+    report = asyncio.run(workspaces(repository).git_status("s"))
+    assert replace(report, files=tuple(sorted(report.files, key=lambda item: item.path))) == GitStatus(
         repository=True,
         branch="main",
         commit=git(repository, "rev-parse", "HEAD"),
@@ -93,8 +93,8 @@ def test_status_tells_branch_and_files(repository: Path) -> None:
 def test_status_of_a_folder_inside_is_of_that_folder(repository: Path) -> None:
     change(repository)
     git(repository, "mv", "sub/inner.txt", "sub/outer.txt")
-    told = asyncio.run(workspaces(repository / "sub").git_status("s"))
-    assert told.files == (
+    report = asyncio.run(workspaces(repository / "sub").git_status("s"))
+    assert report.files == (
         ChangedFile(path="outer.txt", change="renamed", staged=True, old_path="inner.txt"),
         ChangedFile(path="new.txt", change="untracked"),
     )
@@ -107,8 +107,8 @@ def test_status_tells_how_far_it_is_from_upstream(repository: Path, tmp_path: Pa
     for name in ("One", "Two"):
         git(clone, "commit", "-q", "--allow-empty", "-m", name)
     git(clone, "fetch", "-q")
-    told = asyncio.run(workspaces(clone).git_status("s"))
-    assert (told.upstream, told.ahead, told.behind, told.clean) == ("origin/main", 2, 1, True)
+    report = asyncio.run(workspaces(clone).git_status("s"))
+    assert (report.upstream, report.ahead, report.behind, report.clean) == ("origin/main", 2, 1, True)
 
 
 def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
     asyncio.run(main())
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "a").write_text("one\n")
-    told = asyncio.run(workspaces(tmp_path).git_status("s"))
-    assert told == GitStatus(
+    report = asyncio.run(workspaces(tmp_path).git_status("s"))
+    assert report == GitStatus(
         repository=True, branch="main", clean=False, files=(ChangedFile(path="a", change="untracked"),)
     )
     made = asyncio.run(workspaces(tmp_path).diff("s"))
@@ -138,16 +138,16 @@ def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path
     git(repository, "commit", "-q", "-am", "Second")
     change(repository)
     index = git(repository, "ls-files", "--stage")
-    told = asyncio.run(workspaces(repository, base).diff("s"))
-    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    report = asyncio.run(workspaces(repository, base).diff("s"))
+    lines = [line for line in report.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     assert lines == [
         "-changed", "+other", "-gone", "-kept", "+committed since", "+new", "-staged", "+in the index", "+new",
     ]  # fmt: skip
-    assert replace(told, diff="") == WorkspaceDiff(base=base, files=6, insertions=5, deletions=4)
+    assert replace(report, diff="") == WorkspaceDiff(base=base, files=6, insertions=5, deletions=4)
     assert git(repository, "ls-files", "--stage") == index, "the index is the user's"
-    one = asyncio.run(workspaces(repository, base).diff("s", path="sub"))
-    assert (one.files, one.insertions) == (1, 1)
-    assert "--- /dev/null\n+++ b/sub/new.txt\n@@ -0,0 +1 @@\n+new\n" in one.diff
+    item = asyncio.run(workspaces(repository, base).diff("s", path="sub"))
+    assert (item.files, item.insertions) == (1, 1)
+    assert "--- /dev/null\n+++ b/sub/new.txt\n@@ -0,0 +1 @@\n+new\n" in item.diff
 
 
 def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(repository: Path) -> None:
@@ -163,42 +163,42 @@ def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(reposi
         (repository / "newest.txt").write_text("newest\n")
         return nothing, await own.diff("s")
 
-    nothing, told = asyncio.run(main())
-    assert nothing == WorkspaceDiff(base=told.base)
-    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    assert (lines, told.files) == (["-new", "+newer", "+newest"], 2)
+    nothing, report = asyncio.run(main())
+    assert nothing == WorkspaceDiff(base=report.base)
+    lines = [line for line in report.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert (lines, report.files) == (["-new", "+newer", "+newest"], 2)
     assert git(repository, "count-objects") == objects, "the repository is the user's"
     asyncio.run(workspaces(repository).forget("s"))
     assert list((repository.parent / "kept").iterdir()) == []
 
 
 def test_a_clean_folder_stands_at_its_commit(repository: Path) -> None:
-    told = asyncio.run(workspaces(repository).standing("s", repository))
-    assert told == ("main", git(repository, "rev-parse", "HEAD"))
+    report = asyncio.run(workspaces(repository).standing("s", repository))
+    assert report == ("main", git(repository, "rev-parse", "HEAD"))
     assert not (repository.parent / "kept").exists()
 
 
 def test_too_much_to_be_kept_stands_at_the_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "MOST_KEPT", 10)
     change(repository)
-    told = asyncio.run(workspaces(repository).standing("s", repository))
-    assert told == ("main", git(repository, "rev-parse", "HEAD"))
+    report = asyncio.run(workspaces(repository).standing("s", repository))
+    assert report == ("main", git(repository, "rev-parse", "HEAD"))
 
 
 def test_a_long_diff_is_cut_at_a_line_and_says_so(repository: Path) -> None:
     (repository / "long.txt").write_text("a line of some length\n" * 10_000)
-    told = asyncio.run(tracking.diff(repository, most=1000))
-    assert (told.cut, told.insertions, told.diff[-1:], len(told.diff) <= 1000) == (True, 10_000, "\n", True)
+    report = asyncio.run(tracking.diff(repository, most=1000))
+    assert (report.cut, report.insertions, report.diff[-1:], len(report.diff) <= 1000) == (True, 10_000, "\n", True)
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc", ":/", ":(top)kept.txt"])
 def test_no_path_leads_the_diff_outside(path: str, repository: Path) -> None:
     (repository / "kept.txt").write_text("changed\n")
     try:
-        told = asyncio.run(workspaces(repository / "sub").diff("s", path=path))
+        report = asyncio.run(workspaces(repository / "sub").diff("s", path=path))
     except NotAllowed:
         return
-    assert told.diff == ""
+    assert report.diff == ""
 
 
 def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_nothing_of_the_repository_is_run(repository: Path, tmp_path: Path) -> N
     (repository / "new.bin").write_text("new\n")
     (repository / "changed.txt").write_text("other\n")
     asyncio.run(workspaces(repository).git_status("s"))
-    told = asyncio.run(workspaces(repository).diff("s"))
-    assert (told.files, ran.exists()) == (3, False)
+    report = asyncio.run(workspaces(repository).diff("s"))
+    assert (report.files, ran.exists()) == (3, False)
 
 
 def test_a_session_tells_what_it_changed_and_nothing_else(
@@ -231,13 +231,13 @@ def test_a_session_tells_what_it_changed_and_nothing_else(
             view = await service.sessions.create(SessionSpec(prompt=prompt, agent="understudy"))
             async for _ in service.events.follow(view.id, 0):
                 pass
-            told = await service.workspaces.diff(view.id)
+            report = await service.workspaces.diff(view.id)
             await service.sessions.delete(view.id)
-            return told
+            return report
 
-    told = asyncio.run(main())
-    lines = [line for line in told.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    assert (lines, told.files) == (["+more", "+x"], 2)
+    report = asyncio.run(main())
+    lines = [line for line in report.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert (lines, report.files) == (["+more", "+x"], 2)
     assert list((tmp_path / "home" / "snapshots").iterdir()) == []
 
 
@@ -261,8 +261,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_listing_tells_links_by_where_they_lead(folder: Path) -> None:
-    told = asyncio.run(workspaces(folder).files("s"))
-    assert Listing(path="", entries=tuple(replace(one, modified_at=None) for one in told.entries)) == Listing(
+    report = asyncio.run(workspaces(folder).files("s"))
+    assert Listing(path="", entries=tuple(replace(item, modified_at=None) for item in report.entries)) == Listing(
         path="",
         entries=(
             FileEntry(name="sub", path="sub", kind="folder"),
@@ -282,8 +282,8 @@ def test_a_listing_tells_links_by_where_they_lead(folder: Path) -> None:
 
 def test_a_long_listing_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_ENTRIES", 3)
-    told = reading.listing(folder)
-    assert (len(told.entries), told.cut) == (3, True)
+    report = reading.listing(folder)
+    assert (len(report.entries), report.cut) == (3, True)
 
 
 READ: dict[str, tuple[str, dict[str, Any], FileText]] = {
@@ -320,8 +320,8 @@ READ: dict[str, tuple[str, dict[str, Any], FileText]] = {
 
 @pytest.mark.parametrize("name", READ)
 def test_reading(name: str, folder: Path) -> None:
-    path, how, told = READ[name]
-    assert reading.read(folder, path, **how) == told
+    path, how, report = READ[name]
+    assert reading.read(folder, path, **how) == report
 
 
 def test_a_cut_goes_through_no_character(folder: Path) -> None:
@@ -372,7 +372,7 @@ class Watched:
 
     async def look(self) -> None:
         touched = await anext(self._stream)
-        self.files |= {(one.path, one.change) for one in touched.files}
+        self.files |= {(item.path, item.change) for item in touched.files}
         self.git |= touched.git
 
 
@@ -380,12 +380,12 @@ class Watched:
 async def watching(*places: Workspaces) -> AsyncIterator[list[Watched]]:
     """Followers that miss nothing from here on."""
     async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
-        found: list[Watched] = []
+        matches: list[Watched] = []
         for place in places:
             stream = await stack.enter_async_context(contextlib.aclosing(place.watch("s")))
             assert await anext(stream) == Touched()
-            found.append(Watched(stream))
-        yield found
+            matches.append(Watched(stream))
+        yield matches
 
 
 def test_what_is_touched_is_told(repository: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_worktree_tells_of_its_commits_too(repository: Path, tmp_path: Path) -
 
 def test_one_watch_serves_all_who_follow_a_folder_and_ends_with_the_last(tmp_path: Path) -> None:
     def watches() -> list[threading.Thread]:
-        return [one for one in threading.enumerate() if one.name == f"watch {tmp_path}"]
+        return [item for item in threading.enumerate() if item.name == f"watch {tmp_path}"]
 
     async def main() -> None:
         place = workspaces(tmp_path)

@@ -39,11 +39,11 @@ _TIERS, _APPROVALS = cast("tuple[str, ...]", get_args(Tier)), cast("tuple[str, .
 
 KEYS: tuple[Key, ...] = (
     Key(path="server.host", kind="text", about="the address to listen on", setting="host"),
-    Key(path="server.port", kind="number", about="0 takes a free one", setting="port", least=0, most=65_535),
+    Key(path="server.port", kind="number", about="0: any free port", setting="port", least=0, most=65_535),
     Key(
         path="server.hosts",
         kind="texts",
-        about="more names this server is reached by: `Host` and `Origin` are held against them",
+        about="more names of this server: requests with another `Host` or `Origin` are refused",
         setting="hosts",
     ),
     Key(path="server.tls_cert", kind="path", about="a certificate (PEM), for HTTPS", setting="tls_cert"),
@@ -51,60 +51,59 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="workspaces.roots",
         kind="paths",
-        about="sessions run, and files are read, only under these folders; the first is where a session runs that "
-        "names none",
+        about="sessions run, and files are read, only under these folders; the first one is the default",
         setting="roots",
     ),
     Key(path="workspaces.projects", kind="places", about="project id → folder", setting="projects"),
-    Key(path="agents.default", kind="text", about="the agent of a session that names none", setting="default_agent"),
-    Key(path="agents.*.enabled", kind="flag", about="false: no session of this agent is begun"),
+    Key(path="agents.default", kind="text", about="the default agent", setting="default_agent"),
+    Key(path="agents.*.enabled", kind="flag", about="false: this agent starts no sessions"),
     Key(path="agents.*.command", kind="text", about="its program: a name or a path"),
     Key(
         path="agents.*.args",
         kind="texts",
-        about="more arguments; those the driver gives anyway are dropped with a warning",
+        about="more arguments; those that the driver sets itself are ignored with a warning",
     ),
-    Key(path="agents.*.env", kind="table", about="more environment", secret=True),
-    Key(path="agents.*.model", kind="text", about="the model of a session that names none"),
-    Key(path="agents.*.driver", kind="text", about="the driver of a session that names none"),
-    Key(path="agents.*.tier", kind="text", about="the tier of a session that names none", choices=_TIERS),
+    Key(path="agents.*.env", kind="table", about="more environment variables", secret=True),
+    Key(path="agents.*.model", kind="text", about="the default model"),
+    Key(path="agents.*.driver", kind="text", about="the default driver"),
+    Key(path="agents.*.tier", kind="text", about="the default tier", choices=_TIERS),
     Key(path="agents.*.approval", kind="text", about="when it asks", choices=_APPROVALS),
     Key(
         path="agents.*.sandbox",
         kind="text",
         about=f"{', '.join(get_args(Sandbox))}, or a container where the program has one (docker, podman)",
     ),
-    Key(path="agents.*.skip_permissions", kind="flag", about="true is the tier autonomous: nothing is asked"),
+    Key(path="agents.*.skip_permissions", kind="flag", about="true: the same as tier `autonomous`, no questions"),
     Key(
         path="agents.*.trusted_folders",
         kind="paths",
-        about="folders this agent may work in beside `workspaces.roots`",
+        about="more folders for this agent, beside `workspaces.roots`",
     ),
     Key(
         path="agents.*.auto_accept",
         kind="texts",
-        about="tools that are allowed without a question (a denial of the policy still wins)",
+        about="tools that are allowed without a question (a policy can still deny them)",
     ),
-    Key(path="sessions.tier", kind="text", about="for agents without one of their own", setting="tier", choices=_TIERS),
+    Key(path="sessions.tier", kind="text", about="the tier of agents that have none", setting="tier", choices=_TIERS),
     Key(
         path="sessions.sleep_after",
         kind="time",
-        about="an open session's program is put to sleep after this time without a turn",
+        about="an open session's program stops after this time without a turn; the next message starts it again",
         setting="sleep_after",
     ),
     Key(
         path="sessions.answer_within",
         kind="time",
-        about="a question is denied when nobody has answered it by then",
+        about="an unanswered question is denied after this time",
         setting="answer_within",
     ),
     Key(
         path="sessions.keep_days",
         kind="days",
-        about="ended sessions lose their events after so many days",
+        about="the events of ended sessions are deleted after this many days",
         setting="keep_days",
     ),
-    _limit("awake", "sessions whose program runs"),
+    _limit("awake", "sessions whose program runs at the same time"),
     _limit("queued", "follow-ups that wait in one session"),
     _limit("prompt", "characters of one prompt"),
     _limit("body", "bytes of one request"),
@@ -113,13 +112,13 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="policy.file",
         kind="path",
-        about="a [policy](permissions.md), read again whenever it changes",
+        about="a [policy](permissions.md), reloaded when it changes",
         setting="policy",
     ),
     Key(
         path="log.durable",
         kind="text",
-        about="what is acknowledged survives the death of this process, or a power failure too",
+        about="what is acknowledged survives a crash of this process, or also a power failure",
         setting="durable",
         choices=("process", "power"),
     ),
@@ -193,8 +192,8 @@ def _time(name: str, kind: Kind, value: object) -> float | None:
 
 
 _HEAD = """\
-# Stagedoor's configuration. What is commented out says the default, or shows how a key is written.
-# stagedoor config check says what is wrong, stagedoor config show what is in force.
+# Stagedoor's configuration. Commented lines show the default, or how a key is written.
+# stagedoor config check finds mistakes, stagedoor config show prints the values in force.
 """
 _EXAMPLES: dict[str, str] = {
     "server.hosts": "[stagedoor.example.org]",
