@@ -41,7 +41,7 @@ from .unified.recording import (
 )
 from .wire import shapes
 
-Line = bytes | shapes.Unrecognized
+Line = bytes | shapes.UnknownMessage
 CUT_SHORT = "the agent ended in the middle of its turn"
 
 
@@ -80,9 +80,9 @@ def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Acc
             yield from replayed.from_client(message)
         elif side == "out":
             natives = (
-                [message] if isinstance(message, shapes.Unrecognized) else list(replayed.protocol.receive(message))
+                [message] if isinstance(message, shapes.UnknownMessage) else list(replayed.protocol.receive(message))
             )
-            unknown = any(isinstance(native, shapes.Unrecognized) for native in natives)
+            unknown = any(isinstance(native, shapes.UnknownMessage) for native in natives)
             before = replayed.events_from_agent
             events = [event for native in natives for event in replayed.from_agent(native)]
             understood = replayed.events_from_agent > before
@@ -137,7 +137,7 @@ class _ReplayedSession:
         """A line that was said to the agent."""
         self._two_way = True
         decode: Callable[[bytes], Iterable[Any]] | None = getattr(self.protocol, "decode_command", None)
-        if decode is None or isinstance(message, shapes.Unrecognized):
+        if decode is None or isinstance(message, shapes.UnknownMessage):
             return
         for command in decode(message):
             for action in self._recording.from_client(command):
@@ -275,7 +275,7 @@ class _ReplayedSession:
 
 def _side(line: Line) -> tuple[str, Line]:
     """``in`` for what was said to the agent, ``out`` for what it said; recorders put in remarks of their own."""
-    if isinstance(line, shapes.Unrecognized) or b'"dir"' not in line[:200]:
+    if isinstance(line, shapes.UnknownMessage) or b'"dir"' not in line[:200]:
         return "out", line
     try:
         both = msgspec.json.decode(line, type=_RecordedLine)

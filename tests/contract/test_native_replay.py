@@ -24,7 +24,7 @@ from stagedoor.agents.gemini.protocol import StreamProtocol
 from stagedoor.agents.opencode.events import ServerOutput
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 TESTS = Path(__file__).parent.parent
 TRANSCRIPTS, GOLDENS = TESTS / "transcripts", TESTS / "goldens" / "native"
@@ -86,7 +86,7 @@ GOLDEN_NAMES: dict[str, str] = {
 
 def name(event: object) -> str:
     """The goldens are one folder per agent: they leave out its name where that makes a type's name unique."""
-    if isinstance(event, Unrecognized):
+    if isinstance(event, UnknownMessage):
         return f"Unrecognized: {event.why}"
     short = AGENT_PREFIX.sub("", type(event).__name__)
     return GOLDEN_NAMES.get(short, short)
@@ -123,7 +123,7 @@ def test_no_line_raises_and_none_is_lost(make: Callable[[], Any], line: bytes) -
     if make is ServeProtocol and not line.startswith(b"{"):
         assert [type(event) for event in events] == [ServerOutput]  # its server also prints plain lines
     else:
-        assert [event.raw for event in events if isinstance(event, Unrecognized)] == [line]
+        assert [event.raw for event in events if isinstance(event, UnknownMessage)] == [line]
 
 
 def test_few_lines_are_not_recognized() -> None:

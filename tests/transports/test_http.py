@@ -13,7 +13,7 @@ import pytest
 from stagedoor.errors import AgentRefused, ConnectionLost, MessageTooLarge
 from stagedoor.transports.http import Backoff, HttpTransport
 from stagedoor.wire.http import HttpAnswer, HttpRequest
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 BOUND = 60.0
 QUICK = Backoff(first=0.01, longest=0.05, patience=BOUND)
@@ -61,8 +61,8 @@ def whole(status: str, body: bytes, content_type: str = "application/json") -> b
     return head.encode() + body
 
 
-async def collect(transport: HttpTransport, count: int) -> list[bytes | Unrecognized]:
-    found: list[bytes | Unrecognized] = []
+async def collect(transport: HttpTransport, count: int) -> list[bytes | UnknownMessage]:
+    found: list[bytes | UnknownMessage] = []
     async with asyncio.timeout(BOUND), contextlib.aclosing(transport.batches()) as batches:  # type: ignore[type-var]
         async for batch in batches:
             found += batch
@@ -107,7 +107,7 @@ def test_a_broken_stream_is_resumed_with_the_last_event_id() -> None:
 
     async def main() -> None:
         async with server(reply) as url, HttpTransport(url, events=EVENTS, backoff=QUICK) as transport:
-            cut = Unrecognized(b"cut off he", "the stream ended inside this event")
+            cut = UnknownMessage(b"cut off he", "the stream ended inside this event")
             assert (await collect(transport, 6)) == [b"message 1", b"message 2", cut, b"message 3", b"message 4", cut]
 
     asyncio.run(main())
@@ -216,7 +216,7 @@ def test_what_is_over_the_bound_is_said_and_the_stream_goes_on() -> None:
             with pytest.raises(MessageTooLarge, match="GET /big is over the bound of 100 bytes"):
                 await transport.send(HttpRequest("GET", "/big"))
             long, small = (await collect(transport, 2))[:2]
-            assert isinstance(long, Unrecognized)
+            assert isinstance(long, UnknownMessage)
             assert small == b"small"
 
     asyncio.run(main())

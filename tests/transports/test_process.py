@@ -19,7 +19,7 @@ from stagedoor.transports.executables import find_executable, read_version, requ
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
 from stagedoor.transports.process import ChildProcess, Silence
 from stagedoor.transports.tap import record_lines
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 
 def python(code: str, **fields: object) -> Launch:
@@ -160,7 +160,7 @@ def test_a_child_that_exits_without_draining_loses_nothing_to_a_late_reader(kind
 
 def test_lines_over_the_bound_are_reported_and_the_stream_goes_on() -> None:
     lines, code, _ = asyncio.run(output(python("print('x' * 5000); print('ok')"), max_line=1000))
-    assert lines == [Unrecognized(b"x" * 1000, "a line of 5000 bytes is over the bound of 1000"), b"ok"]
+    assert lines == [UnknownMessage(b"x" * 1000, "a line of 5000 bytes is over the bound of 1000"), b"ok"]
     assert code == 0
 
 

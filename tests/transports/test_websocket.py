@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from stagedoor.errors import AgentRefused, ConnectionLost, MessageTooLarge
 from stagedoor.transports.websocket import WebSocket
 from stagedoor.wire.jsonrpc import Peer, Response, parse
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 BOUND = 60.0
 
@@ -26,7 +26,7 @@ async def server(talk: Callable[[ServerConnection], Awaitable[None]], **options:
         yield f"ws://127.0.0.1:{next(iter(listening.sockets)).getsockname()[1]}"
 
 
-async def collect(socket: WebSocket) -> list[bytes | Unrecognized]:
+async def collect(socket: WebSocket) -> list[bytes | UnknownMessage]:
     async with asyncio.timeout(BOUND):
         return [message async for batch in socket.batches() for message in batch]
 

@@ -422,7 +422,7 @@ def test_what_no_line_says(make: type[Any]) -> None:
     assert dictionary.translate(Stalled(30.0)) == [
         Notice(level="warning", code="stalled", message="no sign of life for 30 s")
     ]
-    assert dictionary.translate(shapes.Unrecognized(b"\xffhm", "why")) == [Unrecognized(raw="�hm", why="why")]
+    assert dictionary.translate(shapes.UnknownMessage(b"\xffhm", "why")) == [Unrecognized(raw="�hm", why="why")]
     assert dictionary.translate(Exited(0)) == []
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 
-def cut(content: bytes, size: int, max_line: int = 2**30) -> list[bytes | Unrecognized]:
+def cut(content: bytes, size: int, max_line: int = 2**30) -> list[bytes | UnknownMessage]:
     buffer = LineBuffer(max_line)
     chunks = [content[at : at + size] for at in range(0, len(content), size)]
     return [line for chunk in chunks for line in buffer.feed(chunk)] + buffer.finish()
@@ -45,13 +45,13 @@ def test_any_chunking_gives_the_same_lines(content: bytes, size: int, max_line: 
 def test_a_line_over_the_bound_becomes_an_event_and_the_stream_goes_on(size: int) -> None:
     assert cut(b"ab\nabcdefgh\nxy\n", size, max_line=5) == [
         b"ab",
-        Unrecognized(b"abcde", "a line of 8 bytes is over the bound of 5"),
+        UnknownMessage(b"abcde", "a line of 8 bytes is over the bound of 5"),
         b"xy",
     ]
 
 
 def test_an_unfinished_line_over_the_bound() -> None:
-    assert cut(b"abcdefgh", 3, max_line=5) == [Unrecognized(b"abcde", "a line of 8 bytes is over the bound of 5")]
+    assert cut(b"abcdefgh", 3, max_line=5) == [UnknownMessage(b"abcde", "a line of 8 bytes is over the bound of 5")]
 
 
 def test_a_line_of_64_megabytes_passes() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagedoor.wire.jsonrpc import Fault, Message, Notification, Peer, Request, Response, parse
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 RAW = msgspec.Raw
 TABLE: list[tuple[bytes, Message]] = [
@@ -31,7 +31,7 @@ def test_parse(message: bytes, parsed: Message) -> None:
 @pytest.mark.parametrize("message", [b"", b"x", b"[]", b"{}", b'{"id":1}', b'{"method":7}', b'{"id":{},"method":"a"}'])
 def test_unrecognized(message: bytes) -> None:
     parsed = parse(message)
-    assert isinstance(parsed, Unrecognized)
+    assert isinstance(parsed, UnknownMessage)
     assert parsed.raw == message
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagedoor.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, UnknownMessage
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ UNKNOWN: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("message", "why"), UNKNOWN, ids=[row[0][:20] for row in UNKNOWN])
 def test_unrecognized(message: bytes, why: str) -> None:
     event = SHAPES.decode(message)
-    assert isinstance(event, Unrecognized)
+    assert isinstance(event, UnknownMessage)
     assert event.raw == message
     assert event.why.startswith(why)
 
@@ -75,4 +75,4 @@ def test_unrecognized(message: bytes, why: str) -> None:
 @given(st.binary(max_size=200))
 def test_nothing_raises(message: bytes) -> None:
     event = SHAPES.decode(message)
-    assert not isinstance(event, Unrecognized) or event.raw == message
+    assert not isinstance(event, UnknownMessage) or event.raw == message

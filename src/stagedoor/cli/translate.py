@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _stdin_lines() -> Iterator[bytes | shapes.Unrecognized]:
+def _stdin_lines() -> Iterator[bytes | shapes.UnknownMessage]:
     lines = LineBuffer()
     while chunk := os.read(sys.stdin.fileno(), CHUNK):
         yield from lines.feed(chunk)

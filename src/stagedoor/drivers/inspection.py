@@ -33,8 +33,8 @@ async def inspected(
         async with asyncio.timeout(patience):
             found = replace(found, executable=find(), installed=True)
             found = replace(found, version=".".join(map(str, await version())))
-            said = sign_in()
-            signed_in, problem, fix = said if isinstance(said, tuple) else await said
+            outcome = sign_in()
+            signed_in, problem, fix = outcome if isinstance(outcome, tuple) else await outcome
     except TimeoutError:
         problem = f"{found.executable} did not answer within {patience:g} s"
         return replace(found, problem=problem, fix=f"{found.executable} --version")

@@ -42,7 +42,7 @@ def text_of_blocks(content: object) -> str:
     """A string, or the text of a list of blocks."""
     if isinstance(content, str):
         return content
-    return "\n".join(said for block in tables(content) if (said := text(block.get("text"))))
+    return "\n".join(part for block in tables(content) if (part := text(block.get("text"))))
 
 
 def milliseconds(stamp: object) -> int:
@@ -52,14 +52,14 @@ def milliseconds(stamp: object) -> int:
         return 0
 
 
-def used(call_id: str, name: ToolName, native: str, given: Mapping[str, Any], at: int) -> ToolUse:
+def used(call_id: str, name: ToolName, native: str, arguments: Mapping[str, Any], at: int) -> ToolUse:
     return ToolUse(
         tool_use_id=call_id,
         name=name,
         native_name=native,
-        input=dict(given),
+        input=dict(arguments),
         operation=operation_of(name),
-        target=target_of(name, given),
+        target=target_of(name, arguments),
         timestamp=at,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from ..errors import ProcessExited
-from ..wire.shapes import Unrecognized
+from ..wire.shapes import UnknownMessage
 from .launch import Exited, Stalled
 from .process import ChildProcess
 from .tasks import TaskOwner
@@ -44,9 +44,9 @@ class Conversation(Generic[Event]):
         self,
         process: ChildProcess,
         protocol: LineProtocol[Event],
-        relay: Outlet[tuple[bytes, Event | Unrecognized | Stalled | Exited]],
+        relay: Outlet[tuple[bytes, Event | UnknownMessage | Stalled | Exited]],
         *,
-        notice: Callable[[Event | Unrecognized | Stalled | Exited], None] = lambda event: None,
+        notice: Callable[[Event | UnknownMessage | Stalled | Exited], None] = lambda event: None,
         quiet: float | None = None,
     ) -> None:
         self.process = process
@@ -84,15 +84,15 @@ class Conversation(Generic[Event]):
     async def _run(self) -> None:
         try:
             async for batch in self.process.batches(quiet=self._quiet):
-                pairs: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]] = []
+                pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]] = []
                 for message in batch:
                     if isinstance(message, bytes):
                         for event in self._protocol.receive(message):  # a comprehension costs a call per message
                             pairs.append((message, event))
                     else:
-                        pairs.append((message.raw if isinstance(message, Unrecognized) else b"", message))
+                        pairs.append((message.raw if isinstance(message, UnknownMessage) else b"", message))
                 await self._publish(pairs)
-            last: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]]
+            last: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]
             last = [(b"", event) for event in self._protocol.receive_eof()]
             code = await self.process.wait()
             await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
@@ -101,7 +101,7 @@ class Conversation(Generic[Event]):
             if self.process.code is None:
                 self.process.abandon()
 
-    async def _publish(self, pairs: list[tuple[bytes, Event | Unrecognized | Stalled | Exited]]) -> None:
+    async def _publish(self, pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]) -> None:
         for _, event in pairs:
             self._notice(event)
         with contextlib.suppress(ProcessExited):  # the end of its output will say so

@@ -14,14 +14,14 @@ import msgspec
 from ..errors import AgentRefused, ConnectionLost, MessageTooLarge
 from ..wire.http import HttpAnswer, HttpRequest
 from ..wire.jsonl import MAX_LINE, LineBuffer
-from ..wire.shapes import Unrecognized
+from ..wire.shapes import UnknownMessage
 from ..wire.sse import ServerEvent, SseBuffer
 from .tasks import TaskOwner
 
 if TYPE_CHECKING:
     import httpx
 
-Batch = list[bytes | Unrecognized]
+Batch = list[bytes | UnknownMessage]
 WORTH_RETRYING = frozenset({408, 425, 429, 500, 502, 503, 504})
 CONNECT_WITHIN = 10.0
 
@@ -221,7 +221,7 @@ class HttpTransport:
         return bytes(content)
 
 
-def _messages(events: list[ServerEvent | Unrecognized]) -> Batch:
+def _messages(events: list[ServerEvent | UnknownMessage]) -> Batch:
     return [event.data if isinstance(event, ServerEvent) else event for event in events]
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 from ..errors import LaunchError, ProcessExited
 from ..wire.jsonl import MAX_LINE, LineBuffer
-from ..wire.shapes import Unrecognized
+from ..wire.shapes import UnknownMessage
 from . import guard, tap
 from .launch import SCRATCH, EndInput, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
@@ -158,7 +158,7 @@ class ChildProcess:
             reason = os.strerror(self._failure) if self._failure else "its guard process ended at once"
             raise LaunchError(f"could not start {self._launch.argv[0]!r}: {reason}; is it an executable program?")
 
-    async def batches(self, *, quiet: float | None = None) -> AsyncIterator[list[bytes | Unrecognized | Stalled]]:
+    async def batches(self, *, quiet: float | None = None) -> AsyncIterator[list[bytes | UnknownMessage | Stalled]]:
         """The child's output, one list of whole lines per chunk read, until it ends.
 
         With ``quiet``, a ``Stalled`` comes when that many seconds have passed without a byte of output, without a tick
@@ -255,10 +255,10 @@ class ChildProcess:
             await self._stdin.write(content)
         self._stdin.close()
 
-    def _tell_listener(self, direction: Literal["in", "out"], lines: Sequence[bytes | Unrecognized]) -> None:
+    def _tell_listener(self, direction: Literal["in", "out"], lines: Sequence[bytes | UnknownMessage]) -> None:
         if self._recorder is not None:
             for line in lines:
-                self._recorder(direction, line.raw if isinstance(line, Unrecognized) else line)
+                self._recorder(direction, line.raw if isinstance(line, UnknownMessage) else line)
 
     def _hear_guard(self) -> None:
         try:

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import ConnectionLost
 from ..wire.http import HttpRequest
 from ..wire.jsonl import MAX_LINE, LineBuffer
-from ..wire.shapes import Unrecognized, repaired
+from ..wire.shapes import UnknownMessage, repaired
 
 Kind: TypeAlias = tuple[object, ...]
 """What makes a sent message the one the recording has: its method or type, not its content."""
@@ -46,7 +46,7 @@ def read_transcript(content: bytes) -> list[Recorded]:
     """Either form; a line that is not in the two-way form is output, as it stands."""
     buffer = LineBuffer(MAX_LINE)
     lines = buffer.feed(content) + buffer.finish()
-    return [_recorded(line.raw if isinstance(line, Unrecognized) else line) for line in lines]
+    return [_recorded(line.raw if isinstance(line, UnknownMessage) else line) for line in lines]
 
 
 def _recorded(line: bytes) -> Recorded:
@@ -98,9 +98,9 @@ class Replay:
     def unexpected(self) -> list[bytes]:
         return list(self._sent)
 
-    async def batches(self) -> AsyncIterator[list[bytes | Unrecognized]]:
+    async def batches(self) -> AsyncIterator[list[bytes | UnknownMessage]]:
         """The recorded output, in the recording's order. Raises ``ConnectionLost`` when the client left the script."""
-        batch: list[bytes | Unrecognized] = []
+        batch: list[bytes | UnknownMessage] = []
         clock = 0.0
         for entry in self._entries:
             waits = entry.direction == "in" or (entry.direction == "note" and entry.line == INPUT_CLOSED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import AgentRefused, ConnectionLost, MessageTooLarge
 from ..wire.jsonl import MAX_LINE
-from ..wire.shapes import Unrecognized
+from ..wire.shapes import UnknownMessage
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -56,7 +56,7 @@ class WebSocket:
             raise ConnectionLost(f"could not connect to {url}: {str(error) or type(error).__name__}") from error
         return cls(connection, url, max_message)
 
-    async def batches(self) -> AsyncIterator[list[bytes | Unrecognized]]:
+    async def batches(self) -> AsyncIterator[list[bytes | UnknownMessage]]:
         """Messages until the peer closes in order. Raises ``ConnectionLost`` or ``MessageTooLarge`` otherwise."""
         from websockets.exceptions import ConnectionClosed
 

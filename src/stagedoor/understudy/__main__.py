@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stagedoor.testing.script import Script
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from .agent import VERSION, Understudy
 from .link import AgentLink
@@ -56,7 +56,7 @@ async def _serve(store: UnderstudyStore, script: Script | None, routes: Mapping[
 
     def receive(chunk: bytes) -> None:
         for line in lines.feed(chunk) if chunk else lines.finish():
-            if not isinstance(line, Unrecognized):
+            if not isinstance(line, UnknownMessage):
                 link.receive(line)
         if not chunk:
             ended.set()

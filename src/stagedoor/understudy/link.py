@@ -20,7 +20,7 @@ from stagedoor.wire.jsonrpc import (
     Response,
     parse,
 )
-from stagedoor.wire.shapes import Unrecognized, repaired
+from stagedoor.wire.shapes import UnknownMessage, repaired
 
 Method: TypeAlias = tuple[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]]
 """The shape of a method's parameters, and what carries it out."""
@@ -133,7 +133,7 @@ class AgentLink:
                 asyncio.get_running_loop().call_soon(self._cancel, bytes(params))
             case Response() as response:
                 self._receive_answer(response)
-            case Notification() | Unrecognized():
+            case Notification() | UnknownMessage():
                 pass
 
     def notify(self, method: str, params: object) -> None:

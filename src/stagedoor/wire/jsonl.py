@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .shapes import Unrecognized
+from .shapes import UnknownMessage
 
 MAX_LINE = 256 * 2**20
 KEPT_OF_A_LONG_LINE = 64 * 2**10
@@ -12,7 +12,7 @@ class LineBuffer:
     """Cuts a byte stream, arriving in arbitrary chunks, into whole lines.
 
     Only ``\\n`` ends a line: U+2028 and lone ``\\r`` occur inside JSON strings. A line longer than ``max_line`` becomes
-    one :class:`Unrecognized` that keeps its beginning, and the stream goes on behind it.
+    one :class:`UnknownMessage` that keeps its beginning, and the stream goes on behind it.
     """
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
@@ -21,7 +21,7 @@ class LineBuffer:
         self._max_line = max_line
         self._skipped = 0  # bytes of an over-long line already let go; its beginning stays in _pending
 
-    def feed(self, chunk: bytes) -> list[bytes | Unrecognized]:
+    def feed(self, chunk: bytes) -> list[bytes | UnknownMessage]:
         """Return the lines that ``chunk`` completed, without their line ends; blank lines are passed over."""
         if self._pending and not self._skipped and (end := chunk.find(b"\n")) != -1:
             # Complete the pending line, so that the rest of the chunk can be cut as a whole.
@@ -41,7 +41,7 @@ class LineBuffer:
                     self._hold(rest)
                 return [whole for raw in chunk[:end].split(b"\n") if (whole := raw.removesuffix(b"\r")).strip()]
         self._pending += chunk
-        lines: list[bytes | Unrecognized] = []
+        lines: list[bytes | UnknownMessage] = []
         start = 0
         while (end := self._pending.find(b"\n", max(start, self._searched))) != -1:
             line = self._complete(bytes(memoryview(self._pending)[start:end]))
@@ -54,7 +54,7 @@ class LineBuffer:
         self._bound()
         return lines
 
-    def finish(self) -> list[bytes | Unrecognized]:
+    def finish(self) -> list[bytes | UnknownMessage]:
         """Return the unterminated last line, if there is one."""
         line = self._complete(bytes(self._pending))
         self._pending.clear()
@@ -73,10 +73,10 @@ class LineBuffer:
             del self._pending[kept:]
             self._searched = len(self._pending)
 
-    def _complete(self, raw: bytes) -> bytes | Unrecognized | None:
+    def _complete(self, raw: bytes) -> bytes | UnknownMessage | None:
         size, self._skipped = len(raw) + self._skipped, 0
         if size > self._max_line:
             why = f"a line of {size} bytes is over the bound of {self._max_line}"
-            return Unrecognized(raw[: min(KEPT_OF_A_LONG_LINE, self._max_line)], why)
+            return UnknownMessage(raw[: min(KEPT_OF_A_LONG_LINE, self._max_line)], why)
         line = raw.removesuffix(b"\r")
         return line if line.strip() else None

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .shapes import Unrecognized, repaired
+from .shapes import UnknownMessage, repaired
 
 Id: TypeAlias = int | str | None
 
@@ -55,32 +55,32 @@ class _Wire(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(_Wire)
 
 
-def parse(message: bytes) -> Message | Unrecognized:
+def parse(message: bytes) -> Message | UnknownMessage:
     """One JSON-RPC message, with or without the ``jsonrpc`` member. Never raises on content."""
     try:
         return _classified(message, _DECODER.decode(message))
     except msgspec.ValidationError as error:
-        return Unrecognized(message, str(error))
+        return UnknownMessage(message, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         whole = repaired(message)
         return _classified(message, _DECODER.decode(whole))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Unrecognized(message, str(error) or type(error).__name__)
+        return UnknownMessage(message, str(error) or type(error).__name__)
 
 
-def _classified(raw: bytes, wire: _Wire) -> Message | Unrecognized:
+def _classified(raw: bytes, wire: _Wire) -> Message | UnknownMessage:
     if isinstance(wire.method, str):
         if isinstance(wire.id, msgspec.UnsetType):
             return Notification(wire.method, wire.params)
         return Request(wire.id, wire.method, wire.params)
     if isinstance(wire.id, msgspec.UnsetType):
-        return Unrecognized(raw, "neither a method nor an id")
+        return UnknownMessage(raw, "neither a method nor an id")
     if isinstance(wire.error, Fault):
         return Response(wire.id, fault=wire.error)
     if isinstance(wire.result, msgspec.UnsetType):
-        return Unrecognized(raw, "a response with neither result nor error")
+        return UnknownMessage(raw, "a response with neither result nor error")
     return Response(wire.id, result=wire.result)
 
 

@@ -1,7 +1,7 @@
 """Decode one JSON message into the struct that its discriminating fields name.
 
 Every agent has a visible table *discriminator → struct*. What the table does not know, or what is not JSON at all,
-becomes an :class:`Unrecognized` value that holds the raw bytes: one surprising line must not end a session, and
+becomes an :class:`UnknownMessage` value that holds the raw bytes: one surprising line must not end a session, and
 nothing an agent prints is ever lost.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 Shape = TypeVar("Shape")
 
 
-class Unrecognized(msgspec.Struct, frozen=True):
+class UnknownMessage(msgspec.Struct, frozen=True):
     """A message we could not type: a new kind, a changed shape, a line over the bound, or not JSON at all."""
 
     raw: bytes
@@ -47,20 +47,20 @@ class Shapes(Generic[Shape]):
             key.encode(): decoder for key, decoder in self._decoders.items() if "/" not in key and key not in split
         }
 
-    def decode(self, message: bytes) -> Shape | Unrecognized:
+    def decode(self, message: bytes) -> Shape | UnknownMessage:
         """Never raises on content."""
         try:
             return self._typed(message)
         except msgspec.ValidationError as error:
-            return Unrecognized(message, str(error))
+            return UnknownMessage(message, str(error))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         try:
             return self._typed(repaired(message))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            return Unrecognized(message, str(error) or type(error).__name__)
+            return UnknownMessage(message, str(error) or type(error).__name__)
 
-    def _typed(self, message: bytes) -> Shape | Unrecognized:
+    def _typed(self, message: bytes) -> Shape | UnknownMessage:
         start = len(self._prefix)
         if message.startswith(self._prefix) and (
             decoder := self._sniffed.get(message[start : message.find(b'"', start, start + 64)])
@@ -70,11 +70,11 @@ class Shapes(Generic[Shape]):
         values = [getattr(header, f"key{n}") for n in range(len(self._fields))]
         first = values[0]
         if not isinstance(first, str):
-            return Unrecognized(message, f"no {self._fields[0]!r} in the message")
+            return UnknownMessage(message, f"no {self._fields[0]!r} in the message")
         key = "/".join(value for value in values if isinstance(value, str))
         decoder = self._decoders.get(key) or self._decoders.get(first)
         if decoder is None:
-            return Unrecognized(message, f"unknown {'/'.join(self._fields)} {key!r}")
+            return UnknownMessage(message, f"unknown {'/'.join(self._fields)} {key!r}")
         return decoder.decode(message)
 
 

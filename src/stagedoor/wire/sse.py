@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .jsonl import KEPT_OF_A_LONG_LINE, MAX_LINE
-from .shapes import Unrecognized
+from .shapes import UnknownMessage
 
 
 class ServerEvent(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class SseBuffer:
         self.last_id = ""
         self.retry_ms: int | None = None
 
-    def feed(self, chunk: bytes) -> list[ServerEvent | Unrecognized]:
+    def feed(self, chunk: bytes) -> list[ServerEvent | UnknownMessage]:
         if self._after_cr and chunk:
             # The CR that ended the last line may have been half of a CRLF cut in two.
             chunk, self._after_cr = chunk.removeprefix(b"\n"), False
@@ -46,7 +46,7 @@ class SseBuffer:
             self._pending = self._pending[: min(KEPT_OF_A_LONG_LINE, self._max_event)]
         return events
 
-    def finish(self) -> list[ServerEvent | Unrecognized]:
+    def finish(self) -> list[ServerEvent | UnknownMessage]:
         """The stream ended. The standard drops an event that was not dispatched; we report it instead."""
         if self._pending:
             self._line(self._pending)
@@ -54,9 +54,9 @@ class SseBuffer:
         if not self._data:
             return []
         raw, self._data = b"\n".join(self._data), []
-        return [Unrecognized(raw, "the stream ended inside this event")]
+        return [UnknownMessage(raw, "the stream ended inside this event")]
 
-    def _line(self, line: bytes) -> ServerEvent | Unrecognized | None:
+    def _line(self, line: bytes) -> ServerEvent | UnknownMessage | None:
         if not self._started:
             line, self._started = line.removeprefix(b"\xef\xbb\xbf"), True
         if not line:
@@ -80,7 +80,7 @@ class SseBuffer:
                 pass
         return None
 
-    def _dispatch(self) -> ServerEvent | Unrecognized | None:
+    def _dispatch(self) -> ServerEvent | UnknownMessage | None:
         data, size, overlong, event = self._data, self._size, self._overlong, self._event
         self._data, self._size, self._overlong, self._event = [], 0, False, ""
         if not data:
@@ -88,5 +88,5 @@ class SseBuffer:
         whole = b"\n".join(data)
         if overlong:
             why = f"an event of {size} bytes is over the bound of {self._max_event}"
-            return Unrecognized(whole[:KEPT_OF_A_LONG_LINE], why)
+            return UnknownMessage(whole[:KEPT_OF_A_LONG_LINE], why)
         return ServerEvent(whole, event or "message", self.last_id)

@@ -57,7 +57,7 @@ from stagedoor.agents.acp import (
     WriteTextFile,
 )
 from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 SERVERS = (
     McpServerStdio("s", "/bin/x", ("-a",), (EnvVariable("K", "v"),)),
@@ -405,7 +405,7 @@ SURPRISES = [
 def test_a_surprise_is_kept_whole(surprise: bytes) -> None:
     protocol = prompted("s")
     (event,) = protocol.receive(surprise)
-    assert isinstance(event, Unrecognized)
+    assert isinstance(event, UnknownMessage)
     assert event.raw == surprise
     assert event.why
     assert protocol.receive(text_update("s", "next")) == [chunk("s", "next")]
@@ -422,7 +422,7 @@ def test_an_unreadable_answer_still_ends_the_turn() -> None:
     protocol = prompted("s")
     raw = message(id=0, result={"usage": 3})
     surprise, failed = protocol.receive(raw)
-    assert isinstance(surprise, Unrecognized)
+    assert isinstance(surprise, UnknownMessage)
     assert isinstance(failed, RequestFailed)
     assert not protocol.in_turn("s")
 

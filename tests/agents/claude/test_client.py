@@ -37,7 +37,7 @@ from stagedoor.errors import (
     UnsupportedVersion,
 )
 from stagedoor.transports.launch import Exited
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 INIT = '{"type":"system","subtype":"init","session_id":"s1","apiKeySource":"ANTHROPIC_API_KEY"}'
@@ -125,7 +125,7 @@ def test_events_received_and_many_readers(program: Program, tmp_path: Path) -> N
         await session.close()
         await session.close()
         events = [event async for event in first]
-        assert [type(event) for event in events] == [SystemInit, Unrecognized, ClaudeResult, TurnSettled, Exited]
+        assert [type(event) for event in events] == [SystemInit, UnknownMessage, ClaudeResult, TurnSettled, Exited]
         assert [event async for event in second] == events
         assert [event async for batch in batches for _, event in batch] == events
         assert session.session_id == "s1"

@@ -42,7 +42,7 @@ from stagedoor.agents.claude.events import (
 )
 from stagedoor.agents.claude.protocol import ClaudeProtocol
 from stagedoor.errors import AlreadyAnswered
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 NOT_JSON = {b"Hello from the fake model.", b"API Error: 400 messages.0: bad"}
 """Reviewed: two recordings were made in text mode."""
@@ -64,15 +64,15 @@ def test_every_recorded_line_is_typed(transcripts: list[tuple[str, list[bytes]]]
     for _, lines in transcripts:
         for event in replay(lines):
             match event:
-                case Unrecognized(raw):
+                case UnknownMessage(raw):
                     unknown.append(raw)
                 case Assistant() | User():
-                    assert [b for b in event.message.blocks() if isinstance(b, Unrecognized)] == []
+                    assert [b for b in event.message.blocks() if isinstance(b, UnknownMessage)] == []
                 case StreamEvent():
                     step = event.step()
-                    assert not isinstance(step, Unrecognized)
+                    assert not isinstance(step, UnknownMessage)
                     if isinstance(step, ContentBlockDelta):
-                        assert not isinstance(step.piece(), Unrecognized)
+                        assert not isinstance(step.piece(), UnknownMessage)
                 case _:
                     pass
     assert set(unknown) == NOT_JSON
@@ -326,7 +326,7 @@ def test_the_end_voids_open_questions() -> None:
 def test_an_unknown_question_is_refused_at_once() -> None:
     protocol = ClaudeProtocol()
     line = b'{"type":"control_request","request_id":"q9","request":{"subtype":"sing"}}'
-    assert protocol.receive(line) == [Unrecognized(line, "unknown subtype 'sing'")]
+    assert protocol.receive(line) == [UnknownMessage(line, "unknown subtype 'sing'")]
     (answer,) = written(protocol)
     assert answer["response"]["subtype"] == "error"
     assert answer["response"]["request_id"] == "q9"
@@ -456,7 +456,7 @@ def test_an_interrupt_stops_the_background_tasks_too() -> None:
 )
 def test_surprising_lines_are_kept(line: bytes) -> None:
     (event,) = ClaudeProtocol().receive(line)
-    assert isinstance(event, Unrecognized)
+    assert isinstance(event, UnknownMessage)
     assert event.raw == line
 
 
@@ -466,7 +466,7 @@ def test_one_strange_block_does_not_hide_its_neighbours() -> None:
     assert isinstance(event, Assistant)
     text, other = event.message.blocks()
     assert text == TextBlock("a")
-    assert isinstance(other, Unrecognized)
+    assert isinstance(other, UnknownMessage)
     assert decode_blocks(None) == []
 
 

@@ -17,7 +17,7 @@ from stagedoor.agents.codex.protocol import ThreadStates
 from stagedoor.agents.codex.threads import CollabAgentToolCallThreadItem
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import Relay
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 
 def status_of(thread_id: str) -> tuple[bytes, AppEvent]:
@@ -73,8 +73,8 @@ def test_the_only_thread_hears_of_sub_agents_nobody_introduced() -> None:
         board = Switchboard(ThreadStates())
         only = await board.open("a")
         stranger = b'{"method":"thread/new/thing","params":{"threadId":"x"}}'
-        await board.publish([status_of("x"), (stranger, Unrecognized(stranger, "unknown")), END])
-        assert await all_of(only) == [status_of("x"), (stranger, Unrecognized(stranger, "unknown")), END]
+        await board.publish([status_of("x"), (stranger, UnknownMessage(stranger, "unknown")), END])
+        assert await all_of(only) == [status_of("x"), (stranger, UnknownMessage(stranger, "unknown")), END]
         board.close("a")
         assert board.home("a") == "a"
 
@@ -106,4 +106,4 @@ def test_a_closed_thread_is_not_kept() -> None:
     ],
 )
 def test_whom_an_unrecognized_message_is_for(raw: bytes, thread_id: str | None) -> None:
-    assert thread_of((raw, Unrecognized(raw, "why"))) == thread_id
+    assert thread_of((raw, UnknownMessage(raw, "why"))) == thread_id

@@ -64,7 +64,7 @@ from stagedoor.agents.codex.threads import (
     UserMessageThreadItem,
 )
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "codex-0.166.0"
 APP = [path for path in sorted(TRANSCRIPTS.glob("*.jsonl")) if path.read_bytes().startswith(b'{"dir"')]
@@ -107,7 +107,7 @@ def replay(name: str) -> tuple[AppServerProtocol, list[AppEvent]]:
 @pytest.mark.parametrize("path", APP, ids=lambda path: path.stem)
 def test_every_recorded_line_has_a_type(path: Path) -> None:
     _, events = replay(path.name)
-    assert [e for e in events if Unrecognized in (type(e), type(getattr(e, "item", None)))] == []
+    assert [e for e in events if UnknownMessage in (type(e), type(getattr(e, "item", None)))] == []
 
 
 def test_the_handshake_comes_before_everything() -> None:
@@ -284,7 +284,7 @@ def test_questions_close_with_their_turn(closing: dict[str, Any]) -> None:
 def test_what_nobody_can_answer_is_refused(request_: dict[str, Any], code: int) -> None:
     protocol = ready()
     (event,) = events_of(protocol, request_)
-    assert isinstance(event, Unrecognized)
+    assert isinstance(event, UnknownMessage)
     (answer,) = wants(protocol)
     assert (answer["id"], answer["error"]["code"]) == (7, code)
     assert protocol.open_questions == {}
@@ -431,5 +431,5 @@ def test_no_line_raises() -> None:
     protocol = ready()
     for raw in (b"", b"null", b"[]", b'{"id":1}', b'{"method":5}', b'{"method":"turn/started","params":[]}', b"\xff"):
         for event in protocol.receive(raw):
-            assert isinstance(event, Unrecognized)
+            assert isinstance(event, UnknownMessage)
     assert CodexUsage(1, 0, 0, 2).total_tokens == 3

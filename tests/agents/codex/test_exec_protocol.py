@@ -35,7 +35,7 @@ from stagedoor.agents.codex.events import (
 )
 from stagedoor.agents.codex.protocol import ExecProtocol
 from stagedoor.errors import LocalProtocolError
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "codex-0.166.0"
 EXEC = [path for path in sorted(TRANSCRIPTS.glob("*.jsonl")) if not path.read_bytes().startswith(b'{"dir"')]
@@ -56,7 +56,7 @@ def test_every_recorded_line_has_a_type(path: Path) -> None:
     events = events_of(*lines)
     assert len(events) == len(lines)
     assert [
-        e for e in events if isinstance(e, Unrecognized) or isinstance(getattr(e, "item", None), Unrecognized)
+        e for e in events if isinstance(e, UnknownMessage) or isinstance(getattr(e, "item", None), UnknownMessage)
     ] == []
     assert isinstance(events[0], ThreadStarted)
 
@@ -178,12 +178,12 @@ def test_lines_of_older_versions(line: bytes, event: ExecEvent) -> None:
     ],
 )
 def test_a_surprising_line_is_kept(line: bytes, why: str) -> None:
-    assert events_of(line) == [Unrecognized(line, why)]
+    assert events_of(line) == [UnknownMessage(line, why)]
 
 
 def test_a_surprising_item_leaves_its_event() -> None:
     line = b'{"type":"item.started","item":{"id":"i","type":"hologram"}}'
-    assert events_of(line) == [ItemStarted(Unrecognized(b'{"id":"i","type":"hologram"}', "unknown type 'hologram'"))]
+    assert events_of(line) == [ItemStarted(UnknownMessage(b'{"id":"i","type":"hologram"}', "unknown type 'hologram'"))]
 
 
 def test_half_an_emoji_is_repaired() -> None:

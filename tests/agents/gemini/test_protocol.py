@@ -26,7 +26,7 @@ from stagedoor.agents.gemini import (
 )
 from stagedoor.agents.gemini.acp import PROFILE
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "gemini-0.61.0"
 FILES = sorted(TRANSCRIPTS.glob("*.jsonl"))
@@ -78,7 +78,7 @@ def lines(path: Path) -> list[bytes]:
 def test_every_line_of_every_stream_is_typed(path: Path):
     protocol = StreamProtocol()
     events = [event for line in lines(path) for event in protocol.receive(line)]
-    unknown = [event for event in events if isinstance(event, Unrecognized)]
+    unknown = [event for event in events if isinstance(event, UnknownMessage)]
     cut = path.stem in CUT_OFF
     assert [event.why for event in unknown if not cut] == []
     assert len(unknown) <= 1  # a line cut in half
@@ -97,7 +97,7 @@ def test_every_line_over_acp_is_typed(path: Path):
             protocol.decode_command(entry["line"].encode())
         elif entry.get("dir") == "out":
             for event in protocol.receive(entry["line"].encode()):
-                assert not isinstance(event, Unrecognized), event
+                assert not isinstance(event, UnknownMessage), event
 
 
 def test_a_whole_run():
@@ -164,8 +164,8 @@ def _timeless(event):
             GeminiResult("cancelled", Stats(thought_tokens=1, cache_tokens=2, tool_tokens=3)),
         ),
         # what is neither
-        (b'{"type":"hologram"}', Unrecognized(b'{"type":"hologram"}', "unknown type 'hologram'")),
-        (b"[]", Unrecognized(b"[]", "Expected `object`, got `array`")),
+        (b'{"type":"hologram"}', UnknownMessage(b'{"type":"hologram"}', "unknown type 'hologram'")),
+        (b"[]", UnknownMessage(b"[]", "Expected `object`, got `array`")),
     ],
 )
 def test_shapes(line: bytes, event: object):
@@ -175,7 +175,7 @@ def test_shapes(line: bytes, event: object):
 @pytest.mark.parametrize("line", [b"Memory is empty.", b"\xff\xfe", b"{", b'{"type":3}', b'{"type":"init"}', b"null"])
 def test_no_line_raises(line: bytes):
     [event] = StreamProtocol().receive(line)
-    assert isinstance(event, Unrecognized)
+    assert isinstance(event, UnknownMessage)
     assert event.raw == line
 
 

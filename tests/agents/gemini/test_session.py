@@ -19,7 +19,7 @@ from stagedoor.agents.gemini import (
 from stagedoor.errors import LocalProtocolError, ProcessExited, SessionEnded
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 INIT = 'print(\'{"type":"init","session_id":"s"}\', flush=True)'
 BOUND = 60.0
@@ -55,7 +55,7 @@ def test_an_exit_code_of_0_without_a_result_is_no_success(client):
 
     assert asyncio.run(main()) == [
         GeminiInit("s"),
-        Unrecognized(b"garbage", "Expecting value: line 1 column 1 (char 0)"),
+        UnknownMessage(b"garbage", "Expecting value: line 1 column 1 (char 0)"),
         Truncated("the output ended without a result event"),
         Exited(0, ""),
     ]

@@ -55,7 +55,7 @@ from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.http import HttpAnswer, HttpRequest
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 DIRECTORY = {"directory": "/repo"}
 SESSION = "ses_1"
@@ -110,7 +110,7 @@ def consequences(protocol: ServeProtocol, *messages: bytes) -> list[ServerEvent]
     """What follows from the messages, beyond their own events."""
     ours: list[ServerEvent] = []
     for line in messages:
-        ours += [event for event in protocol.receive(line) if isinstance(event, (TurnEnded, Runaway, Unrecognized))]
+        ours += [event for event in protocol.receive(line) if isinstance(event, (TurnEnded, Runaway, UnknownMessage))]
     return ours
 
 
@@ -162,8 +162,8 @@ def test_run_events() -> None:
         )
     ]
     assert protocol.session_id == SESSION
-    assert protocol.receive(b'{"type":"new"}') == [Unrecognized(b'{"type":"new"}', "unknown type 'new'")]
-    assert isinstance(protocol.receive(b"\xff not json")[0], Unrecognized)
+    assert protocol.receive(b'{"type":"new"}') == [UnknownMessage(b'{"type":"new"}', "unknown type 'new'")]
+    assert isinstance(protocol.receive(b"\xff not json")[0], UnknownMessage)
     assert protocol.receive_eof() == []
     with pytest.raises(LocalProtocolError, match="serve"):
         protocol.send(Abort())
@@ -457,9 +457,9 @@ def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:
         (b"", ServerOutput("")),
         (
             b'{"type":"new.thing","properties":{}}',
-            Unrecognized(b'{"type":"new.thing","properties":{}}', "unknown type 'new.thing'"),
+            UnknownMessage(b'{"type":"new.thing","properties":{}}', "unknown type 'new.thing'"),
         ),
-        (b'{"properties":{}}', Unrecognized(b'{"properties":{}}', "no 'type' in the message")),
+        (b'{"properties":{}}', UnknownMessage(b'{"properties":{}}', "no 'type' in the message")),
     ],
 )
 def test_lines_of_every_sort(raw: bytes, event: ServerEvent) -> None:
@@ -480,7 +480,7 @@ def test_lines_of_every_sort(raw: bytes, event: ServerEvent) -> None:
 )
 def test_nothing_the_server_says_raises(raw: bytes) -> None:
     (event,) = ServeProtocol().receive(raw)
-    assert isinstance(event, (Unrecognized, ServerOutput))
+    assert isinstance(event, (UnknownMessage, ServerOutput))
 
 
 def test_half_an_emoji_and_wrapped_events() -> None:
@@ -489,4 +489,4 @@ def test_half_an_emoji_and_wrapped_events() -> None:
     assert isinstance(event, ServerNotice)
     (event,) = ServeProtocol().receive(b'{"type":"message.part.updated","properties":{"part":{"type":"odd"}}}')
     assert isinstance(event, MessagePartUpdated)
-    assert event.typed() == Unrecognized(b'{"type":"odd"}', "unknown type 'odd'")
+    assert event.typed() == UnknownMessage(b'{"type":"odd"}', "unknown type 'odd'")

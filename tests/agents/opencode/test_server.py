@@ -16,7 +16,7 @@ from stagedoor.agents.opencode import OpenCodeClient, OpenCodeConfig, OpenCodeSe
 from stagedoor.agents.opencode.events import MessagePartDelta, ServerAnswer, ServerConnected, TurnEnded
 from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, UnsupportedVersion
 from stagedoor.transports.launch import Exited
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 BOUND = 60.0
 FAKE = Path(__file__).parent / "fake_opencode.py"
@@ -168,7 +168,7 @@ def test_a_stream_that_never_holds_ends_the_session(client: Callable[..., OpenCo
             count = 0
             async for event in events:
                 count += isinstance(event, ServerConnected)
-                assert not isinstance(event, Unrecognized)
+                assert not isinstance(event, UnknownMessage)
                 if count == 3:
                     break
 

@@ -23,7 +23,7 @@ from stagedoor.agents.opencode.events import (
 )
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
 from stagedoor.transports.replay import Replay, read_transcript
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 FOLDER = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 OTHER_COMMANDS = ("81-", "82-", "83-", "85-", "86-")
@@ -47,8 +47,8 @@ def run_events(name: str) -> list[RunEvent]:
 def test_every_line_of_run_is_typed(path: Path) -> None:
     events = run_events(path.stem)
     assert events
-    assert not [event for event in events if isinstance(event, Unrecognized | Runaway)]
-    assert all(event.session_id == events[0].session_id for event in events if not isinstance(event, Unrecognized))  # type: ignore[union-attr]
+    assert not [event for event in events if isinstance(event, UnknownMessage | Runaway)]
+    assert all(event.session_id == events[0].session_id for event in events if not isinstance(event, UnknownMessage))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("path", SERVES, ids=lambda path: path.stem)
@@ -58,9 +58,9 @@ def test_every_line_of_serve_is_typed(path: Path) -> None:
     for entry in read_transcript(path.read_bytes()):
         if entry.direction == "out":
             events += protocol.receive(entry.line)
-    assert not [event for event in events if isinstance(event, Unrecognized)]
+    assert not [event for event in events if isinstance(event, UnknownMessage)]
     parts = [event.typed() for event in events if isinstance(event, MessagePartUpdated)]
-    assert not [part for part in parts if isinstance(part, Unrecognized)]
+    assert not [part for part in parts if isinstance(part, UnknownMessage)]
     ended = Counter((event.outcome, event.finish) for event in events if isinstance(event, TurnEnded))
     assert ended == TURNS[path.stem]
     assert (

@@ -71,7 +71,7 @@ from stagedoor.unified.events import (
 )
 from stagedoor.unified.options import Options
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized as NativeUnrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "opencode-1.18.33"
 NOT_STREAMS = ("list", "db-path", "debug-paths")
@@ -310,7 +310,7 @@ def test_run_endings() -> None:
         TurnCompleted(status="error"),
     ]
     assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="no sign of life for 5 s")]
-    assert run(NativeUnrecognized(b"\xff", "no JSON")) == [Unrecognized(raw="\ufffd", why="no JSON")]
+    assert run(UnknownMessage(b"\xff", "no JSON")) == [Unrecognized(raw="\ufffd", why="no JSON")]
 
 
 def test_run_steps_that_begin_again_are_retries() -> None:

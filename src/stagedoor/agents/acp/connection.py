@@ -20,7 +20,7 @@ from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import LIMIT, Relay
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import Id
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from .answers import AcpAnswers
 from .commands import AnswerPermissionRequest, Call, ClientCapabilities, Command, InitializeRequest, RefuseRequest
@@ -240,7 +240,7 @@ class Connection:
                     if isinstance(message, bytes):
                         pairs += [(message, event) for event in self.protocol.receive(message)]
                     else:
-                        pairs.append((message.raw if isinstance(message, Unrecognized) else b"", message))
+                        pairs.append((message.raw if isinstance(message, UnknownMessage) else b"", message))
                 await self._publish(pairs)
             last: list[tuple[bytes, Event]] = [(b"", event) for event in self.protocol.receive_eof()]
             code = await self.process.wait()

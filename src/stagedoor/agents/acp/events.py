@@ -12,7 +12,7 @@ import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.wire.jsonrpc import Id
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from .requests import AgentRequest
 from .responses import AgentResponse, UntypedResponse
@@ -77,7 +77,7 @@ KnownEvent: TypeAlias = (
     | CompleteElicitation
     | ExtensionNotification
 )
-Event: TypeAlias = KnownEvent | Unrecognized | Exited | Stalled
+Event: TypeAlias = KnownEvent | UnknownMessage | Exited | Stalled
 
 
 def session_of(event: Event) -> str:
@@ -85,7 +85,7 @@ def session_of(event: Event) -> str:
     match event:
         case RequestWithdrawn(request=request) | RequestDeclined(request=request):
             return request.session_id
-        case Unrecognized(raw=raw):
+        case UnknownMessage(raw=raw):
             return _addressee(raw)
         case _:
             session_id = getattr(event, "session_id", "")

@@ -11,7 +11,7 @@ import msgspec
 
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
-from stagedoor.wire.shapes import Unrecognized, repaired
+from stagedoor.wire.shapes import UnknownMessage, repaired
 
 from .command_decoder import answer_in, command_in
 from .commands import (
@@ -192,8 +192,8 @@ class AcpProtocol:
         events = self._withdrawn
         self._withdrawn = []
         match parse(strict(message)):
-            case Unrecognized(why=why):
-                events.append(Unrecognized(message, why))
+            case UnknownMessage(why=why):
+                events.append(UnknownMessage(message, why))
             case Notification() as notification:
                 events += self._notified(message, notification)
             case Request() as request:
@@ -226,15 +226,15 @@ class AcpProtocol:
             if method == "$/cancel_request":
                 return self._taken_back(msgspec.json.decode(params, type=_Withdrawal).request_id)
         except msgspec.MsgspecError as error:
-            return [Unrecognized(message, f"{method}: {error}")]
+            return [UnknownMessage(message, f"{method}: {error}")]
         if method.startswith("_"):
             return [ExtensionNotification(method, notification.params)]
-        return [Unrecognized(message, f"unknown notification {method!r}")]
+        return [UnknownMessage(message, f"unknown notification {method!r}")]
 
     def _update(self, message: bytes, params: _SessionUpdateParams) -> Event:
         update = UPDATES.decode(bytes(params.update))
-        if isinstance(update, Unrecognized):
-            return Unrecognized(message, f"session/update: {update.why}")
+        if isinstance(update, UnknownMessage):
+            return UnknownMessage(message, f"session/update: {update.why}")
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
@@ -260,12 +260,12 @@ class AcpProtocol:
         decoder = _REQUEST_DECODERS.get(request.method)
         if decoder is None:
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
-            return Unrecognized(message, f"unknown request {request.method!r}")
+            return UnknownMessage(message, f"unknown request {request.method!r}")
         try:
             question = msgspec.structs.replace(decoder.decode(bytes(request.params)), request_id=request.id)
         except msgspec.MsgspecError as error:
             self._peer.refuse(request.id, INVALID_PARAMS, str(error))
-            return Unrecognized(message, f"{request.method}: {error}")
+            return UnknownMessage(message, f"{request.method}: {error}")
         if not self._listening and not offers(self.capabilities, question):
             if isinstance(question, WriteTextFile) and self.profile.undeclared_writes_are_echoes:
                 self._peer.answer(request.id, {})
@@ -281,11 +281,11 @@ class AcpProtocol:
         self._peer.settle(response)
         call = self._calls.pop(response.id, None)
         if call is None and not self._listening:
-            return [Unrecognized(message, "answers no request of ours")]
+            return [UnknownMessage(message, "answers no request of ours")]
         method, session_id = call or ("", "")
         withdrawn = self._end_turn(response.id, session_id)
         reply = self._reply(message, method, session_id, response)
-        if isinstance(reply, Unrecognized):
+        if isinstance(reply, UnknownMessage):
             # The turn is over however its answer looks; a caller that waits for it must not wait for ever.
             failed = RequestFailed(method, INVALID_PARAMS, reply.why, None, session_id, response.id)
             self._answers[response.id] = failed
@@ -294,7 +294,7 @@ class AcpProtocol:
             self._answers[response.id] = reply
         return [*withdrawn, reply]
 
-    def _reply(self, message: bytes, method: str, session_id: str, response: Response) -> Reply | Unrecognized:
+    def _reply(self, message: bytes, method: str, session_id: str, response: Response) -> Reply | UnknownMessage:
         if response.fault is not None:
             fault = response.fault
             if method in ("session/load", "session/resume"):
@@ -308,7 +308,7 @@ class AcpProtocol:
         try:
             answer = addressed(decoder.decode(b"{}" if result == b"null" else result), session_id)
         except msgspec.MsgspecError as error:
-            return Unrecognized(message, f"unreadable answer to {method}: {error}")
+            return UnknownMessage(message, f"unreadable answer to {method}: {error}")
         match answer:
             case InitializeResponse():
                 self.agent = answer

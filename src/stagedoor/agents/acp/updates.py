@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stagedoor.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, UnknownMessage
 
 from .responses import ConfigOption
 
@@ -62,7 +62,7 @@ class EmbeddedResource(
 
 
 KnownBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-ContentBlock: TypeAlias = KnownBlock | Unrecognized
+ContentBlock: TypeAlias = KnownBlock | UnknownMessage
 
 BLOCKS: Shapes[KnownBlock] = Shapes(
     {
@@ -120,7 +120,7 @@ class TerminalContent(msgspec.Struct, frozen=True, tag_field="type", tag="termin
 
 
 KnownToolContent: TypeAlias = Content | DiffContent | TerminalContent
-ToolCallContent: TypeAlias = KnownToolContent | Unrecognized
+ToolCallContent: TypeAlias = KnownToolContent | UnknownMessage
 
 TOOL_CONTENT: Shapes[KnownToolContent] = Shapes({"content": Content, "diff": DiffContent, "terminal": TerminalContent})
 
@@ -255,7 +255,7 @@ class PlanUpdate(msgspec.Struct, frozen=True):
 
     plan: msgspec.Raw
 
-    def content(self) -> PlanShape | Unrecognized:
+    def content(self) -> PlanShape | UnknownMessage:
         return PLANS.decode(bytes(self.plan))
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ...wire.shapes import Shapes, Unrecognized
+from ...wire.shapes import Shapes, UnknownMessage
 
 NOTHING = msgspec.Raw(b"null")
 
@@ -96,7 +96,7 @@ ContentBlock: TypeAlias = (
     | DocumentBlock
     | ToolReferenceBlock
 )
-Block: TypeAlias = ContentBlock | Unrecognized
+Block: TypeAlias = ContentBlock | UnknownMessage
 
 BLOCKS: Shapes[ContentBlock] = Shapes(
     {
@@ -195,7 +195,7 @@ class ContentBlockDelta(msgspec.Struct, frozen=True):
     index: int
     delta: msgspec.Raw = NOTHING
 
-    def piece(self) -> BlockDelta | Unrecognized:
+    def piece(self) -> BlockDelta | UnknownMessage:
         return DELTAS.decode(bytes(self.delta))
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...transports.launch import Exited, Stalled
-from ...wire.shapes import Shapes, Unrecognized
+from ...wire.shapes import Shapes, UnknownMessage
 from .blocks import NOTHING, STEPS, ApiMessage, ClaudeUsage, StreamStep
 
 # ------------------------------------------------------------------------------------------------------------- the turn
@@ -78,7 +78,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ttft_ms: float | None = None
     session_id: str = ""
 
-    def step(self) -> StreamStep | Unrecognized:
+    def step(self) -> StreamStep | UnknownMessage:
         return STEPS.decode(bytes(self.event))
 
 
@@ -595,7 +595,7 @@ QUESTIONS: Shapes[Question] = Shapes(
 OutputLine: TypeAlias = (
     SystemInit | Assistant | User | StreamEvent | ClaudeResult | ControlResponse | ControlCancelRequest | Notice
 )
-Event: TypeAlias = OutputLine | Question | TurnSettled | Unrecognized | Exited | Stalled
+Event: TypeAlias = OutputLine | Question | TurnSettled | UnknownMessage | Exited | Stalled
 
 SHAPES: Shapes[OutputLine | ControlRequest] = Shapes(
     {

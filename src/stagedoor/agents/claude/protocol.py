@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...errors import AlreadyAnswered
-from ...wire.shapes import Unrecognized, repaired
+from ...wire.shapes import UnknownMessage, repaired
 from .commands import (
     AnswerCanUseTool,
     AnswerControlRequest,
@@ -103,10 +103,10 @@ class ClaudeProtocol:
 
     def _question(self, envelope: ControlRequest, message: bytes) -> Event:
         decoded = QUESTIONS.decode(bytes(envelope.request))
-        if isinstance(decoded, Unrecognized):
+        if isinstance(decoded, UnknownMessage):
             # Silence would leave the agent waiting for ever.
             self._respond(envelope.request_id, error="this host does not know that request")
-            return Unrecognized(message, decoded.why)
+            return UnknownMessage(message, decoded.why)
         question = msgspec.structs.replace(decoded, request_id=envelope.request_id)
         self._questions[envelope.request_id] = question
         return question

@@ -14,7 +14,7 @@ from ...transports.launch import Exited, Stalled
 from ...transports.process import ChildProcess
 from ...transports.relay import Reader, Relay
 from ...transports.tasks import TaskOwner
-from ...wire.shapes import Unrecognized
+from ...wire.shapes import UnknownMessage
 from .answers import ClaudeAnswers, Delegate
 from .commands import (
     AnswerCanUseTool,
@@ -59,7 +59,7 @@ from .events import (
 )
 from .protocol import ClaudeProtocol
 
-Pair: TypeAlias = tuple[bytes, Event | Unrecognized | Stalled | Exited]
+Pair: TypeAlias = tuple[bytes, Event | UnknownMessage | Stalled | Exited]
 
 INTERRUPT_PATIENCE = 10.0
 CLOSE_PATIENCE = 5.0
@@ -240,7 +240,7 @@ class Exchange:
 
     # ------------------------------------------------------------------------------------------- from Claude Code
 
-    def _notice(self, event: Event | Unrecognized | Stalled | Exited) -> None:
+    def _notice(self, event: Event | UnknownMessage | Stalled | Exited) -> None:
         kind = type(event)
         if kind in _BULK or (kind is Assistant and self.first_answer.done()):
             return

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, get_type_hints
 import msgspec
 
 from ...wire import jsonrpc
-from ...wire.shapes import Unrecognized
+from ...wire.shapes import UnknownMessage
 
 PROTOCOL_VERSION = "2025-06-18"
 
@@ -97,7 +97,7 @@ class ToolServer:
                 return await self._reply(request_id, method, bytes(params), run)
             case jsonrpc.Notification() | jsonrpc.Response():
                 return None
-            case Unrecognized(why=why):
+            case UnknownMessage(why=why):
                 return _fault(None, jsonrpc.PARSE_ERROR, why)
 
     async def _reply(self, request_id: jsonrpc.Id, method: str, params: bytes, run: Run) -> dict[str, Any]:

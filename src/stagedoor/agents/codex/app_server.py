@@ -16,7 +16,7 @@ from ...transports.executables import VERSION, require_version
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
-from ...wire.shapes import Unrecognized
+from ...wire.shapes import UnknownMessage
 from .answers import CodexAnswerer, Deliver
 from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
 from .config import CodexConfig, on_app_server
@@ -129,7 +129,7 @@ def thread_of(pair: Pair) -> str | None:
     raw, event = pair
     if isinstance(event, CallReply) and isinstance(event.result, ThreadResponse):
         return event.result.thread.id
-    if isinstance(event, Unrecognized):
+    if isinstance(event, UnknownMessage):
         try:
             return _ENVELOPE.decode(raw).params.thread_id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ...transports.launch import Exited, Stalled
-from ...wire.shapes import Shapes, Unrecognized
+from ...wire.shapes import Shapes, UnknownMessage
 
 
 class CodexUsage(msgspec.Struct, frozen=True):
@@ -198,12 +198,12 @@ OLDER_ITEM_SHAPES: Shapes[Item] = Shapes(_ITEMS, fields=("item_type",))
 """Before items were nested, their fields stood in the event itself and ``item_type`` named them."""
 
 
-def decode_item(raw: bytes) -> Item | Unrecognized:
+def decode_item(raw: bytes) -> Item | UnknownMessage:
     item = ITEM_SHAPES.decode(raw)
-    if not isinstance(item, Unrecognized):
+    if not isinstance(item, UnknownMessage):
         return item
     older = OLDER_ITEM_SHAPES.decode(raw)
-    return item if isinstance(older, Unrecognized) else older
+    return item if isinstance(older, UnknownMessage) else older
 
 
 # --------------------------------------------------------------------------------------------------------------- events
@@ -244,17 +244,17 @@ class ThreadError(msgspec.Struct, frozen=True):
 
 
 class ItemStarted(msgspec.Struct, frozen=True):
-    item: Item | Unrecognized
+    item: Item | UnknownMessage
 
 
 class ItemUpdated(msgspec.Struct, frozen=True):
-    item: Item | Unrecognized
+    item: Item | UnknownMessage
 
 
 class ItemCompleted(msgspec.Struct, frozen=True):
     """``status`` stood on the line itself in older versions (success, failed); today the item has its own."""
 
-    item: Item | Unrecognized
+    item: Item | UnknownMessage
     status: str = ""
 
 
@@ -271,7 +271,7 @@ ItemEvent: TypeAlias = ItemStarted | ItemUpdated | ItemCompleted
 StreamEvent: TypeAlias = (
     ThreadStarted | CodexTurnStarted | CodexTurnCompleted | CodexTurnFailed | ThreadError | ItemEvent
 )
-ExecEvent: TypeAlias = StreamEvent | Unrecognized | Exited | Stalled
+ExecEvent: TypeAlias = StreamEvent | UnknownMessage | Exited | Stalled
 
 SHAPES: Shapes[ThreadStarted | CodexTurnStarted | CodexTurnCompleted | CodexTurnFailed | ThreadError | ItemLine] = (
     Shapes(
@@ -295,14 +295,14 @@ ITEM_EVENTS: dict[str, type[ItemEvent]] = {
 }
 
 
-def decode(message: bytes) -> StreamEvent | Unrecognized:
+def decode(message: bytes) -> StreamEvent | UnknownMessage:
     """One line of the stream. Never raises on content."""
     line = SHAPES.decode(message)
     if not isinstance(line, ItemLine):
         return line
     if isinstance(line.item, msgspec.UnsetType):
         if line.item_type is None:
-            return Unrecognized(message, "an item event without an item")
+            return UnknownMessage(message, "an item event without an item")
         item = OLDER_ITEM_SHAPES.decode(message)
     else:
         item = decode_item(bytes(line.item))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...transports.launch import Exited, Stalled
-from ...wire.shapes import Unrecognized, decode_or_reason
+from ...wire.shapes import UnknownMessage, decode_or_reason
 from .events import CodexUsage
 from .questions import Question
 from .threads import (
@@ -113,7 +113,7 @@ class TurnPlanUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
 class ItemStartedNotification(msgspec.Struct, frozen=True):
     thread_id: str
     turn_id: str
-    item: ThreadItem | Unrecognized
+    item: ThreadItem | UnknownMessage
 
 
 class ItemCompletedNotification(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class ItemCompletedNotification(msgspec.Struct, frozen=True):
 
     thread_id: str
     turn_id: str
-    item: ThreadItem | Unrecognized
+    item: ThreadItem | UnknownMessage
 
 
 class AgentMessageDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
@@ -332,7 +332,7 @@ Notification: TypeAlias = (
     | AccountUpdatedNotification
     | RemoteControlStatusChangedNotification
 )
-AppEvent: TypeAlias = Notification | Question | CallReply | CallRefusal | Unrecognized | Exited | Stalled
+AppEvent: TypeAlias = Notification | Question | CallReply | CallRefusal | UnknownMessage | Exited | Stalled
 """Everything a thread of the app-server can yield."""
 
 NOTIFICATIONS: dict[str, type[Any]] = {
@@ -387,14 +387,14 @@ NOTIFICATIONS: dict[str, type[Any]] = {
 _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
 
 
-def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | Unrecognized:
+def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | UnknownMessage:
     """Type one notification; ``message`` is the whole line, kept when it has no type. Never raises on content."""
     decoder = _DECODERS.get(method)
     if decoder is None:
-        return Unrecognized(message, f"unknown notification {method!r}")
+        return UnknownMessage(message, f"unknown notification {method!r}")
     value = decode_or_reason(decoder, params)
     if isinstance(value, str):
-        return Unrecognized(message, f"{method}: {value}")
+        return UnknownMessage(message, f"{method}: {value}")
     if isinstance(value, ItemParams):
         item = decode_item(bytes(value.item))
         shape = ItemStartedNotification if method == "item/started" else ItemCompletedNotification

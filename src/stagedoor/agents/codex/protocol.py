@@ -9,7 +9,7 @@ import msgspec
 
 from ...errors import AlreadyAnswered, LocalProtocolError
 from ...wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Peer, Request, Response, parse
-from ...wire.shapes import Unrecognized, decode_or_reason
+from ...wire.shapes import UnknownMessage, decode_or_reason
 from . import events, notifications, questions
 from .command_decoder import decode_answer, decode_request
 from .commands import (
@@ -82,8 +82,8 @@ class ExecProtocol:
     def receive(self, message: bytes) -> list[ExecEvent]:
         event = events.decode(self._older.whole(message))
         match event:
-            case Unrecognized(why=why):
-                return [Unrecognized(message, why)]
+            case UnknownMessage(why=why):
+                return [UnknownMessage(message, why)]
             case ThreadStarted(thread_id):
                 if self.thread_id not in (None, thread_id):
                     self._before = NOTHING  # a recording may hold another thread, too
@@ -350,7 +350,7 @@ class AppServerProtocol:
         match parse(message):
             case Notification(method, params):
                 event = notifications.decode(message, method, params)
-                return [event if isinstance(event, Unrecognized) else self._notified(event)]
+                return [event if isinstance(event, UnknownMessage) else self._notified(event)]
             case Request(request_id, method, params):
                 return [self._question(message, request_id, method, params)]
             case Response() as response:
@@ -393,9 +393,9 @@ class AppServerProtocol:
                 self._interrupt_late_starters()
         return event
 
-    def _question(self, message: bytes, request_id: Any, method: str, params: msgspec.Raw) -> Question | Unrecognized:
+    def _question(self, message: bytes, request_id: Any, method: str, params: msgspec.Raw) -> Question | UnknownMessage:
         question = questions.decode(message, request_id, method, params)
-        if isinstance(question, Unrecognized):
+        if isinstance(question, UnknownMessage):
             # Nobody can answer what we do not understand, and the server would wait for ever.
             code = INVALID_PARAMS if method in questions.QUESTIONS else METHOD_NOT_FOUND
             self._peer.refuse(request_id, code, f"the client cannot answer {method}")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ...errors import LocalProtocolError
-from ...wire.shapes import Unrecognized, decode_or_reason
+from ...wire.shapes import UnknownMessage, decode_or_reason
 from .commands import (
     Accept,
     AcceptForSession,
@@ -206,18 +206,18 @@ QUESTIONS: dict[str, type[Any]] = {
 _PARAMS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-def decode(message: bytes, request_id: RequestId, method: str, params: msgspec.Raw) -> Question | Unrecognized:
+def decode(message: bytes, request_id: RequestId, method: str, params: msgspec.Raw) -> Question | UnknownMessage:
     """Type one server request. Never raises on content."""
     shape = QUESTIONS.get(method)
     if shape is None:
-        return Unrecognized(message, f"unknown request {method!r}")
+        return UnknownMessage(message, f"unknown request {method!r}")
     value = decode_or_reason(_PARAMS, params)
     if isinstance(value, str):
-        return Unrecognized(message, f"{method}: {value}")
+        return UnknownMessage(message, f"{method}: {value}")
     try:
         question: Question = msgspec.convert(value | {"requestId": request_id}, shape)
     except msgspec.ValidationError as error:
-        return Unrecognized(message, f"{method}: {error}")
+        return UnknownMessage(message, f"{method}: {error}")
     return question
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ...wire.shapes import Shapes, Unrecognized, decode_or_reason
+from ...wire.shapes import Shapes, UnknownMessage, decode_or_reason
 from .events import CodexUsage
 
 # ---------------------------------------------------------------------------------------------------------------- items
@@ -265,7 +265,7 @@ ITEM_SHAPES: Shapes[ThreadItem] = Shapes(
 )
 
 
-def decode_item(raw: bytes) -> ThreadItem | Unrecognized:
+def decode_item(raw: bytes) -> ThreadItem | UnknownMessage:
     return ITEM_SHAPES.decode(raw)
 
 
@@ -342,7 +342,7 @@ class CodexTurn(msgspec.Struct, frozen=True, rename="camel"):
     duration_ms: float | None = None
     root_turn_id: str | None = None
 
-    def thread_items(self) -> list[ThreadItem | Unrecognized]:
+    def thread_items(self) -> list[ThreadItem | UnknownMessage]:
         return [decode_item(bytes(raw)) for raw in self.items]
 
 

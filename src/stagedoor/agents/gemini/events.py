@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
-from stagedoor.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, UnknownMessage
 
 from .records import ToolDetails
 
@@ -171,7 +171,7 @@ PrintedEvent: TypeAlias = (
     | GeminiDone
     | GeminiRetry
 )
-Event: TypeAlias = PrintedEvent | Truncated | ToolDetails | Unrecognized | Exited | Stalled
+Event: TypeAlias = PrintedEvent | Truncated | ToolDetails | UnknownMessage | Exited | Stalled
 
 SHAPES: Shapes[PrintedEvent] = Shapes(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from .commands import Command
 from .events import (
@@ -33,7 +33,7 @@ class StreamProtocol:
 
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
-        if isinstance(event, Unrecognized | GeminiToolCall | GeminiDone) and (events := older_events(message)):
+        if isinstance(event, UnknownMessage | GeminiToolCall | GeminiDone) and (events := older_events(message)):
             for older in events:
                 self._track(older)
             return [*events]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
-from stagedoor.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, UnknownMessage
 
 from .parts import (
     PARTS,
@@ -361,7 +361,7 @@ class StepsExhausted(msgspec.Struct, frozen=True):
     steps: int
 
 
-RunEvent: TypeAlias = KnownRunEvent | Runaway | StepsExhausted | Unrecognized | Exited | Stalled
+RunEvent: TypeAlias = KnownRunEvent | Runaway | StepsExhausted | UnknownMessage | Exited | Stalled
 ServerEvent: TypeAlias = (
     KnownServerEvent
     | ServerNotice
@@ -372,7 +372,7 @@ ServerEvent: TypeAlias = (
     | TurnEnded
     | Runaway
     | StepsExhausted
-    | Unrecognized
+    | UnknownMessage
     | Exited
     | Stalled
 )

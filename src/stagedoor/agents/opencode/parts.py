@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stagedoor.wire.shapes import Shapes, Unrecognized
+from stagedoor.wire.shapes import Shapes, UnknownMessage
 
 
 class Cache(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ KnownPart: TypeAlias = (
     | RetryPart
     | CompactionPart
 )
-Part: TypeAlias = KnownPart | Unrecognized
+Part: TypeAlias = KnownPart | UnknownMessage
 
 PARTS: Shapes[KnownPart] = Shapes(
     {

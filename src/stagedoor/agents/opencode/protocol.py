@@ -9,7 +9,7 @@ import msgspec
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.http import HttpAnswer, HttpRequest
-from stagedoor.wire.shapes import Unrecognized, repaired
+from stagedoor.wire.shapes import UnknownMessage, repaired
 
 from .command_decoder import command_in
 from .commands import (
@@ -253,7 +253,7 @@ class RunProtocol:
 
     def receive(self, message: bytes) -> list[RunEvent]:
         event = RUN_EVENTS.decode(message)
-        if isinstance(event, Unrecognized):
+        if isinstance(event, UnknownMessage):
             return [event]
         self.session_id = self.session_id or event.session_id
         if isinstance(event, StepFinish):
@@ -465,7 +465,7 @@ class ServeProtocol:
 
     def _streamed(self, message: bytes) -> list[ServerEvent]:
         event = _decoded(message)
-        if isinstance(event, (Unrecognized, ServerNotice)):
+        if isinstance(event, (UnknownMessage, ServerNotice)):
             return [event]
         return [event, *self._follow(event)]
 
@@ -521,20 +521,20 @@ class ServeProtocol:
         return StepLimit(None if session_id in self._children else self._most_steps)
 
 
-def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | Unrecognized:
+def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage:
     try:
         return _typed(message, message)
     except msgspec.ValidationError as error:
-        return Unrecognized(message, str(error))
+        return UnknownMessage(message, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         return _typed(message, repaired(message))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Unrecognized(message, str(error) or type(error).__name__)
+        return UnknownMessage(message, str(error) or type(error).__name__)
 
 
-def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | Unrecognized:
+def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage:
     envelope = _ENVELOPE.decode(message)
     if bytes(envelope.payload):  # /global/event wraps what /event sends
         envelope = _ENVELOPE.decode(bytes(envelope.payload))
@@ -543,7 +543,7 @@ def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | Unre
         return decoder.decode(bytes(envelope.properties))
     if envelope.type in SERVER_NOTICES:
         return ServerNotice(envelope.type, msgspec.Raw(bytes(envelope.properties)))
-    return Unrecognized(raw, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")
+    return UnknownMessage(raw, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")
 
 
 def _output(line: bytes) -> ServerOutput:

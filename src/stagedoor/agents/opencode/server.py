@@ -14,7 +14,7 @@ from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Relay
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.http import HttpRequest
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from .answers import AnswerCommand, OpenCodeAnswers
 from .commands import Command, OpenCodePrompt
@@ -146,7 +146,7 @@ class Server:
                 for message in batch:
                     if isinstance(message, Stalled):
                         self._add([(b"", message)] if self.protocol.in_turn else [])
-                    elif isinstance(message, Unrecognized):
+                    elif isinstance(message, UnknownMessage):
                         self._add([(message.raw, message)])
                     else:
                         self._add([(message, event) for event in self.protocol.receive(message)])
@@ -174,14 +174,14 @@ class Server:
             async for batch in http.batches():
                 pairs: list[Pair] = []
                 for message in batch:
-                    if isinstance(message, Unrecognized):
+                    if isinstance(message, UnknownMessage):
                         pairs.append((message.raw, message))
                     else:
                         pairs += [(message, event) for event in self.protocol.receive(message)]
                 await self._publish(pairs)
         except StagedoorError as error:
             # A server without its events is of no use to anybody: its end says so to all who wait.
-            self.relay.add([(b"", Unrecognized(b"", f"the event stream is lost: {error}"))])
+            self.relay.add([(b"", UnknownMessage(b"", f"the event stream is lost: {error}"))])
             self._tasks.start(self.process.stop())
 
     async def _publish(self, pairs: list[Pair]) -> None:

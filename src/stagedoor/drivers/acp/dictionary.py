@@ -131,7 +131,7 @@ class AcpDictionary:
                 return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case (
                 requests.ReadTextFile()
@@ -216,7 +216,7 @@ class AcpDictionary:
                     pieces += [] if in_question else [content.text]
                 case DiffContent():
                     call.diffs[content.path] = content
-                case TerminalContent() | shapes.Unrecognized():
+                case TerminalContent() | shapes.UnknownMessage():
                     pass
         before, call.text = call.text, "".join(pieces) or call.text
         if update.status == "in_progress" and call.announced and call.text != before:

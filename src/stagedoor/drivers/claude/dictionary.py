@@ -144,7 +144,7 @@ class ClaudeDictionary:
                 return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case _:
                 return self._notice(native)
@@ -217,7 +217,7 @@ class ClaudeDictionary:
                     out.append(self._served(block, parent))
                 case blocks.ToolResultBlock():
                     out += self._finished(block, None, parent)
-                case shapes.Unrecognized():
+                case shapes.UnknownMessage():
                     out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
                 case (
                     blocks.RedactedThinkingBlock()
@@ -275,7 +275,7 @@ class ClaudeDictionary:
             match block:
                 case blocks.ToolResultBlock():
                     out += self._finished(block, native, native.parent_tool_use_id)
-                case shapes.Unrecognized():
+                case shapes.UnknownMessage():
                     out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
                 case _:
                     pass  # a sub-agent's prompt, or the note of an interruption, which the result reports too
@@ -471,9 +471,9 @@ class Deltas:
             return []
         return [Unrecognized(raw=bytes(native.event).decode("utf-8", "replace"), why=f"unknown delta {kind!r}")]
 
-    def step(self, step: blocks.StreamStep | shapes.Unrecognized) -> list[Event]:
+    def step(self, step: blocks.StreamStep | shapes.UnknownMessage) -> list[Event]:
         match step:
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=step.raw.decode("utf-8", "replace"), why=step.why)]
             case blocks.MessageStart():
                 out = self.break_off()

@@ -144,7 +144,7 @@ class ThreadStream:
 
     # ------------------------------------------------------------------------------------------------------- items
 
-    def item(self, item: ThreadItem | shapes.Unrecognized, *, done: bool) -> list[Event]:
+    def item(self, item: ThreadItem | shapes.UnknownMessage, *, done: bool) -> list[Event]:
         match item:
             case threads.AgentMessageThreadItem() | threads.PlanThreadItem():
                 return self._message(item.id, item.text) if done else []
@@ -165,7 +165,7 @@ class ThreadStream:
                 | threads.SleepThreadItem()
             ):
                 return []
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [unrecognized(item)]
             case _:
                 return self._finish(item) if done else self.announce(self.use(item))
@@ -332,7 +332,7 @@ class AppServerDictionary:
                 return [stalled(native.seconds)]
             case Exited():
                 return self._exited(native)
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [unrecognized(native)]
             case (
                 notifications.ItemStartedNotification()

@@ -107,5 +107,5 @@ def _sentence(message: str) -> str:
             return message
 
 
-def unrecognized(native: shapes.Unrecognized) -> Unrecognized:
+def unrecognized(native: shapes.UnknownMessage) -> Unrecognized:
     return Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)

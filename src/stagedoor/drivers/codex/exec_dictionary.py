@@ -97,7 +97,7 @@ class ExecDictionary:
         | events.CodexTurnCompleted
         | events.ItemEvent
         | Stalled
-        | shapes.Unrecognized,
+        | shapes.UnknownMessage,
     ) -> list[Event]:
         match native:
             case events.ThreadStarted():
@@ -117,14 +117,14 @@ class ExecDictionary:
                 return self._item(native.item, done=True, status=native.status)
             case Stalled():
                 return [stalled(native.seconds)]
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [unrecognized(native)]
             case _:
                 assert_never(native)
 
     # ------------------------------------------------------------------------------------------------------- items
 
-    def _item(self, item: Item | shapes.Unrecognized, *, done: bool, status: str = "") -> list[Event]:
+    def _item(self, item: Item | shapes.UnknownMessage, *, done: bool, status: str = "") -> list[Event]:
         match item:
             case events.AgentMessageItem():
                 if not done or not item.text:
@@ -138,7 +138,7 @@ class ExecDictionary:
             case events.ErrorItem():
                 code = "model_unknown" if "fallback metadata" in item.message else "warning"
                 return [Notice(level="warning", code=code, message=item.message)] if done else []
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [unrecognized(item)]
             case _:
                 self._last_text = None
@@ -146,7 +146,7 @@ class ExecDictionary:
                     return self._finish(item, status)
                 return self._announce(_use(self._id(item.id), item)) if _has_subject(item) else []
 
-    def _progress(self, item: Item | shapes.Unrecognized) -> list[Event]:
+    def _progress(self, item: Item | shapes.UnknownMessage) -> list[Event]:
         """The output of an older version's command since its last update."""
         if not isinstance(item, events.CommandExecutionItem) or self._id(item.id) not in self._open:
             return []

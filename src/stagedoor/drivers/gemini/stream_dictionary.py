@@ -100,7 +100,7 @@ class StreamDictionary:
                 return self._exited(native)
             case Stalled():
                 return [stalled(native.seconds)]
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case native_events.GeminiToolResult() | ToolDetails():
                 return []  # above

@@ -76,7 +76,7 @@ class RunDictionary:
                 return self._end_turn(native)
             case Stalled():
                 return [stalled(native.seconds)]
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case _:
                 assert_never(native)

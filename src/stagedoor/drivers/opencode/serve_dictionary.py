@@ -137,7 +137,7 @@ class ServeDictionary:
                 return [stalled(native.seconds)]
             case Exited():
                 return _exited(native)
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
             case (
                 events.ServerConnected()
@@ -220,7 +220,7 @@ class ServeDictionary:
     def _part(self, native: events.MessagePartUpdated) -> list[Event]:
         part = native.typed()
         parent = self._parent(native.session_id)
-        if not isinstance(part, shapes.Unrecognized) and part.message_id in self._copied:
+        if not isinstance(part, shapes.UnknownMessage) and part.message_id in self._copied:
             return []
         match part:
             case parts.TextPart():
@@ -238,7 +238,7 @@ class ServeDictionary:
                 return translated
             case parts.StepFinishPart():
                 return [*self._spending.step(part)]  # sub-agents spend for the turn
-            case shapes.Unrecognized():
+            case shapes.UnknownMessage():
                 return [Unrecognized(raw=part.raw.decode("utf-8", "replace"), why=part.why)]
             case parts.StepStartPart():
                 self._answered = self._answered and parent is not None

@@ -15,7 +15,7 @@ from stagedoor.transports.pipes import ReadEnd, WriteEnd
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.transports.websocket import WebSocket
 from stagedoor.wire.jsonl import LineBuffer
-from stagedoor.wire.shapes import Unrecognized
+from stagedoor.wire.shapes import UnknownMessage
 
 from ..access.devices import LOCAL, Caller
 from .client import RpcClient, SharedReaders
@@ -42,7 +42,7 @@ class StdioLines:
                 await self._input.ready(None)
                 continue
             for line in buffer.feed(chunk) if chunk else buffer.finish():
-                if isinstance(line, Unrecognized):
+                if isinstance(line, UnknownMessage):
                     await self.write(too_large(self._max_bytes))
                 else:
                     yield line
@@ -126,7 +126,7 @@ class BridgeTraffic:
     async def backward(self, socket: WebSocket) -> None:
         async for batch in socket.batches():
             for message in batch:
-                if isinstance(message, Unrecognized):
+                if isinstance(message, UnknownMessage):
                     continue
                 await self._lines.write(message)
                 if _is_answer(message):
