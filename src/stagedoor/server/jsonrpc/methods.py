@@ -42,7 +42,7 @@ _TABLE = (
     RpcMethod("session/list", "List sessions, newest first.",
            "watch", params.SessionListParams, results.SessionListResult, sessions.list_sessions),
     RpcMethod("session/get", "Show one session.",
-           "watch", params.SessionParams, results.UnifiedSession, sessions.get),
+           "watch", params.SessionGetParams, results.UnifiedSession, sessions.get),
     RpcMethod("session/events", "Read a page of a session's events, in any dialect.",
            "watch", params.EventsParams, results.EventsResult, sessions.events),
     RpcMethod("session/send", "Send a follow-up; it waits until the turns before it are over.",

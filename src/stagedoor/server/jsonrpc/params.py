@@ -108,7 +108,7 @@ class SessionListParams(RpcParams, frozen=True, kw_only=True):
     limit: PageSize = 50
 
 
-class SessionParams(RpcParams, frozen=True, kw_only=True):
+class SessionGetParams(RpcParams, frozen=True, kw_only=True):
     session_id: str
 
 

@@ -28,8 +28,8 @@ from .params import (
     PermissionListParams,
     ResumeParams,
     SendParams,
+    SessionGetParams,
     SessionListParams,
-    SessionParams,
     SubscribeParams,
     UnsubscribeParams,
 )
@@ -53,7 +53,7 @@ async def list_sessions(call: RpcCall, params: SessionListParams) -> SessionList
     return SessionListResult(sessions=sessions, total=total, offset=params.offset, limit=params.limit)
 
 
-async def get(call: RpcCall, params: SessionParams) -> UnifiedSession:
+async def get(call: RpcCall, params: SessionGetParams) -> UnifiedSession:
     return UnifiedSession.of(await call.service.sessions.get(params.session_id))
 
 
