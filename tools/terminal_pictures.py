@@ -171,13 +171,14 @@ def screen(raw: str) -> list[str]:
 
 
 def _painted(line: list[tuple[str, str]]) -> list[str]:
-    made, before = [], ""
+    painted: list[str] = []
+    before = ""
     for style, char in line:
         if style != before:
-            made.append(f"\x1b[0m{style}")
+            painted.append(f"\x1b[0m{style}")
             before = style
-        made.append(char)
-    return [*made, "\x1b[0m" if before else ""]
+        painted.append(char)
+    return [*painted, "\x1b[0m" if before else ""]
 
 
 def _steady(line: str, scratch: Path) -> str:

@@ -254,7 +254,7 @@ class SessionEngine:
         for raw, native in batch:
             produced = False
             for event in translate(native):
-                kind = type(event)
+                kind: type[Event] = type(event)
                 if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not with_raw:
                     out.append(event)
                     continue

@@ -129,9 +129,9 @@ class SortedArguments(msgspec.Struct, frozen=True):
 class ArgumentRules:
     """Which arguments of its program an agent's driver owns."""
 
-    reserved: Mapping[str, int] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict[str, int])
     """Those the driver gives itself → how many words follow each."""
-    replaced: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict[str, str])
     """Those that would bypass us → the configuration key that says the same to us."""
 
     def sort(self, words: Sequence[str]) -> SortedArguments:
@@ -199,7 +199,7 @@ class Agent:
     tools: tuple[str, ...] = ()
     """Its tools for files, commands and the web, by its own names."""
     arguments: ArgumentRules = ArgumentRules()
-    own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """A sandbox that the program makes around itself → the environment that asks for it."""
     package: Package | None = None
     scripted: ScriptedSetup | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -253,7 +253,7 @@ async def callback_decision(
     Raises ``CallbackLate`` when time is up.
     """
     try:
-        outcome: object = await run_callback(callback, request, timeout=timeout)
+        outcome = await run_callback(cast("Callable[..., object]", callback), request, timeout=timeout)
     except CallbackLate:
         raise
     except Exception as fault:  # a broken callback must deny, and the agent must hear why

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -112,7 +112,9 @@ class ClaudeAnswers:
         if call in self._remembered:
             return self._remembered[call]
         try:
-            decision: object = await run_callback(function, question, timeout=self._config.permission_timeout)
+            decision: object = await run_callback(
+                cast("Callable[..., object]", function), question, timeout=self._config.permission_timeout
+            )
         except CallbackLate:
             return PermissionResultDeny(NO_ANSWER)
         except Exception as error:

@@ -27,7 +27,7 @@ INTERPRETERS: dict[str, tuple[str, ...]] = {
     "julia": ("-e",), "powershell": ("-Command", "-c"), "pwsh": ("-Command", "-c"),
 }  # fmt: skip
 """The option after which code stands."""
-_VERSION = frozenset({"--version", "-V", "-v", "--help", "-h"})
+_INTERPRETER_VERSION = frozenset({"--version", "-V", "-v", "--help", "-h"})
 _STRINGS = re.compile(r"""(['"`])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
 _BACKTICKS = re.compile(r"(?:%x|\bqx)\s*(?:\(([^)]*)|\[([^\]]*)|\{([^}]*)|/([^/]*))")
 _RUNS = re.compile(
@@ -46,7 +46,7 @@ _SOCKET_SHELL = re.compile(r"socket.*(dup2|/bin/(ba)?sh|pty\.spawn)", re.DOTALL 
 
 def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Callable[[str], Risk]) -> list[Finding]:
     name, words = command.program, command.words
-    if len(words) == 2 and words[1] in _VERSION and "/" not in words[0]:
+    if len(words) == 2 and words[1] in _INTERPRETER_VERSION and "/" not in words[0]:
         return []
     found = [Finding("medium", f"{name} runs code that was not looked into")]
     pairs = itertools.pairwise(words)
