@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -223,7 +224,9 @@ class SessionEngine:
 
     async def _ask(self, request: PermissionRequest) -> Decision:
         verdict = self._judge(request)
-        request = replace(request, risk=verdict.risk, risk_reasons=list(verdict.reasons))
+        # Its one id, from here to the log and the phone. The agent's own stays on its wire: programs reuse them.
+        question_id = uuid.uuid4().hex
+        request = replace(request, request_id=question_id, risk=verdict.risk, risk_reasons=list(verdict.reasons))
         await self._wait_for_call(request.tool_use_id)
         return await self.questions.ask(request)
 

@@ -167,18 +167,6 @@ def test_several_questions_in_any_order_and_none_twice() -> None:
     run(main)
 
 
-def test_one_id_twice_is_two_questions() -> None:
-    async def main() -> None:
-        stage = Stage(attended=True)
-        questions = [asyncio.ensure_future(stage.questions.ask(shell("make", "same"))) for _ in range(2)]
-        await until(lambda: len(stage.questions.open) == 2)
-        stage.questions.answer("same", Allow())
-        stage.questions.answer("same#1", Deny())
-        assert await asyncio.gather(*questions) == [Allow(), Deny()]
-
-    run(main)
-
-
 def test_time_up_denies_and_a_late_answer_is_refused() -> None:
     async def main() -> None:
         stage = Stage(attended=True, timeout=0.01)

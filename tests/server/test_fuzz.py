@@ -105,7 +105,7 @@ def test_answers_out_of_order(serve: Any, script: Script, caplog: pytest.LogCapt
             asks = script([{"shell": "echo one"}], [{"say": "ok"}])
             first, second = [(await client.post("/api/sessions", json={"prompt": asks})).json()["id"] for _ in range(2)]
             yes = {"decision": "allow"}
-            early = await client.post(f"/api/permissions/{first}:never-asked", json=yes)
+            early = await client.post("/api/permissions/never-asked", json=yes)
             assert early.status_code == 404
             request_ids: dict[str, str] = {}
             while len(request_ids) < 2:
@@ -115,15 +115,15 @@ def test_answers_out_of_order(serve: Any, script: Script, caplog: pytest.LogCapt
             assert crossed.status_code == 404
             wrongs: list[Any] = [{"decision": "perhaps"}, {"decision": "deny", "updatedInput": {}}, {}, [], "allow"]
             for wrong_body in wrongs:
-                wrong = await client.post(f"/api/permissions/{first}:{request_ids[first]}", json=wrong_body)
+                wrong = await client.post(f"/api/permissions/{request_ids[first]}", json=wrong_body)
                 assert wrong.status_code == 400
-            where = [f"/api/permissions/{one}:{request_ids[one]}" for one in (second, first, second, first)]
+            where = [f"/api/permissions/{request_ids[one]}" for one in (second, first, second, first)]
             given = await asyncio.gather(*[client.post(path, json=yes) for path in where])
             assert sorted(one.status_code for one in given) == [200, 200, 409, 409]
             for session_id in (first, second):
                 async with client.stream("GET", f"/api/sessions/{session_id}/stream") as answer:
                     await answer.aread()
-                late = await client.post(f"/api/permissions/{session_id}:{request_ids[session_id]}", json=yes)
+                late = await client.post(f"/api/permissions/{request_ids[session_id]}", json=yes)
                 assert late.status_code == 409
 
     asyncio.run(main())

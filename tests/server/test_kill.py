@@ -250,7 +250,7 @@ class Load:
         self.since_start += 1
         self._more.set()
         if event["type"] == "permission_request":
-            self.tasks.create_task(self._answer(f"{watcher.id}:{event['requestId']}"))
+            self.tasks.create_task(self._answer(event["requestId"]))
 
     async def work(self, number: int) -> None:
         """One session after another."""

@@ -67,7 +67,7 @@ async def _play(server: Any, agent: str, prompt: str) -> tuple[Json, list[Json]]
 
         async def answer(event: Json) -> None:
             if event["type"] == "permission_request":
-                question = f"{session_id}:{event['requestId']}"
+                question = event["requestId"]
                 await client.post(f"/api/permissions/{question}", json={"decision": "allow"})
 
         live, _ = await asyncio.gather(

@@ -82,7 +82,7 @@ async def resolved(service: Service, view: SessionView) -> list[tuple[str, str]]
             if isinstance(event, PermissionResolved):
                 matches.append((event.decision, event.by))
             if isinstance(event, PermissionRequest) and event.expires_at is not None:
-                await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
+                await service.questions.answer(event.request_id, Allow())
     return matches
 
 
@@ -114,7 +114,7 @@ def test_a_running_session_sees_the_change(tmp_path: Path) -> None:
                             file,
                             "rules:\n  - {action: allow, command: echo two}\n  - {action: deny, command: echo *}\n",
                         )
-                        await service.questions.answer(f"{view.id}:{event.request_id}", Allow())
+                        await service.questions.answer(event.request_id, Allow())
             return matches
 
     # Before the change somebody is asked; then the file denies, even what an earlier rule of it allows.

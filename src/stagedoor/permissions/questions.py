@@ -91,7 +91,6 @@ class SessionQuestions:
         self._callbacks = TaskOwner()
         self._remembered: tuple[Rule, ...] = ()
         self._same: set[tuple[str, str]] = set()
-        self._repeats = 0
 
     @property
     def open(self) -> list[str]:
@@ -99,9 +98,6 @@ class SessionQuestions:
 
     async def ask(self, request: PermissionRequest) -> Decision:
         """Decide ``request``. Never raises, except that the asking task itself may be cancelled."""
-        if request.request_id in self._open:
-            self._repeats += 1
-            request = replace(request, request_id=f"{request.request_id}#{self._repeats}")
         resolution = self._without_asking(request)
         if resolution is not None:
             self._emit(request)

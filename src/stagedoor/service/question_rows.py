@@ -36,7 +36,7 @@ class QuestionRows:
 
     def ask(self, event: PermissionRequest, view: SessionView) -> Question:
         question = Question(
-            id=question_id(view.id, event.request_id),
+            id=event.request_id,
             session_id=view.id,
             agent=view.agent,
             request=event,
@@ -79,11 +79,6 @@ class QuestionRows:
         )
         entry = entry_of(question.request, event, session=question.session_id)
         return [row, Audited(entry=entry, at=event.timestamp, who=row.who)]
-
-
-def question_id(session_id: str, request_id: str) -> str:
-    """A question's name among those of all sessions."""
-    return f"{session_id}:{request_id}"
 
 
 def answered(question: Question, decision: Decision, *, by: str, who: str, now: int, answer_id: str = "") -> Question:

@@ -37,9 +37,10 @@ class Questions:
     def tasks(self) -> TaskOwner:
         return self._running.tasks
 
-    async def get(self, question_id: str) -> Question:
+    async def get(self, question_id: str, session_id: str | None = None) -> Question:
+        """With ``session_id``: only if it is a question of that session."""
         question = await self.find(question_id)
-        if question is None:
+        if question is None or session_id not in (None, question.session_id):
             raise SessionNotFound(f"question {question_id!r} not found")
         return question
 
@@ -56,10 +57,12 @@ class Questions:
         return await self._store.question_count(session_id=session_id, open_only=open_only)
 
     @to_the_end
-    async def answer(self, question_id: str, decision: Decision, *, who: str = "") -> Question:
+    async def answer(
+        self, question_id: str, decision: Decision, *, session_id: str | None = None, who: str = ""
+    ) -> Question:
         """Decide a question, once."""
         answer_id = self._new_id()  # before any other id is made: a lost answer is found again by it
-        question = await self.get(question_id)
+        question = await self.get(question_id, session_id)
         late = AlreadyAnswered(f"question {question_id} has been answered already, or it timed out")
         runner = self._running.get(question.session_id)
         if not question.open or runner is None:

@@ -31,8 +31,6 @@ from stagedoor.unified.events import (
     Done,
     Event,
     Init,
-    PermissionRequest,
-    PermissionResolved,
     Status,
     TextDelta,
     ThinkingDelta,
@@ -381,7 +379,7 @@ class Life:
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
-        self.session.answer(self._joined.own_ids.get(request_id, request_id), decision)
+        self.session.answer(request_id, decision)
 
     async def steer(self, text: str) -> bool:
         """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""
@@ -452,9 +450,6 @@ class Continuation:
     def __init__(self, view: SessionView) -> None:
         self._view = view
         self._first = view.last_seq == 0
-        self._ids: dict[str, str] = {}
-        self.own_ids: dict[str, str] = {}
-        """The request ids as the session tells them → as this life knows them."""
 
     def join(self, events: Iterable[Event], counts: Counts) -> list[Event]:
         """``events`` of this life as the session's."""
@@ -491,13 +486,6 @@ class Continuation:
                     tool_uses=before.tool_uses + event.tool_uses,
                     duration_ms=float(event.timestamp - before.created_at),
                 )
-            case PermissionRequest():
-                request_id = f"{event.request_id}~{before.turn}"
-                self._ids[event.request_id] = request_id
-                self.own_ids[request_id] = event.request_id
-                return replace(event, request_id=request_id)
-            case PermissionResolved():
-                return replace(event, request_id=self._ids.get(event.request_id, event.request_id))
             case _:
                 return event
 

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from stagedoor import catalog
-from stagedoor.service.question_rows import question_id
 from stagedoor.service.store import Query
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
@@ -130,7 +129,10 @@ async def answer_permission(call: RpcCall, params: PermissionAnswerParams) -> Pe
     if bool(params.id) == bool(params.session_id and params.request_id):
         raise InvalidField("send the id of the question, or its sessionId and requestId", field="$.id")
     question = await call.service.questions.answer(
-        params.id or question_id(params.session_id, params.request_id), _decision(params), who=call.caller.name
+        params.id or params.request_id,
+        _decision(params),
+        session_id=params.session_id or None,
+        who=call.caller.name,
     )
     return PermissionAnswerResult(permission=question)
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from stagedoor.service.identity import first_id
-from stagedoor.service.question_rows import question_id
 from stagedoor.service.questions import Questions
 from stagedoor.service.views import Question
 from stagedoor.unified.decisions import Allow, Decision, Deny
@@ -81,13 +80,14 @@ async def answer(call: RestCall[None, AnswerBody]) -> Question:
 
 
 async def answer_in_session(call: RestCall[None, AnswerBody]) -> Question:
-    question = question_id(call.session_id, call.path["requestId"])
-    return await call.service.questions.answer(question, _decision(call.body), who=call.who)
+    decision = _decision(call.body)
+    return await call.service.questions.answer(
+        call.path["requestId"], decision, session_id=call.session_id, who=call.who
+    )
 
 
 async def find_answered(call: RestCall[None, AnswerBody]) -> Question | None:
-    by_id = call.path.get("questionId") or question_id(call.session_id, call.path["requestId"])
-    question = await call.service.questions.find(by_id)
+    question = await call.service.questions.find(call.path.get("questionId") or call.path["requestId"])
     return question if question is not None and question.answer_id == first_id() else None
 
 

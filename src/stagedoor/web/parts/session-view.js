@@ -83,7 +83,7 @@ class SessionView extends HTMLElement {
    */
   questionOf(request) {
     const sessionId = this.sessionId;
-    const id = `${sessionId}:${request.requestId}`;
+    const id = request.requestId;
     const open = !this.opened?.ended;
     return store.questions.get(id) ?? { id, sessionId, agent: request.agent, request, open };
   }
