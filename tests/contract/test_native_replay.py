@@ -73,23 +73,10 @@ def messages(path: Path, size: int = 2**16) -> Iterator[bytes]:
             yield line
 
 
-AGENT_PREFIX = re.compile(r"^(Claude|Codex|Gemini|OpenCode|Acp)(?=[A-Z])")
-GOLDEN_NAMES: dict[str, str] = {
-    "CallReply": "Replied",
-    "CallRefusal": "Refused",
-    "UntypedResponse": "Answered",
-    "ServerAnswer": "Answered",
-    "ServerOutput": "ServerSaid",
-}
-"""Types that are called otherwise since the goldens were reviewed → their names there."""
-
-
 def name(event: object) -> str:
-    """The goldens are one folder per agent: they leave out its name where that makes a type's name unique."""
     if isinstance(event, UnknownMessage):
-        return f"Unrecognized: {event.why}"
-    short = AGENT_PREFIX.sub("", type(event).__name__)
-    return GOLDEN_NAMES.get(short, short)
+        return f"UnknownMessage: {event.why}"
+    return type(event).__name__
 
 
 def replay(path: Path, size: int = 2**16) -> list[list[str]]:
