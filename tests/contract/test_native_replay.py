@@ -117,7 +117,7 @@ def test_few_lines_are_not_recognized() -> None:
     """A reviewed bound: what is not recognized is text the CLI printed in place of JSON, and truncated last lines."""
     counts: Counter[str] = Counter()
     for path in CASES:
-        counts.update(path.parent.name for row in replay(path) for event in row if event.startswith("Unrecognized"))
+        counts.update(path.parent.name for row in replay(path) for event in row if event.startswith("UnknownMessage"))
     assert dict(counts) == REVIEWED
 
 
