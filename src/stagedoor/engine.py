@@ -252,12 +252,13 @@ class SessionEngine:
 
     async def _publish(self, batch: Iterable[tuple[bytes, Any]]) -> None:
         """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
-        translate, grammar, with_raw = self._dictionary.translate, self._grammar, self._options.raw
+        translate: Callable[[Any], Iterable[Event]] = self._dictionary.translate
+        grammar, with_raw = self._grammar, self._options.raw
         out: list[Event] = []
         for raw, native in batch:
             produced = False
             for event in translate(native):
-                kind: type[Event] = type(event)
+                kind = type(event)
                 if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not with_raw:
                     out.append(event)
                     continue
