@@ -59,17 +59,20 @@ class LoopbackServer:
         assert task is not None
         self._connections.add(task)
         try:
-            await _HttpConnection(reader, writer, self._respond).serve()
-        except (ConnectionError, h11.RemoteProtocolError, TimeoutError):
-            pass  # the client's own business
+            try:
+                await _HttpConnection(reader, writer, self._respond).serve()
+            except (ConnectionError, h11.RemoteProtocolError, TimeoutError):
+                pass  # the client's own business
+            finally:
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
         except asyncio.CancelledError:
             if self._server is not None and self._server.is_serving():
                 raise
+            # stop() cancelled us, and asyncio 3.11 would report the connection's cancelled task as a fault
         finally:
             self._connections.discard(task)
-            writer.close()
-            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-                await writer.wait_closed()
 
 
 class _HttpConnection:

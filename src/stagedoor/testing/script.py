@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 StopReason = Literal["end", "max_tokens", "refusal", "content_filter"]
-PlanStatus = Literal["pending", "in_progress", "completed"]
 
 
 class ToolOutcome(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ class HttpTransport:
         try:
             import httpx
         except ImportError as error:
-            raise ConnectionLost("httpx is not installed; run: pip install 'stagedoor[http]'") from error
+            raise ConnectionLost("httpx is not installed; run: pip install httpx") from error
         self._errors = httpx.HTTPError, httpx.StreamError
         self._client = httpx.AsyncClient(
             base_url=base_url,

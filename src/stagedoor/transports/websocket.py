@@ -40,7 +40,7 @@ class WebSocket:
             from websockets.asyncio.client import connect
             from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
         except ImportError as error:
-            raise ConnectionLost("websockets is not installed; run: pip install 'stagedoor[websocket]'") from error
+            raise ConnectionLost("websockets is not installed; run: pip install websockets") from error
         try:
             connection = await connect(
                 url,

@@ -25,7 +25,7 @@ _REPLIES: dict[object, PermissionReply] = {"once": "once", "always": "always", "
 
 
 def command_in(line: bytes) -> Command | None:
-    """One request as ``Request.line`` writes it; ``None`` for what has no bearing on a turn."""
+    """One request as ``HttpRequest.line`` writes it; ``None`` for what has no bearing on a turn."""
     request = _REQUEST.fullmatch(line)
     if request is None:
         return None
