@@ -81,7 +81,7 @@ def test_one_that_fails_disturbs_no_other(shared: dict[str, Any]) -> None:
                 case _:
                     pass
         assert done == {0: "error", 1: "error", 2: "error", 3: "error", 4: "interrupted", 5: "success"}
-        assert "there is no agent 'nobody'" in errors[0]
+        assert "unknown agent 'nobody'" in errors[0]
         assert "does not support max_turns" in errors[1]
         assert "unknown option 'colour'" in errors[2]
         assert "took longer than 1 s" in errors[4]

@@ -230,7 +230,7 @@ def test_an_agent_that_takes_nothing_in_mid_turn_says_so(options: dict[str, Any]
     async def main() -> None:
         async with asyncio.timeout(BOUND), stagedoor.open("understudy", tier="autonomous", **options) as session:
             assert session.capabilities.steer is False
-            with pytest.raises(stagedoor.NotSupported, match="takes nothing in mid-turn"):
+            with pytest.raises(stagedoor.NotSupported, match="accepts no input during a turn"):
                 await session.steer("and mind the tests")
 
     asyncio.run(main())
@@ -370,7 +370,7 @@ def test_run_sync(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"agent": "claud"}, "there is no agent 'claud'; did you mean 'claude'?"),
+        ({"agent": "claud"}, "unknown agent 'claud': did you mean 'claude'?"),
         ({"agent": "understudy", "driver": "exec"}, "understudy has no driver 'exec'; choose from acp"),
         ({"agent": "understudy", "max_turns": 3}, r"understudy \(acp\) does not support max_turns"),
         (
@@ -394,7 +394,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "no secret is told": ({"env": {"KEY": 1}}, "^env: expected `str`, got `int`"),
     "no function": ({"can_use_tool": 5}, "can_use_tool=5: give a function"),
     "no policy": ({"policy": {"default": "deny"}}, "give the path of a policy file, or a Policy"),
-    "a copy of nothing": ({"fork": True}, "fork=True copies a session: say which one with resume="),
+    "a copy of nothing": ({"fork": True}, "fork=True copies a session: name it with resume="),
 }
 
 

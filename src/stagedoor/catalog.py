@@ -38,7 +38,7 @@ def canonical_name(name: str) -> str:
         return canonical
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names())}"
-    raise NotSupported(f"there is no agent {name!r}; {hint}")
+    raise NotSupported(f"unknown agent {name!r}: {hint}")
 
 
 def agent(name: str) -> Agent:

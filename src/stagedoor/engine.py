@@ -128,9 +128,9 @@ class SessionEngine:
 
     async def send(self, prompt: str) -> None:
         if self._grammar.is_done or self._closing is not None:
-            raise SessionEnded("the session is over; open another one with resume= its id")
+            raise SessionEnded("the session has ended; open it again with resume= and its id")
         if self._grammar.in_turn:
-            raise LocalProtocolError("a turn is still running: read it to its end, or interrupt() it, and send again")
+            raise LocalProtocolError("a turn is still running: read it to its end or call interrupt(), then send again")
         self._cut_short = None
         self._turn_over.clear()
         self._emit(self._grammar.start_turn(prompt, self._now()))
@@ -170,7 +170,9 @@ class SessionEngine:
 
     async def steer(self, text: str) -> int:
         if not self.capabilities.steer:
-            raise NotSupported(f"{self._agent} ({self._driver.name}) takes nothing in mid-turn: send it afterwards")
+            raise NotSupported(
+                f"{self._agent} ({self._driver.name}) accepts no input during a turn: send it after the turn"
+            )
         if self._native is None or not self._grammar.in_turn:
             raise LocalProtocolError("no turn is running: send it as a prompt")
         await cast("Steerable", self._native).steer(text)

@@ -58,7 +58,7 @@ class Account(msgspec.Struct):
     def __str__(self) -> str:
         return (
             f"{self.lines} lines: {self.translated} translated, {self.absorbed} without a unified meaning, "
-            f"{self.unrecognized} not recognized, {self.said_to_agent} said to the agent, {self.remarks} remarks"
+            f"{self.unrecognized} not recognized, {self.said_to_agent} sent to the agent, {self.remarks} remarks"
         )
 
 
@@ -274,7 +274,7 @@ class _ReplayedSession:
 
 
 def _side(line: Line) -> tuple[str, Line]:
-    """``in`` for what was said to the agent, ``out`` for what it said; recorders put in remarks of their own."""
+    """``in`` for what was sent to the agent, ``out`` for what it said; recorders put in remarks of their own."""
     if isinstance(line, shapes.UnknownMessage) or b'"dir"' not in line[:200]:
         return "out", line
     try:

@@ -44,7 +44,7 @@ def yaml_tree(text: str, source: str, fault: type[StagedoorError]) -> tuple[obje
         mark = getattr(wrong, "problem_mark", None)
         line = f" on line {mark.line + 1}" if mark is not None else ""
         problem = getattr(wrong, "problem", None) or str(wrong)
-        raise fault(f"{source}: this is not YAML: {problem}{line}") from wrong
+        raise fault(f"{source}: not valid YAML: {problem}{line}") from wrong
     lines: dict[Where, int] = {}
     twice: list[str] = []
     if node is not None:

@@ -228,7 +228,7 @@ FILES_THAT_ARE_NOT_THERE = {
         2,
         "stagedoor policy: cannot read none.jsonl: No such file or directory\n",
     ),
-    "policy check": (["policy", "check", "none.yaml"], 2, "there is no policy file none.yaml\n"),
+    "policy check": (["policy", "check", "none.yaml"], 2, "policy file none.yaml not found\n"),
 }
 
 
@@ -241,7 +241,7 @@ def test_a_file_that_is_not_there_is_said_in_one_line(stagedoor: Any, name: str)
 
 def test_recording_can_be_switched_off(stagedoor: Any) -> None:
     stagedoor.run("run", "understudy", "--audit", "-", "--approval", "ask", "- shell: ls\n- say: Over.\n")
-    assert "there is no log yet" in stagedoor.run("audit", "verify").stdout
+    assert "the log does not exist yet" in stagedoor.run("audit", "verify").stdout
 
 
 # ------------------------------------------------------------------------------------------------------------ parallel

@@ -69,8 +69,8 @@ USAGE = {
     "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is not a number of seconds"),
     "no such tier": (["run", "understudy", "x", "--tier", "wild"], " (see stagedoor run --help)"),
     "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
-    "a copy of nothing": (["run", "understudy", "x", "--fork"], "say which one with resume="),
-    "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "there is no policy file none.yaml"),
+    "a copy of nothing": (["run", "understudy", "x", "--fork"], "name it with resume="),
+    "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "policy file none.yaml not found"),
 }
 
 

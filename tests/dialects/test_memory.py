@@ -70,7 +70,7 @@ def test_deltas_without_a_message_id_belong_to_the_next_message() -> None:
     [
         ("success", [], "completed", None),
         ("success", [Error(kind="timeout", message="slow", fatal=True)], "completed", None),
-        ("error", [], "failed", "the agent failed without saying why"),
+        ("error", [], "failed", "the agent failed and gave no reason"),
         ("error", [Error(kind="unknown", message="odd", fatal=True)], "failed", "odd"),
         ("error", [Error(kind="timeout", message="slow", fatal=True)], "timeout", "slow"),
         ("interrupted", [Error(kind="timeout", message="slow", fatal=True)], "timeout", "slow"),

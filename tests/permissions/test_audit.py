@@ -85,14 +85,14 @@ def test_a_log_forged_from_the_start_is_found_by_its_head(tmp_path: Path) -> Non
 
 def test_a_lost_log_or_a_lost_head_is_found(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    assert verify(path) == Verification(ok=True, entries=0, why="there is no log yet")
+    assert verify(path) == Verification(ok=True, entries=0, why="the log does not exist yet")
     written(path)
     kept = head_path(path).read_bytes()
     head_path(path).unlink()
     assert not verify(path).ok
     head_path(path).write_bytes(kept)
     path.unlink()
-    assert verify(path).why == "the log is gone; it had 5 entries"
+    assert verify(path).why == "the log is missing; it had 5 entries"
 
 
 def test_writing_on_does_not_hide_a_cut(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_explaining_a_command() -> None:
     assert explanation.text.splitlines()[:3] == [
         "deny: rule “no deleting” denies `rm -rf /`",
         "risk: high",
-        "  - sudo takes the rights of another user",
+        "  - sudo runs as another user",
     ]
 
 

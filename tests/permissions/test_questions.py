@@ -313,7 +313,7 @@ def test_a_rule_that_cannot_be_kept_is_said() -> None:
             Notice(
                 level="warning",
                 code="policy_not_saved",
-                message="the answer could not be kept for later sessions: disk full",
+                message="the answer could not be saved for later sessions: disk full",
             )
         ]
 

@@ -161,7 +161,7 @@ def test_the_verdict_names_every_simple_command() -> None:
         "rm -rf ../build",
         "tee log",
     ]
-    assert verdict.reasons[0] == "sudo takes the rights of another user"
+    assert verdict.reasons[0] == "sudo runs as another user"
 
 
 def test_a_known_home_makes_its_paths_known() -> None:

@@ -210,7 +210,7 @@ PROBLEMS: list[tuple[str, str, Any, int, str, str]] = [
         "$",
     ),
     ("GET", "/api/sessions?limt=1", None, 400, "unknown query name 'limt': did you mean 'limit'?", "limt"),
-    ("GET", "/api/sessions?limit=1&limit=2", None, 400, "limit is there twice; send it once", "limit"),
+    ("GET", "/api/sessions?limit=1&limit=2", None, 400, "limit was sent twice; send it once", "limit"),
     ("GET", "/api/sessions?limit=x", None, 400, "limit: expected a whole number, got 'x'", "limit"),
     (
         "GET",

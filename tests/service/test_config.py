@@ -118,8 +118,8 @@ def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, list[str]] = {
-    "- a list": ["config.yaml: a configuration is a table with sections such as 'server:', which is missing on line 1"],
-    "server: [": ["config.yaml: this is not YAML: expected the node content, but found '<stream end>' on line 1"],
+    "- a list": ["config.yaml: a configuration must be a table with sections such as 'server:' on line 1"],
+    "server: [": ["config.yaml: not valid YAML: expected the node content, but found '<stream end>' on line 1"],
     "server:\n  port: 1\n  port: 2": ["config.yaml: 'port' is set twice on line 3"],
     "server: 1": ["config.yaml: 'server' is a section and must be a table on line 1; indent its keys under it"],
     "server:\n  prot: 1\nsesions: {}": [
@@ -156,10 +156,10 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: 'awake' must be at least 1, not 0 on line 1",
     ],
     "server:\n  tls_cert: /nowhere.pem": [
-        "config.yaml: 'server.tls_cert' needs 'server.tls_key' beside it on line 2",
+        "config.yaml: 'server.tls_cert' needs 'server.tls_key' too on line 2",
         "config.yaml: file /nowhere.pem not found on line 2",
     ],
-    "policy: {file: /nowhere.yaml}": ["there is no policy file /nowhere.yaml"],
+    "policy: {file: /nowhere.yaml}": ["policy file /nowhere.yaml not found"],
 }
 
 

@@ -162,8 +162,8 @@ def test_a_server_that_does_not_stream_is_polled() -> None:
     ("answer", "error", "says"),
     [
         (whole("401 Unauthorized", b"who are you"), AgentRefused, "answered 401: who are you"),
-        (whole("503 Service Unavailable", b""), ConnectionLost, "could not come back"),
-        (b"", ConnectionLost, "could not come back"),
+        (whole("503 Service Unavailable", b""), ConnectionLost, "could not connect again"),
+        (b"", ConnectionLost, "could not connect again"),
     ],
 )
 def test_a_server_that_will_not_have_us_is_an_error(answer: bytes, error: type[Exception], says: str) -> None:
@@ -213,7 +213,7 @@ def test_what_is_over_the_bound_is_said_and_the_stream_goes_on() -> None:
             server(reply) as url,
             HttpTransport(url, events=EVENTS, max_message=100, backoff=QUICK) as transport,
         ):
-            with pytest.raises(MessageTooLarge, match="GET /big is over the bound of 100 bytes"):
+            with pytest.raises(MessageTooLarge, match="GET /big is larger than the limit of 100 bytes"):
                 await transport.send(HttpRequest("GET", "/big"))
             long, small = (await collect(transport, 2))[:2]
             assert isinstance(long, UnknownMessage)

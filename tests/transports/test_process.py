@@ -160,7 +160,7 @@ def test_a_child_that_exits_without_draining_loses_nothing_to_a_late_reader(kind
 
 def test_lines_over_the_bound_are_reported_and_the_stream_goes_on() -> None:
     lines, code, _ = asyncio.run(output(python("print('x' * 5000); print('ok')"), max_line=1000))
-    assert lines == [UnknownMessage(b"x" * 1000, "a line of 5000 bytes is over the bound of 1000"), b"ok"]
+    assert lines == [UnknownMessage(b"x" * 1000, "a line of 5000 bytes is larger than the limit of 1000"), b"ok"]
     assert code == 0
 
 
@@ -204,7 +204,7 @@ def test_sending_to_a_child_that_has_ended() -> None:
     async def main() -> None:
         async with await ChildProcess.start(python("import sys; sys.exit('no thanks')")) as process:
             await process.wait()
-            with pytest.raises(ProcessExited, match="takes no more input: no thanks") as caught:
+            with pytest.raises(ProcessExited, match="accepts no more input: no thanks") as caught:
                 await process.send(b"x" * 2**21)
             assert caught.value.code == 1
 

@@ -420,7 +420,7 @@ def test_the_end_of_the_program_ends_the_turn(number: str, exited: Exited, messa
 def test_what_no_line_says(make: type[Any]) -> None:
     dictionary = make()
     assert dictionary.translate(Stalled(30.0)) == [
-        Notice(level="warning", code="stalled", message="no sign of life for 30 s")
+        Notice(level="warning", code="stalled", message="the agent has been silent for 30 s")
     ]
     assert dictionary.translate(shapes.UnknownMessage(b"\xffhm", "why")) == [Unrecognized(raw="�hm", why="why")]
     assert dictionary.translate(Exited(0)) == []

@@ -125,7 +125,7 @@ def test_encoding_is_reversible(event: Event) -> None:
 
 
 TOOL = ToolUse(tool_use_id="t", name="shell", input={"command": "ls"})
-STALLED = Notice(level="warning", code="stalled", message="no sign of life for 5 s")
+STALLED = Notice(level="warning", code="stalled", message="the agent has been silent for 5 s")
 QUESTION = PermissionRequest(request_id="r", tool_use_id="t", tool_name="shell")
 ANSWER = PermissionResolved(request_id="r", decision="allow", by="client")
 REFUSABLE = PermissionRequest(request_id="q", tool_name="shell", target="ls")

@@ -45,13 +45,15 @@ def test_any_chunking_gives_the_same_lines(content: bytes, size: int, max_line: 
 def test_a_line_over_the_bound_becomes_an_event_and_the_stream_goes_on(size: int) -> None:
     assert cut(b"ab\nabcdefgh\nxy\n", size, max_line=5) == [
         b"ab",
-        UnknownMessage(b"abcde", "a line of 8 bytes is over the bound of 5"),
+        UnknownMessage(b"abcde", "a line of 8 bytes is larger than the limit of 5"),
         b"xy",
     ]
 
 
 def test_an_unfinished_line_over_the_bound() -> None:
-    assert cut(b"abcdefgh", 3, max_line=5) == [UnknownMessage(b"abcde", "a line of 8 bytes is over the bound of 5")]
+    assert cut(b"abcdefgh", 3, max_line=5) == [
+        UnknownMessage(b"abcde", "a line of 8 bytes is larger than the limit of 5")
+    ]
 
 
 def test_a_line_of_64_megabytes_passes() -> None:

@@ -55,5 +55,5 @@ def test_any_chunking_gives_the_same_events(lines: list[bytes], end: bytes, size
 def test_an_event_over_the_bound_is_reported_and_the_stream_goes_on(size: int) -> None:
     first, second = cut(b"data: " + b"x" * 100 + b"\n\ndata: ok\n\n", size, max_event=20)
     assert isinstance(first, UnknownMessage)
-    assert "over the bound of 20" in first.why
+    assert "larger than the limit of 20" in first.why
     assert second == ServerEvent(b"ok")

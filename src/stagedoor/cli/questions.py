@@ -99,7 +99,7 @@ class TerminalQuestions:
                     return Allow(remember=self._remember)
                 case "n" | "" | TerminalKey.ESCAPE | TerminalKey.END_OF_INPUT:
                     self._write("no\n")
-                    return Deny("the user said no")
+                    return Deny("the user refused this call")
                 case "e":
                     self._write("edit\n")
                     decision = await self._edited(request)

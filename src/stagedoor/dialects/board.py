@@ -16,8 +16,8 @@ from stagedoor.unified.events import Event, Status
 from .event_parts import Drafts, checklist, iso_time, own_fields, type_of, unfinished_parts
 
 SILENT: dict[str, str] = {
-    "text_delta": "kept back, because `text` repeats it; what nothing repeats is a `log` when the turn ends",
-    "thinking_delta": "kept back, because `thinking` repeats it; what nothing repeats is a `plan` when the turn ends",
+    "text_delta": "not sent: `text` repeats it; what is not repeated comes as a `log` when the turn ends",
+    "thinking_delta": "not sent: `thinking` repeats it; what is not repeated comes as a `plan` when the turn ends",
 }
 
 BoardState = Literal["running", "done", "failed", "cancelled"]
@@ -127,7 +127,7 @@ class BoardProjection:
             case "max_budget":
                 why = "the budget was spent"
             case "error":
-                why = self._failure or event.result or "the agent did not say why"
+                why = self._failure or event.result or "the agent gave no reason"
             case _:
                 assert_never(event.status)
         return "error", {"message": f"Session failed: {why}", **own_fields(event)}

@@ -388,7 +388,7 @@ class LifecycleProjection:
     def _reason(self, status: Status, result: str) -> str:
         if self._failure is not None and (status == "error" or self._failure.kind == "timeout"):
             return self._failure.message
-        return _LIMITS.get(status) or result or "the agent failed without saying why"
+        return _LIMITS.get(status) or result or "the agent failed and gave no reason"
 
 
 def _header(event: Event) -> dict[str, Any]:

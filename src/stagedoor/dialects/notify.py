@@ -16,9 +16,9 @@ from stagedoor.unified.events import Event, Operation, PlanItem, Risk, Status, T
 from .event_parts import Drafts, iso_time, unfinished_parts, whole_ms
 
 SILENT: dict[str, str] = {
-    "text_delta": "kept back, because `text` repeats it; what nothing repeats is an `agent_message` when the turn ends",
-    "thinking_delta": "kept back, because `thinking` repeats it; what nothing repeats comes when the turn ends",
-    "tool_progress": "the dialect has no notification for it; the whole output comes with `agent_tool_result`",
+    "text_delta": "not sent: `text` repeats it; what is not repeated comes as an `agent_message` when the turn ends",
+    "thinking_delta": "not sent: `thinking` repeats it; what is not repeated comes when the turn ends",
+    "tool_progress": "the dialect has no notification for it; the complete output comes with `agent_tool_result`",
 }
 
 NotifyState = Literal["idle", "running", "waiting", "error", "stopped"]

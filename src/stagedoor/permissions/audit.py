@@ -168,9 +168,9 @@ def verify(path: Path, *, head: Head | None = None) -> Verification:
     stored_head = _read_head(head_path(path))
     if not path.exists():
         if stored_head is None or stored_head.entries == 0:
-            return Verification(ok=stored_head is not None or head is None, entries=0, why="there is no log yet")
+            return Verification(ok=stored_head is not None or head is None, entries=0, why="the log does not exist yet")
         return Verification(
-            ok=False, entries=0, first_bad_line=1, why=f"the log is gone; it had {stored_head.entries} entries"
+            ok=False, entries=0, first_bad_line=1, why=f"the log is missing; it had {stored_head.entries} entries"
         )
     previous, count = START, 0
     marks = {mark.entries: mark for mark in (stored_head, head) if mark is not None}
@@ -194,7 +194,7 @@ def _ended(count: int, stored_head: Head | None, head: Head | None) -> Verificat
         missing = f"{most - count} of {most} entries are missing at the end"
         return Verification(ok=False, entries=count, first_bad_line=count + 1, why=missing)
     if stored_head is None and count:
-        why = "the file that holds the count is missing, so a cut at the end could not be seen"
+        why = "the file with the count is missing, so missing entries at the end cannot be detected"
         return Verification(ok=False, entries=count, first_bad_line=count + 1, why=why)
     return Verification(ok=True, entries=count)
 
@@ -210,7 +210,7 @@ def _fault(line: bytes, number: int, previous: str) -> str:
     except msgspec.MsgspecError as fault:
         return f"the line is not an entry of this log: {fault}"
     if record.n != number:
-        return f"entry {record.n} stands where entry {number} should: lines are missing, repeated or moved"
+        return f"entry {record.n} is where entry {number} should be: lines are missing, repeated or moved"
     return "" if record.prev == previous else "the line does not follow the one before it"
 
 

@@ -119,7 +119,7 @@ def _decide_unit(
     if is_neutral(unit, call.ground):
         return "allow", None, f"{part} does nothing by itself"
     default: Action = policy.default or "ask"
-    return default, None, f"no rule speaks of {part}, and the default is to {default}"
+    return default, None, f"no rule matches {part}, and the default is to {default}"
 
 
 def describe(unit: Unit) -> str:
@@ -131,7 +131,7 @@ def describe(unit: Unit) -> str:
         case "file":
             return f"{unit.operation} of {text}"
         case "unclear":
-            return f"a part that cannot be followed ({text})"
+            return f"a part that cannot be analyzed ({text})"
         case "call":
             return f"“{text}”"
 

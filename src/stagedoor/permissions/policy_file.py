@@ -115,10 +115,10 @@ def load_policy(path: Path) -> Policy:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PolicyError(f"there is no policy file {path}") from None
+        raise PolicyError(f"policy file {path} not found") from None
     except (OSError, UnicodeDecodeError) as fault:
         why = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
-        raise PolicyError(f"{path}: the policy cannot be read: {why}") from fault
+        raise PolicyError(f"{path}: cannot read the policy: {why}") from fault
     return parse_policy(text, format=suffix, source=str(path))
 
 
@@ -134,7 +134,7 @@ def parse_policy(text: str, *, format: Format = "yaml", source: str = "policy") 
 
 def _policy(tree: object, mistakes: Mistakes) -> Policy | None:
     if not isinstance(tree, dict):
-        mistakes.add((), "a policy is a table of settings and rules, which is missing")
+        mistakes.add((), "a policy must be a table of settings and rules")
         return None
     settings = _settings(cast("dict[object, object]", tree), _POLICY_KEYS, (), mistakes)
     if settings.pop("version", 1) != 1:
@@ -155,12 +155,12 @@ def _policy(tree: object, mistakes: Mistakes) -> Policy | None:
 
 def _rule(entry: object, where: Where, mistakes: Mistakes) -> Rule | None:
     if not isinstance(entry, dict):
-        mistakes.add(where, "a rule is a table with an action", "; begin it with 'action: allow', 'deny' or 'ask'")
+        mistakes.add(where, "a rule must be a table with an action", "; begin it with 'action: allow', 'deny' or 'ask'")
         return None
     before = len(mistakes.messages)
     settings = _settings(cast("dict[object, object]", entry), _RULE_KEYS, where, mistakes)
     if "action" not in settings and len(mistakes.messages) == before:
-        mistakes.add(where, "a rule without 'action'", "; say allow, deny or ask")
+        mistakes.add(where, "a rule without 'action'", "; write allow, deny or ask")
     if len(mistakes.messages) > before:
         return None
     return Rule(**cast("dict[str, Any]", settings))
@@ -176,7 +176,7 @@ def _settings(
         if key not in allowed_keys:
             mistakes.add(at, f"unknown key '{written}'", hint(key, allowed_keys))
         elif key in settings:
-            mistakes.add(at, f"'{written}' is said twice")
+            mistakes.add(at, f"'{written}' is set twice")
         else:
             settings[key] = _value(key, value, at, mistakes)
     return settings
@@ -216,7 +216,7 @@ def _toml_tree(text: str, source: str) -> tuple[object, dict[Where, int]]:
     try:
         tree: object = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as fault:
-        raise PolicyError(f"{source}: this is not TOML: {fault}") from fault
+        raise PolicyError(f"{source}: not valid TOML: {fault}") from fault
     lines: dict[Where, int] = {}
     where: Where = ()
     rule = -1

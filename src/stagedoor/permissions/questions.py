@@ -131,7 +131,7 @@ class SessionQuestions:
         question = self._open.get(request_id)
         if question is None or not question.is_open:
             raise AlreadyAnswered(
-                f"question {request_id!r} is not open: it was answered, its time was up, or its turn ended"
+                f"question {request_id!r} is not open: it was answered, it timed out, or its turn ended"
             )
         question.answer.set_result(_Resolution(decision, "client"))
 
@@ -151,7 +151,7 @@ class SessionQuestions:
                 decision, "policy", ruling.rule.label if ruling.rule is not None else "default", ruling.why
             )
         if self._is_remembered(request):
-            return _Resolution(Allow(remember="session"), "policy", "remembered", "the same was allowed before")
+            return _Resolution(Allow(remember="session"), "policy", "remembered", "the same call was allowed before")
         if self._attended:
             return None
         return _Resolution(
@@ -177,7 +177,7 @@ class SessionQuestions:
             return resolution
         if not self._editable and request.tool_name != "question":  # there, the input holds the answer
             # Running the call as it was would be the opposite of what was decided.
-            return _Resolution(Deny("this agent cannot run a tool with another input than it asked for"), resolution.by)
+            return _Resolution(Deny("this agent cannot run a tool with a changed input"), resolution.by)
         changed = replace(request, input=decision.updated_input)
         ruling = self._ruling(changed)
         if ruling is None or ruling.action != "deny":
@@ -237,7 +237,7 @@ class SessionQuestions:
                 for rule in rules:
                     self._always(rule)
             except Exception as fault:  # the answer counts for this session all the same
-                message = f"the answer could not be kept for later sessions: {fault}"
+                message = f"the answer could not be saved for later sessions: {fault}"
                 self._emit(Notice(level="warning", code="policy_not_saved", message=message))
 
 

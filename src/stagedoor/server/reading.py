@@ -31,7 +31,7 @@ def read_query(raw: bytes, shape: Any) -> Any:
         if name not in fields:
             raise InvalidField(_unknown("query name", name, fields), field=name)
         if name in values:
-            raise InvalidField(f"{name} is there twice; send it once", field=name)
+            raise InvalidField(f"{name} was sent twice; send it once", field=name)
         values[name] = _value(name, text, fields[name])
     if shape is None:
         return None

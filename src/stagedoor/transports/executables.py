@@ -60,7 +60,7 @@ async def read_version(
         version = VERSION.search(text) or VERSION.search(process.stderr_tail)
         if version is None:
             output = (text or process.stderr_tail)[:200]
-            raise LaunchError(f"{executable} --version said {output!r}; is it the right program?")
+            raise LaunchError(f"{executable} --version printed {output!r}; is it the right program?")
     return int(version[1]), int(version[2]), int(version[3])
 
 

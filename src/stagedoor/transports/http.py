@@ -116,7 +116,9 @@ class HttpTransport:
             if self._polling:
                 continue
             if time.monotonic() - lost_at > self._backoff.patience:
-                raise ConnectionLost(f"lost {self._base_url}{self._events.path} and could not come back: {why}")
+                raise ConnectionLost(
+                    f"lost the connection to {self._base_url}{self._events.path} and could not connect again: {why}"
+                )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), delay)
             delay = min(delay * self._backoff.factor, self._backoff.longest)
@@ -217,7 +219,7 @@ class HttpTransport:
             content += chunk
             if len(content) > self._max_message:
                 what = request[:200].decode("utf-8", "replace")
-                raise MessageTooLarge(f"the answer to {what} is over the bound of {self._max_message} bytes")
+                raise MessageTooLarge(f"the answer to {what} is larger than the limit of {self._max_message} bytes")
         return bytes(content)
 
 

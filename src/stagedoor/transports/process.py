@@ -188,7 +188,7 @@ class ChildProcess:
         try:
             await self._stdin.write(message + b"\n")
         except BrokenPipeError:
-            why = f"{self._launch.argv[0]} takes no more input{self._last_words()}"
+            why = f"{self._launch.argv[0]} accepts no more input{self._last_words()}"
             raise ProcessExited(why, code=self.code, stderr=self.stderr_tail) from None
 
     async def end_input(self) -> None:

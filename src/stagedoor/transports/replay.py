@@ -177,7 +177,7 @@ class Replay:
             unmatched = ", ".join(repr(kind_of(message)) for message in self._sent) or "nothing"
             raise ConnectionLost(
                 f"in the recording the client now {description}; this one did not within {self._patience} s "
-                f"(what it sent and the recording had not: {unmatched})"
+                f"(sent, but not in the recording: {unmatched})"
             ) from None
 
     def _learn_ids(self, recorded: bytes, sent: bytes) -> None:

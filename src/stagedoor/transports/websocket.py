@@ -97,7 +97,7 @@ class WebSocket:
         if TOO_BIG in (received, sent):
             whose = "a message from" if sent == TOO_BIG else "a message of ours to"
             raise MessageTooLarge(
-                f"{whose} {self._url} was over the bound ({self._max_message} bytes here)"
+                f"{whose} {self._url} was larger than the limit ({self._max_message} bytes here)"
             ) from closed
         if received not in NORMAL_CLOSURES and sent not in NORMAL_CLOSURES:
             raise ConnectionLost(f"{self._url} broke off: {closed}") from closed

@@ -284,7 +284,7 @@ def report_of(usage: Usage) -> UsageReport:
 
 def stalled(seconds: float) -> Notice:
     """Nothing was heard of the agent for so long; the grammar knows when that is news."""
-    return Notice(level="warning", code="stalled", message=f"no sign of life for {seconds:g} s")
+    return Notice(level="warning", code="stalled", message=f"the agent has been silent for {seconds:g} s")
 
 
 def steered(text: str) -> Notice:

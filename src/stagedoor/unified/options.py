@@ -97,7 +97,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     executable: str | None = None
     """The agent's program, if it is not the one on the PATH."""
     raw: bool = False
-    """Put the native message beside each event, as `event.native`."""
+    """Add the native message to each event, as `event.native`."""
 
 
 class OpenOptions(TypedDict, total=False):
@@ -154,7 +154,7 @@ def check_options(values: Mapping[str, Any]) -> Options:
         )
     options = Options(**{name: _checked(name, value) for name, value in values.items()})
     if options.fork and options.resume is None:
-        raise BadRequest("fork=True copies a session: say which one with resume=")
+        raise BadRequest("fork=True copies a session: name it with resume=")
     return options
 
 

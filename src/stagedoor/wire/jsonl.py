@@ -76,7 +76,7 @@ class LineBuffer:
     def _complete(self, raw: bytes) -> bytes | UnknownMessage | None:
         size, self._skipped = len(raw) + self._skipped, 0
         if size > self._max_line:
-            why = f"a line of {size} bytes is over the bound of {self._max_line}"
+            why = f"a line of {size} bytes is larger than the limit of {self._max_line}"
             return UnknownMessage(raw[: min(KEPT_OF_A_LONG_LINE, self._max_line)], why)
         line = raw.removesuffix(b"\r")
         return line if line.strip() else None

@@ -87,6 +87,6 @@ class SseBuffer:
             return None
         whole = b"\n".join(data)
         if overlong:
-            why = f"an event of {size} bytes is over the bound of {self._max_event}"
+            why = f"an event of {size} bytes is larger than the limit of {self._max_event}"
             return UnknownMessage(whole[:KEPT_OF_A_LONG_LINE], why)
         return ServerEvent(whole, event or "message", self.last_id)

@@ -246,7 +246,7 @@ def test_an_agent_may_take_its_question_back() -> None:
     protocol = prompted("s")
     protocol.receive(asks(4))
     assert protocol.receive(message(method="$/cancel_request", params={"requestId": 4})) == [
-        RequestWithdrawn(question(4), "the agent took it back")
+        RequestWithdrawn(question(4), "the agent cancelled it")
     ]
     assert not protocol.is_open(4)
 

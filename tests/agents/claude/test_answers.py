@@ -121,7 +121,7 @@ def test_an_answer_after_the_deadline_is_refused_by_the_clock() -> None:
 
 def test_without_anybody_to_ask_the_answer_is_no() -> None:
     assert answered(ClaudeSessionConfig(), QUESTION) == [
-        AnswerCanUseTool("q", PermissionResultDeny("Nobody is there to allow this call."))
+        AnswerCanUseTool("q", PermissionResultDeny("Nobody can allow this call: no permission callback is set."))
     ]
 
 

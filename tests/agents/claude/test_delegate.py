@@ -45,7 +45,7 @@ async def deny(request: CanUseTool) -> PermissionResultDeny:
     [
         (allow, {"behavior": "allow", "updatedInput": {"command": "ls"}}),
         (deny, {"behavior": "deny", "message": "no", "interrupt": True}),
-        (None, {"behavior": "deny", "message": "Nobody is there to allow this call."}),
+        (None, {"behavior": "deny", "message": "Nobody can allow this call: no permission callback is set."}),
     ],
 )
 def test_answers(decide: Decide | None, answer: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ def test_written_and_read_back(written: PolicyRule, members: dict):
         (rule(args_pattern="(?P<x>rm)"), "JavaScript"),
         (rule(args_pattern=r"\Arm"), "JavaScript"),
         (rule(args_pattern="a++"), "JavaScript"),
-        (rule(deny_message="\ud83d"), "half of a character"),
+        (rule(deny_message="\ud83d"), "an incomplete character"),
     ],
 )
 def test_refused(bad: PolicyRule, says: str):

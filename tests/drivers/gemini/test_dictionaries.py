@@ -328,7 +328,7 @@ def test_an_answer_repeated_by_a_retry_is_told_once() -> None:
     repeated = Notice(
         level="warning",
         code="text_repeated",
-        message="the answer broke off and was asked for again; what it says a second time is left out",
+        message="the answer broke off and was requested again; repeated text is left out",
     )
     assert events == [
         TextDelta(text="Hello ", message_id="message-1"),
@@ -371,7 +371,9 @@ def test_how_a_process_can_end() -> None:
         Error(kind="connection_failed", message="the output ended without a result event", fatal=True),
         TurnCompleted(status="error"),
     ]
-    assert stream(Stalled(30.0)) == [Notice(level="warning", code="stalled", message="no sign of life for 30 s")]
+    assert stream(Stalled(30.0)) == [
+        Notice(level="warning", code="stalled", message="the agent has been silent for 30 s")
+    ]
 
 
 def test_older_forms_are_understood() -> None:

@@ -309,7 +309,7 @@ def test_run_endings() -> None:
         Error(kind="session_not_found", message="opencode ended at its start: Error: Session not found", fatal=True),
         TurnCompleted(status="error"),
     ]
-    assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="no sign of life for 5 s")]
+    assert run(Stalled(5)) == [Notice(level="warning", code="stalled", message="the agent has been silent for 5 s")]
     assert run(UnknownMessage(b"\xff", "no JSON")) == [Unrecognized(raw="\ufffd", why="no JSON")]
 
 

@@ -254,7 +254,7 @@ class AcpProtocol:
         if question is None:
             return []
         self._peer.refuse(request_id, -32800, "Request cancelled")
-        return [RequestWithdrawn(question, "the agent took it back")]
+        return [RequestWithdrawn(question, "the agent cancelled it")]
 
     def _question(self, message: bytes, request: Request) -> Event:
         decoder = _REQUEST_DECODERS.get(request.method)

@@ -39,7 +39,7 @@ from .launch import hook_id
 from .protocol import permission_body
 
 NO_ANSWER = "Nobody answered in time, so this call was refused."
-NOBODY = "Nobody is there to allow this call."
+NOBODY = "Nobody can allow this call: no permission callback is set."
 
 
 class ClaudeAnswers:

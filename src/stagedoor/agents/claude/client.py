@@ -182,9 +182,7 @@ class ClaudeClient:
             case ClaudeResult(is_error=True) if resume is not None and any(
                 "No conversation" in e for e in first.errors
             ):
-                raise SessionNotFound(
-                    f"session {resume!r} not found in {self.cwd}; list_sessions() shows the sessions there are"
-                )
+                raise SessionNotFound(f"session {resume!r} not found in {self.cwd}; list_sessions() lists the sessions")
             case ClaudeResult():
                 if first.errors and any("--resume" in error for error in first.errors):
                     raise SessionNotFound(f"{first.errors[0]} list_sessions() shows the sessions of {self.cwd}")

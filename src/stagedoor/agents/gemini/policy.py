@@ -114,7 +114,7 @@ def policy_toml(rules: tuple[PolicyRule, ...]) -> bytes:
         try:
             members: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(rule))
         except UnicodeEncodeError:
-            raise LocalProtocolError(f"policy rule {number} contains half of a character: remove it") from None
+            raise LocalProtocolError(f"policy rule {number} contains an incomplete character: remove it") from None
         block = "\n".join(["[[rule]]", *(f"{key} = {_value(value)}" for key, value in members.items())])
         if tomllib.loads(block) != {"rule": [members]}:
             raise LocalProtocolError(f"policy rule {number} cannot be written as TOML: remove its control characters")
@@ -157,7 +157,7 @@ def check(rule: PolicyRule, number: int = 1) -> None:
     if not 0 <= rule.priority <= 999:
         raise refuse(f"priority {rule.priority} is not between 0 and 999")
     if unknown := set(rule.modes or ()) - {"default", "autoEdit", "yolo", "plan"}:
-        raise refuse(f"unknown mode {', '.join(sorted(unknown))}; there are default, autoEdit, yolo and plan")
+        raise refuse(f"unknown mode {', '.join(sorted(unknown))}; choose from default, autoEdit, yolo and plan")
     looks = [look for look in (rule.command_prefix, rule.command_regex, rule.args_pattern) if look is not None]
     if len(looks) > 1:
         raise refuse("give one of command_prefix, command_regex and args_pattern, not several")

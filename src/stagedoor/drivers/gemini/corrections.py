@@ -145,7 +145,7 @@ def error_of(message: str, *, fatal: bool, status: int | None = None) -> Error:
 
 SHORTEST = 8
 """Characters; a model may well write a shorter piece twice."""
-MESSAGE = "the answer broke off and was asked for again; what it says a second time is left out"
+MESSAGE = "the answer broke off and was requested again; repeated text is left out"
 
 
 class Repeats:

@@ -26,7 +26,7 @@ REASONS: dict[str, str] = {
 
 _RUNAWAYS = {
     "empty_steps": "the model's answers end without a reason, and OpenCode repeats the request without limit",
-    "context_overflow": "the context overflows however often OpenCode summarizes the conversation",
+    "context_overflow": "the context is still too long after OpenCode has summarized the conversation several times",
 }
 
 

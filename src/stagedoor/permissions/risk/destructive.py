@@ -12,18 +12,18 @@ from .effects import Finding, changing_tree, deleting, reading, writing
 Look = Callable[[ShellCommand, Ground], list[Finding]]
 
 ALWAYS: dict[str, str] = {
-    **dict.fromkeys(("sudo", "doas", "su", "pkexec", "runuser", "gosu", "su-exec"), "takes the rights of another user"),
+    **dict.fromkeys(("sudo", "doas", "su", "pkexec", "runuser", "gosu", "su-exec"), "runs as another user"),
     **dict.fromkeys(("mkfs", "mke2fs", "mkswap", "wipefs", "newfs", "blkdiscard", "hdparm"), "erases a disk"),
-    **dict.fromkeys(("fdisk", "sfdisk", "parted", "sgdisk", "gdisk", "diskutil", "cryptsetup"), "divides a disk anew"),
-    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "telinit", "init"), "stops the machine"),
+    **dict.fromkeys(("fdisk", "sfdisk", "parted", "sgdisk", "gdisk", "diskutil", "cryptsetup"), "partitions a disk"),
+    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "telinit", "init"), "stops or restarts the machine"),
     **dict.fromkeys(("useradd", "userdel", "usermod", "adduser", "deluser", "groupadd", "groupdel", "passwd",
-                     "chpasswd", "visudo", "vipw", "chsh", "gpasswd", "dscl"), "changes who may use the machine"),
+                     "chpasswd", "visudo", "vipw", "chsh", "gpasswd", "dscl"), "changes the users of the machine"),
     **dict.fromkeys(("insmod", "modprobe", "rmmod", "kexec", "sysctl"), "changes the kernel"),
-    **dict.fromkeys(("mount", "umount", "losetup", "swapoff", "swapon"), "changes what disks are attached"),
+    **dict.fromkeys(("mount", "umount", "losetup", "swapoff", "swapon"), "mounts or unmounts disks"),
     **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "pfctl"), "changes the firewall"),
-    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "crosses a border of the system"),
-    **dict.fromkeys(("at", "batch"), "leaves something behind that runs later"),
-    **dict.fromkeys(("shred", "srm", "wipe"), "deletes beyond recovery"),
+    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "changes the isolation or rights of a program"),
+    **dict.fromkeys(("at", "batch"), "installs something that runs later"),
+    **dict.fromkeys(("shred", "srm", "wipe"), "deletes files permanently"),
     **dict.fromkeys(("dropdb", "dropuser"), "deletes a database"),
     **dict.fromkeys(("killall5",), "kills every process"),
     **dict.fromkeys(("gcore", "ptrace"), "reads the memory of another program"),
@@ -83,7 +83,7 @@ def _mode(command: ShellCommand, ground: Ground) -> list[Finding]:
     found = [f for path in paths for f in look(path, command.cwds, ground, verb=f"{name} changes")]
     if name == "chmod" and names and re.search(r"[ugoa]*\+[rwx]*s|^[2467]\d{3}$", names[0]):
         found.append(Finding("high", "chmod makes a program run with its owner's rights"))
-    return found or [Finding("medium", f"{name} changes who may use a file")]
+    return found or [Finding("medium", f"{name} changes the permissions or the owner of a file")]
 
 
 def _move(command: ShellCommand, ground: Ground) -> list[Finding]:
@@ -98,7 +98,7 @@ def _move(command: ShellCommand, ground: Ground) -> list[Finding]:
     found = [f for path in targets for f in writing(path, command.cwds, ground)]
     for path in sources:
         if command.program == "mv":
-            found += deleting(path, command.cwds, ground, recursive=True, verb="mv takes away")
+            found += deleting(path, command.cwds, ground, recursive=True, verb="mv moves")
         if command.program != "ln":
             found += [f for f in reading(path, command.cwds, ground) if command.program != "mv" or f.risk == "high"]
         elif any(f.risk == "high" for f in writing(path, command.cwds, ground)):
@@ -130,14 +130,14 @@ def _kill(command: ShellCommand, ground: Ground) -> list[Finding]:
 def _service(command: ShellCommand, ground: Ground) -> list[Finding]:
     verbs = [word for word in command.words[1:] if not word.startswith("-")]
     if not verbs or {"status", "list", "show", "cat", "is-active", "is-enabled", "list-units", "print"} & set(verbs):
-        return [Finding("medium", f"{command.program} asks the system's services")]
+        return [Finding("medium", f"{command.program} queries the system's services")]
     return [Finding("high", f"{command.program} changes the system's services")]
 
 
 def _crontab(command: ShellCommand, ground: Ground) -> list[Finding]:
     if command.words[1:] == ("-l",):
-        return [Finding("medium", "crontab -l shows planned commands")]
-    return [Finding("high", "crontab leaves something behind that runs later")]
+        return [Finding("medium", "crontab -l shows scheduled commands")]
+    return [Finding("high", "crontab installs something that runs later")]
 
 
 _SQL = re.compile(
@@ -150,8 +150,8 @@ _SQL = re.compile(
 def _database(command: ShellCommand, ground: Ground) -> list[Finding]:
     text = " ".join([*command.words[1:], command.stdin or ""])
     if match := _SQL.search(text):
-        return [Finding("high", f"{command.program} is told to {match.group(0).strip()}")]
-    found = [Finding("medium", f"{command.program} talks to a database")]
+        return [Finding("high", f"{command.program} runs {match.group(0).strip()}")]
+    found = [Finding("medium", f"{command.program} uses a database")]
     return found + [
         f
         for redirect in command.redirects

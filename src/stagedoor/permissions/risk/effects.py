@@ -32,22 +32,22 @@ _READ: dict[Place, tuple[Risk, str]] = {
     "workspace": ("low", ""),
     "protected": ("low", ""),
     "temp": ("medium", "outside the workspace"),
-    "unknown": ("medium", "a path that cannot be known beforehand"),
+    "unknown": ("medium", "a path that is known only at run time"),
     "outside": ("medium", "outside the workspace"),
     "system": ("medium", "a system path"),
     "device": ("high", "a device or socket"),
-    "secret": ("high", "where credentials are kept"),
+    "secret": ("high", "where credentials are stored"),
 }
 _WRITE: dict[Place, tuple[Risk, str]] = {
     "harmless": ("low", ""),
     "workspace": ("medium", "in the workspace"),
     "temp": ("medium", "outside the workspace"),
-    "unknown": ("medium", "a path that cannot be known beforehand"),
+    "unknown": ("medium", "a path that is known only at run time"),
     "outside": ("high", "outside the workspace"),
     "system": ("high", "a system path"),
     "device": ("high", "a device or socket"),
     "protected": ("high", "inside .git, where it can run code or break history"),
-    "secret": ("high", "where credentials are kept"),
+    "secret": ("high", "where credentials are stored"),
 }
 
 
@@ -75,9 +75,9 @@ def deleting(
     if spot.place == "harmless":
         return [Finding("medium", f"{verb} {display_path(path)}")]
     if spot.broad and (recursive or "*" in path or "?" in path):
-        return [Finding("high", f"{verb} {display_path(path)}, a whole tree")]
+        return [Finding("high", f"{verb} {display_path(path)}, a complete directory tree")]
     if spot.place == "unknown":
-        return [Finding("high" if recursive else "medium", f"{verb} a path that cannot be known beforehand")]
+        return [Finding("high" if recursive else "medium", f"{verb} a path that is known only at run time")]
     if spot.place == "workspace":
         return [Finding("medium", f"{verb} {display_path(path)} in the workspace")]
     if spot.place == "temp" and not recursive:

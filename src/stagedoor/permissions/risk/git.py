@@ -74,7 +74,7 @@ def findings(words: tuple[str, ...]) -> list[Finding]:
     if any(option in ("-c", "--config-env") for option in before) and _RUNS_CODE.search(" ".join(before)):
         found.append(Finding("high", "git -c sets a program that git will run"))
     if any(option.startswith("--exec-path=") for option in before):
-        found.append(Finding("high", "git --exec-path makes git run programs from elsewhere"))
+        found.append(Finding("high", "git --exec-path makes git run programs from another folder"))
     if danger := _danger(command, rest):
         return [*found, Finding("high", danger)]
     if command == "" or words[1:] == ("--version",):
@@ -126,17 +126,17 @@ def _danger(command: str, rest: list[str]) -> str:
     match command:
         case "push":
             if any(word.startswith("--force") or word in ("--mirror", "--prune") for word in rest) or _short(rest, "f"):
-                return "git push --force overwrites what others have"
+                return "git push --force overwrites commits of others on the remote"
             if "--delete" in rest or _short(rest, "d") or any(re.match(r"^[+:]\S", word) for word in rest):
                 return "git push deletes or overwrites a remote branch"
         case "reset" if {"--hard", "--merge", "--keep"} & set(rest):
-            return "git reset --hard throws uncommitted work away"
+            return "git reset --hard discards uncommitted work"
         case "clean" if _short(rest, "f") or "--force" in rest:
             if not (_short(rest, "n") or "--dry-run" in rest):
-                return "git clean deletes files that git does not keep"
+                return "git clean deletes untracked files"
         case "checkout" | "restore" | "switch":
             if everything or "-f" in rest or "--force" in rest or "--discard-changes" in rest:
-                return f"git {command} throws uncommitted work away"
+                return f"git {command} discards uncommitted work"
         case "stash" if rest[:1] and rest[0] in ("clear", "drop"):
             return f"git stash {rest[0]} deletes stashed work"
         case "branch" if _short(rest, "D") or ("--force" in rest and "--delete" in rest):
@@ -144,20 +144,20 @@ def _danger(command: str, rest: list[str]) -> str:
         case "filter-branch" | "filter-repo" | "replace":
             return f"git {command} rewrites history"
         case "reflog" if {"expire", "delete", "drop"} & set(rest):
-            return "git reflog expire removes the way back"
+            return "git reflog expire deletes what could restore lost commits"
         case "gc" | "prune" if any(word.startswith("--prune") or word == "--expire=now" for word in rest):
-            return f"git {command} --prune removes the way back"
+            return f"git {command} --prune deletes what could restore lost commits"
         case "update-ref" if "-d" in rest:
             return "git update-ref -d deletes a reference"
         case "rm" if everything:
-            return "git rm deletes the whole tree"
+            return "git rm deletes all files"
         case "config":
             if {"--global", "--system"} & set(rest) and not any(_LISTING["config"].match(word) for word in rest):
                 return "git config changes settings outside the workspace"
             if any(_RUNS_CODE.search(word) for word in rest) and not any(_LISTING["config"].match(w) for w in rest):
                 return "git config sets a program that git will run"
         case "daemon" | "credential" | "send-email":
-            return f"git {command} gives something away"
+            return f"git {command} shares data or credentials"
         case _:
             pass
     return ""

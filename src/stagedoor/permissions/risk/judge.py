@@ -57,7 +57,7 @@ def judge(
         case _ if operation == "network":
             return RiskVerdict("medium", ("it uses the network",))
         case "task":
-            return RiskVerdict("medium", ("it starts an agent of its own",))
+            return RiskVerdict("medium", ("it starts another agent",))
         case "mcp":
             return RiskVerdict("medium", ("what a tool of another server does cannot be known",))
         case _:
@@ -115,7 +115,7 @@ def _start(input: Mapping[str, Any], cwd: str) -> str | None:
 
 def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
     if text is None:
-        return RiskVerdict("medium", ("it does not say what it runs",), problems=("it does not say what it runs",))
+        return RiskVerdict("medium", ("the command is missing",), problems=("the command is missing",))
     script = read_script(text, start)
     verdict = _verdict(_script_findings(script, ground, depth=0), script.commands)
     return RiskVerdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
@@ -159,7 +159,7 @@ def _downloaded_then_run(commands: Sequence[ShellCommand]) -> list[Finding]:
 
 def _files(operation: Operation, paths: tuple[str, ...], ground: Ground) -> RiskVerdict:
     if not paths:
-        words = ("it does not say which file",) if operation == "write" else ()
+        words = ("the path is missing",) if operation == "write" else ()
         return RiskVerdict("medium" if operation == "write" else "low", words)
     look = writing if operation == "write" else reading
     findings = [finding for path in paths for finding in look(path, (ground.workspace,), ground)]
@@ -171,7 +171,7 @@ def _network(target: str, ground: Ground) -> RiskVerdict:
     if target.startswith("file:"):
         return _files("read", (target,), ground)
     if re.match(r"^https?://(169\.254\.|metadata\.|\[fd00:ec2)", target):
-        return RiskVerdict("high", (f"{target} is where a cloud machine keeps its credentials",))
+        return RiskVerdict("high", (f"{target} is where a cloud machine gets its credentials",))
     return RiskVerdict("medium", ("it uses the network",))
 
 

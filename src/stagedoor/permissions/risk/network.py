@@ -33,7 +33,7 @@ def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
         if flag in _UPLOADS:
             for path in _uploaded(flag, value):
                 if locate(path, command.cwds, ground).place in ("secret", "outside", "system"):
-                    found.append(Finding("high", f"{name} sends {path} away"))
+                    found.append(Finding("high", f"{name} sends {path} over the network"))
         elif flag in _OUTPUTS and not (name == "curl" and flag == "-O") and not value.startswith("-"):
             found += writing(value, command.cwds, ground)
         elif flag == "--unix-socket":
@@ -42,7 +42,7 @@ def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
         if word.startswith("file://"):
             found += reading(word, command.cwds, ground)
     if _LEAKS & set(command.fed_by):
-        found.append(Finding("high", f"{name} is given the environment, where credentials often are"))
+        found.append(Finding("high", f"{name} gets the environment, which often contains credentials"))
     return found
 
 
@@ -74,14 +74,14 @@ def _socket(command: ShellCommand, ground: Ground) -> list[Finding]:
     if any(
         re.fullmatch(r"-[a-zA-Z]*[ec]|--exec|--sh-exec|-[a-zA-Z]*e.*sh", word) for word in words if name != "telnet"
     ):
-        return [Finding("high", f"{name} gives a shell to another machine")]
+        return [Finding("high", f"{name} opens a shell for another machine")]
     if name == "socat" and any(re.search(r"\b(exec|system):", word, re.IGNORECASE) for word in words):
-        return [Finding("high", f"{name} gives a shell to another machine")]
+        return [Finding("high", f"{name} opens a shell for another machine")]
     return _fetch(command, ground)
 
 
 def _ssh(command: ShellCommand, ground: Ground) -> list[Finding]:
-    return [Finding("medium", f"{command.program} runs things on another machine")]
+    return [Finding("medium", f"{command.program} runs commands on another machine")]
 
 
 def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
@@ -90,13 +90,13 @@ def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     if re.search(
         r"--privileged|--pid[= ]host|--userns[= ]host|--cap-add[= ](all|sys_admin|sys_ptrace)|--device\b", line, re.I
     ):
-        return [Finding("high", f"{name} lifts the walls of a container")]
+        return [Finding("high", f"{name} turns off the isolation of a container")]
     mounts = [word for word in words if re.match(r"^(~|/|\.\.)[^:]*:", word)]
     mounts += re.findall(r"(?:source|src)=([^,\s]+)", line)
     for mount in mounts:
         spot = locate(mount.partition(":")[0], command.cwds, ground)
         if spot.place in ("secret", "system", "outside", "device") or (spot.broad and spot.place != "workspace"):
-            return [Finding("high", f"{name} gives a container {mount.partition(':')[0]}")]
+            return [Finding("high", f"{name} gives a container access to {mount.partition(':')[0]}")]
     if re.search(
         r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", line
     ):
@@ -112,15 +112,15 @@ _CLOUD = re.compile(
 def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, line = command.program, " ".join(command.words[1:])
     if _CLOUD.search(line) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", line):
-        return [Finding("high", f"{name} deletes things that run elsewhere")]
+        return [Finding("high", f"{name} deletes remote resources")]
     if re.search(
         r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw",
         line,
     ):
         return [Finding("high", f"{name} shows credentials")]
     if re.search(r"\bapply\b.*-auto-approve", line):
-        return [Finding("high", f"{name} changes what runs elsewhere without asking")]
-    return [Finding("medium", f"{name} talks to a service elsewhere")]
+        return [Finding("high", f"{name} changes remote resources without asking")]
+    return [Finding("medium", f"{name} uses a remote service")]
 
 
 _PUBLISH = {

@@ -48,7 +48,7 @@ def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Cal
     name, words = command.program, command.words
     if len(words) == 2 and words[1] in _INTERPRETER_VERSION and "/" not in words[0]:
         return []
-    found = [Finding("medium", f"{name} runs code that was not looked into")]
+    found = [Finding("medium", f"{name} runs code that was not analyzed")]
     pairs = itertools.pairwise(words)
     code = [
         after for flag, after in pairs if flag in INTERPRETERS[name] or (name == "perl" and re.match(r"^-\w*e$", flag))
@@ -72,13 +72,13 @@ def _code_findings(
     if _HIDDEN.search(code):
         found.append(Finding("high", f"{name} runs code that is decoded or downloaded first"))
     if re.search(r"Remove-Item\b.*-Recurse|Format-Volume|Clear-Disk", code, re.IGNORECASE):
-        found.append(Finding("high", f"{name} deletes whole trees or disks"))
+        found.append(Finding("high", f"{name} deletes directory trees or disks"))
     if _SOCKET_SHELL.search(code):
-        found.append(Finding("high", f"{name} gives a shell to another machine"))
+        found.append(Finding("high", f"{name} opens a shell for another machine"))
     if _RUNS.search(code):
         for text in [*strings, " ".join(strings)]:
             if text and judge_text(text) == "high":
-                found.append(Finding("high", f"{name} is told to run: {text[:80]}"))
+                found.append(Finding("high", f"{name} runs: {text[:80]}"))
                 break
     spots = [(text, locate(text, command.cwds, ground)) for text in strings if text]
     if _DELETES.search(code):
@@ -87,7 +87,7 @@ def _code_findings(
                 found.append(Finding("high", f"{name} deletes {text}"))
     for text, spot in spots:
         if spot.place in ("secret", "device"):
-            found.append(Finding("high", f"{name} names {text}, where credentials are kept or a device"))
+            found.append(Finding("high", f"{name} names {text}, a device or a place where credentials are stored"))
     return found
 
 
@@ -225,7 +225,7 @@ def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
     if name in INTERPRETERS:
         return _interpreter_findings(command, ground, judge_text)
     if name in SHELLS:
-        return [Finding("medium", f"{name} runs a script that was not looked into")]
+        return [Finding("medium", f"{name} runs a script that was not analyzed")]
     if name in ("find", "gfind"):
         return [*_find(command, ground), *_program_file(command)]
     if name in ("sed", "gsed"):
@@ -237,7 +237,7 @@ def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
     if name in ("uniq", "xxd"):
         return [found for path in options_and_names(words)[1] for found in reading(path, command.cwds, ground)]
     if name in ("env", "printenv"):
-        return [Finding("medium", f"{name} shows the environment, where credentials often are")]
+        return [Finding("medium", f"{name} shows the environment, which often contains credentials")]
     if name in ("export", "declare", "typeset", "readonly") and any(
         SENSITIVE.match(w.partition("=")[0]) for w in words[1:]
     ):
@@ -259,7 +259,7 @@ def _program_file(command: ShellCommand) -> list[Finding]:
     return (
         []
         if _is_known_file(word)
-        else [Finding("medium", f"runs the file {display_path(word)}, which only bears a known name")]
+        else [Finding("medium", f"runs the file {display_path(word)}, which only has the name of a known program")]
     )
 
 
@@ -271,8 +271,8 @@ def _unknown_program(command: ShellCommand, ground: Ground) -> list[Finding]:
         if not word.startswith("-") and word != HOLE
     )
     if recursive and broad:
-        return [Finding("high", "runs a program that cannot be known on a whole tree")]
-    return [Finding("medium", "runs a program that cannot be known beforehand"), *_secrets_named(command, ground)]
+        return [Finding("high", "runs an unknown program on a directory tree")]
+    return [Finding("medium", "runs a program that is known only at run time"), *_secrets_named(command, ground)]
 
 
 def _more_than_reads(command: ShellCommand, unsafe: str) -> list[Finding]:
@@ -313,7 +313,7 @@ def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
     for word in command.words[1:]:
         for part in re.split(r"[=@:]", word) if not word.startswith("-") else [word.partition("=")[2]]:
             if part and locate(part, command.cwds, ground).place == "secret":
-                found.append(Finding("high", f"names {display_path(part)}, where credentials are kept"))
+                found.append(Finding("high", f"names {display_path(part)}, where credentials are stored"))
     return found
 
 
@@ -342,7 +342,7 @@ def _find(command: ShellCommand, ground: Ground) -> list[Finding]:
         if flag in ("-fprint", "-fprint0", "-fprintf", "-fls"):
             found += writing(value, command.cwds, ground)
         elif flag in ("-exec", "-execdir", "-ok", "-okdir") and not value:
-            found.append(Finding("medium", "find runs a program that cannot be known beforehand"))
+            found.append(Finding("medium", "find runs a program that is known only at run time"))
     return found
 
 

@@ -47,7 +47,7 @@ def read_script(text: str, cwd: str | None) -> Script:
         reader.script(text)
         reader.uncalled()
     except RecursionError:
-        reader.problem("it is nested too deeply to be followed")
+        reader.problem("it is nested too deeply to be analyzed")
     return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.problems), tuple(reader.alarms))
 
 
@@ -95,16 +95,16 @@ class _ScriptReader:
     def script(self, text: str) -> None:
         """Read a whole text, also one found inside a command."""
         if self._depth >= MAX_DEPTH:
-            self.alarm("it is nested deeper than any honest command")
+            self.alarm("it is nested unusually deeply and may hide something")
             return
         if len(text) > MAX_TEXT or most_open(text) > MAX_OPEN:
-            self.problem("it is too long or nested too deeply to be followed")
+            self.problem("it is too long or nested too deeply to be analyzed")
             self._crudely(text)
             return
         try:
             tree = parsed(text)
         except ImportError:
-            self.problem("the shell parser is not installed, so the command cannot be understood")
+            self.problem("the shell parser is not installed, so the command cannot be analyzed")
             self._crudely(text)
             return
         self._depth += 1
@@ -317,7 +317,7 @@ class _ScriptReader:
                     alternatives.append(shell_words.readings(child, self))
             choices = list(islice(product(*alternatives), 2 * MAX_READINGS + 1))
             if len(choices) > 2 * MAX_READINGS:
-                self.problem("its variables leave too many possibilities")
+                self.problem("its variables have too many possible values")
             for choice in choices:
                 self._run(tuple(word for fields in choice for word in fields), tuple(assignments), tuple(redirects))
         self._made_from = made_from
@@ -333,7 +333,7 @@ class _ScriptReader:
                 self._emit((), assignments, redirects)
             return
         if self._depth >= MAX_DEPTH:
-            self.alarm("it is nested deeper than any honest command")
+            self.alarm("it is nested unusually deeply and may hide something")
             return
         name = words[0]
         body = self._functions.get(name)
@@ -376,9 +376,9 @@ class _ScriptReader:
                 self.script(text)
         if HOLE in text or text == "":
             if origins & NETWORK:
-                self.alarm(f"{program} runs what {', '.join(sorted(origins & NETWORK))} brings from the network")
+                self.alarm(f"{program} runs what {', '.join(sorted(origins & NETWORK))} downloads")
             else:
-                self.problem(f"{program} runs text that cannot be known beforehand")
+                self.problem(f"{program} runs text that is known only at run time")
         if origins & DECODERS:
             self.alarm(f"{program} runs text that {', '.join(sorted(origins & DECODERS))} decodes first")
 
@@ -392,7 +392,7 @@ class _ScriptReader:
         """A second look at text the parser could not follow, without grammar: better one suspicion too many."""
         for words in guessed_commands(text)[:MAX_COMMANDS]:
             if (name := program_of(words)) in SHELLS or name == "eval":
-                self.alarm(f"{name} runs text that cannot be followed")
+                self.alarm(f"{name} runs text that cannot be analyzed")
             if self._depth < MAX_DEPTH:
                 self._run(words)
 
@@ -405,7 +405,7 @@ class _ScriptReader:
         transparent: bool = False,
     ) -> None:
         if len(self.commands) >= MAX_COMMANDS:
-            self.problem("it has more commands than can be followed")
+            self.problem("it has too many commands to be analyzed")
             return
         command = ShellCommand(
             words=words,

@@ -233,7 +233,7 @@ async def _question(call: RpcCall, params: RespondParams) -> Question:
         for question in await call.service.questions.list(session_id=within, open_only=False):
             if params.tool_use_id in (question.request.tool_use_id, question.request.request_id):
                 raise AlreadyAnswered(
-                    f"the question of {params.tool_use_id!r} has been answered already, or its time was up"
+                    f"the question of {params.tool_use_id!r} has been answered already, or it timed out"
                 )
     raise SessionNotFound(
         f"no open question for {params.tool_use_id[:200]!r}; permission/list shows the open questions"

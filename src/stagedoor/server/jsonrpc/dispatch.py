@@ -191,7 +191,7 @@ def _by_field_name(raw: dict[str, Any], shape: type[RpcParams]) -> dict[str, Any
     for key, value in raw.items():
         name = names.get(key, key) if key not in fields else key
         if name in values:
-            raise InvalidField(f"{name} is there twice, once as {key}", field=f"$.{name}")
+            raise InvalidField(f"{name} was sent twice, once as {key}", field=f"$.{name}")
         nested = _NESTED.get(name) if name in fields else None
         values[name] = (
             _by_field_name(cast("dict[str, Any]", value), nested) if nested and isinstance(value, dict) else value

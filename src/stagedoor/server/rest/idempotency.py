@@ -40,7 +40,7 @@ Recall: TypeAlias = Callable[[], Awaitable[RestReply | None]]
 
 def checked_key(values: Sequence[str]) -> str:
     if len(values) != 1:
-        raise InvalidField("Idempotency-Key is there more than once; send one", field=HEADER)
+        raise InvalidField("Idempotency-Key was sent more than once; send one", field=HEADER)
     if not _KEY.match(values[0]):
         raise InvalidField("Idempotency-Key must have 1 to 255 visible ASCII characters", field=HEADER)
     return values[0]

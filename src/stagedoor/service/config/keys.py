@@ -77,7 +77,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="agents.*.trusted_folders",
         kind="paths",
-        about="more folders for this agent, beside `workspaces.roots`",
+        about="more folders for this agent, in addition to `workspaces.roots`",
     ),
     Key(
         path="agents.*.auto_accept",

@@ -108,7 +108,7 @@ class _Reading:
         if tree is None:
             return
         if not isinstance(tree, dict):
-            self._mistakes.add((), "a configuration is a table with sections such as 'server:', which is missing")
+            self._mistakes.add((), "a configuration must be a table with sections such as 'server:'")
             return
         self._table(cast("dict[object, object]", tree), ())
 
@@ -196,7 +196,7 @@ class _Reading:
             self._check_default(chosen, agents)
         for one, other in (("server.tls_cert", "server.tls_key"), ("server.tls_key", "server.tls_cert")):
             if one in self.values and other not in self.values:
-                self._blame(one, f"'{one}' needs '{other}' beside it")
+                self._blame(one, f"'{one}' needs '{other}' too")
         for path in ("server.tls_cert", "server.tls_key"):
             if path in self.values and not Path(self.values[path].value).is_file():
                 self._blame(path, f"file {self.values[path].value} not found")

@@ -126,7 +126,7 @@ async def diff(
         except GitFailed as fault:
             if "not a git repository" in str(fault):
                 raise BadRequest(f"{folder} is not in a git repository; git init there to see what changes") from fault
-            raise BadRequest(f"{fault}; the session's first commit may be gone") from fault
+            raise BadRequest(f"{fault}; the session's first commit may no longer exist") from fault
     files, insertions, deletions = _counted(numbers)
     cut = len(text.encode("utf-8", "replace")) >= most
     if cut:
