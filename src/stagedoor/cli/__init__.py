@@ -10,19 +10,16 @@ COMMANDS: dict[str, str] = {
     "parallel": "run one prompt on several agents, each in its own git worktree, and compare",
     "agents": "list the agents: installed, version, signed in, what they can do",
     "sessions": "list, show, export and resume the stored sessions of all agents",
-    "rpc": "speak JSON-RPC on stdin and stdout",
-    "doctor": "find problems and show the commands that fix them",
-    "policy": "explain and try out permission policies",
-    "audit": "verify and show the log of permission decisions",
+    "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "find problems and show the commands that fix them",
+    "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
-    "pair": "pair a phone or a browser with the running server",
-    "devices": "list and revoke the paired devices",
+    "pair": "pair a phone or a browser with the running server", "devices": "list and revoke the paired devices",
     "config": "show, check and edit the configuration of the server",
     "translate": "turn an agent's native output (stdin) into unified events",
     "demo": "watch an agent work in a scratch repository: no key, no CLI, a few seconds",
     "model": "serve a scripted model on this machine, to test real CLIs without a key",
     "completion": "print a completion script for bash, zsh or fish",
-}
+}  # fmt: skip
 """Command, which is also its module → what it does."""
 EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_LIMIT, EXIT_INTERRUPTED = (
     0, 1, 2, 3, 4, 5, 130,

@@ -16,29 +16,14 @@ from .command import Parser, report
 from .output import Cell, Style, style_for, table
 
 SHORT: dict[str, str] = {
-    "text_deltas": "streaming",
-    "thinking": "thinking",
-    "plan": "plans",
-    "subagents": "sub-agents",
-    "mcp_servers": "MCP",
-    "interrupt": "interrupt",
-    "steer": "steering",
-    "resume": "resume",
-    "fork": "fork",
-    "edit_input": "edited input",
-    "max_turns": "turn limit",
-    "max_budget": "budget",
-    "structured_output": "output schema",
-    "images": "images",
-    "system_prompt": "system prompt",
-    "append_system_prompt": "appended system prompt",
-    "allowed_tools": "allowed tools",
-    "disallowed_tools": "disallowed tools",
-    "dry_run": "dry run",
-    "exit_codes": "exit codes",
-    "diffs": "diffs",
+    "text_deltas": "streaming", "thinking": "thinking", "plan": "plans", "subagents": "sub-agents",
+    "mcp_servers": "MCP", "interrupt": "interrupt", "steer": "steering", "resume": "resume", "fork": "fork",
+    "edit_input": "edited input", "max_turns": "turn limit", "max_budget": "budget",
+    "structured_output": "output schema", "images": "images", "system_prompt": "system prompt",
+    "append_system_prompt": "appended system prompt", "allowed_tools": "allowed tools",
+    "disallowed_tools": "disallowed tools", "dry_run": "dry run", "exit_codes": "exit codes", "diffs": "diffs",
     "cost": "cost",
-}
+}  # fmt: skip
 
 ASKS = {"all": "every call that acts", "some": "what the agent chooses to ask", "none": "nothing"}
 

@@ -12,15 +12,13 @@ from stagedoor.unified.events import Event, Status, Usage
 from .event_parts import Drafts
 
 SILENT: dict[str, str] = {
-    "turn_started": "the window has shown the prompt already",
-    "tool_progress": "a tool only starts and ends here",
+    "turn_started": "the window has shown the prompt already", "tool_progress": "a tool only starts and ends here",
     "file_change": "covered by the `ToolStart` and `ToolEnd` of the tool that did it",
-    "plan": "the dialect has no event for plans",
-    "retry": "the dialect has no event for it",
+    "plan": "the dialect has no event for plans", "retry": "the dialect has no event for it",
     "notice": "only a notice of level `error` has an event, `Error`",
     "done": "the last turn's `Complete` or `Error` covers it; sent only when there was no turn",
     "unrecognized": "nothing a chat could show",
-}
+}  # fmt: skip
 
 
 class ChatHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):

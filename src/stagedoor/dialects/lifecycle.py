@@ -238,19 +238,12 @@ def decode(line: bytes) -> LifecycleEvent:
 
 
 _ERROR_TYPES: dict[ErrorKind, LifecycleErrorType] = {
-    "connection_failed": "connectionFailed",
-    "authentication_failed": "authenticationFailed",
-    "session_not_found": "sessionNotFound",
-    "permission_denied": "permissionDenied",
-    "tool_execution_failed": "toolExecutionFailed",
-    "timeout": "timeout",
-    "protocol_error": "protocolError",
-    "rate_limited": "unknown",
-    "quota_exceeded": "unknown",
-    "context_overflow": "unknown",
-    "model_not_found": "unknown",
+    "connection_failed": "connectionFailed", "authentication_failed": "authenticationFailed",
+    "session_not_found": "sessionNotFound", "permission_denied": "permissionDenied",
+    "tool_execution_failed": "toolExecutionFailed", "timeout": "timeout", "protocol_error": "protocolError",
+    "rate_limited": "unknown", "quota_exceeded": "unknown", "context_overflow": "unknown", "model_not_found": "unknown",
     "unknown": "unknown",
-}
+}  # fmt: skip
 _LIMITS: dict[Status, str] = {
     "max_turns": "the limit of turns was reached",
     "max_budget": "the budget was spent",

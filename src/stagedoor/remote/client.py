@@ -39,12 +39,11 @@ REFUSED: dict[str, str] = {
     "images": "the server does not accept images with a prompt",
     "env": "the server's configuration sets the environment of each agent",
     "inherit_env": "the server's configuration sets the environment of each agent",
-    "stall_after": "the server watches its agents itself",
-    "watch_files": "the server watches its workspaces itself",
+    "stall_after": "the server watches its agents itself", "watch_files": "the server watches its workspaces itself",
     "extra_args": "the server's configuration says how each agent runs",
     "executable": "the server's configuration says how each agent runs",
     "raw": "the server does not send the agents' own messages",
-}
+}  # fmt: skip
 """Options of ``stagedoor.run`` that make sense only where the agent runs → why."""
 
 

@@ -19,19 +19,10 @@ SHOWN_WHILE_RUNNING = 16_000
 PROGRESS_EVERY = 0.05
 
 KINDS = {
-    "shell": "execute",
-    "read_file": "read",
-    "write_file": "edit",
-    "edit_file": "edit",
-    "delete_file": "delete",
-    "search_content": "search",
-    "find_files": "search",
-    "web_fetch": "fetch",
-    "web_search": "fetch",
-    "task": "think",
-    "question": "other",
-    "mcp": "other",
-}
+    "shell": "execute", "read_file": "read", "write_file": "edit", "edit_file": "edit", "delete_file": "delete",
+    "search_content": "search", "find_files": "search", "web_fetch": "fetch", "web_search": "fetch", "task": "think",
+    "question": "other", "mcp": "other",
+}  # fmt: skip
 
 
 class TurnCancelled(Exception):

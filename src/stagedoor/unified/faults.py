@@ -8,19 +8,10 @@ from ..errors import NotSignedIn, SessionNotFound
 from .events import Error, ErrorKind, Notice
 
 _BY_STATUS: dict[int, ErrorKind] = {
-    401: "authentication_failed",
-    402: "quota_exceeded",
-    403: "authentication_failed",
-    404: "model_not_found",
-    408: "timeout",
-    413: "context_overflow",
-    429: "rate_limited",
-    500: "connection_failed",
-    502: "connection_failed",
-    503: "connection_failed",
-    504: "timeout",
-    529: "rate_limited",
-}
+    401: "authentication_failed", 402: "quota_exceeded", 403: "authentication_failed", 404: "model_not_found",
+    408: "timeout", 413: "context_overflow", 429: "rate_limited", 500: "connection_failed", 502: "connection_failed",
+    503: "connection_failed", 504: "timeout", 529: "rate_limited",
+}  # fmt: skip
 
 # The first word that matches decides: the telling ones before the vague ones.
 _WORDS: dict[ErrorKind, tuple[str, ...]] = {

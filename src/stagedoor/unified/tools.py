@@ -8,20 +8,10 @@ from typing import Any, cast
 from .events import Operation, ToolName
 
 OPERATIONS: dict[ToolName, Operation] = {
-    "shell": "execute",
-    "read_file": "read",
-    "write_file": "write",
-    "edit_file": "write",
-    "search_content": "read",
-    "find_files": "read",
-    "web_fetch": "network",
-    "web_search": "network",
-    "task": "other",
-    "plan": "other",
-    "mcp": "other",
-    "question": "other",
-    "other": "other",
-}
+    "shell": "execute", "read_file": "read", "write_file": "write", "edit_file": "write", "search_content": "read",
+    "find_files": "read", "web_fetch": "network", "web_search": "network", "task": "other", "plan": "other",
+    "mcp": "other", "question": "other", "other": "other",
+}  # fmt: skip
 
 # The words the agents use for what a tool acts on, the telling ones first.
 _TARGETS: dict[Operation, tuple[str, ...]] = {

@@ -50,20 +50,9 @@ class HookMatcher(msgspec.Struct, frozen=True):
 
 
 HOOK_EVENTS = (
-    "PreToolUse",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "PermissionRequest",
-    "UserPromptSubmit",
-    "SessionStart",
-    "SessionEnd",
-    "Stop",
-    "SubagentStart",
-    "SubagentStop",
-    "PreCompact",
-    "PostCompact",
-    "Notification",
-)
+    "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "UserPromptSubmit", "SessionStart",
+    "SessionEnd", "Stop", "SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification",
+)  # fmt: skip
 
 
 class ClaudeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):

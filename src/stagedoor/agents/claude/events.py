@@ -397,28 +397,11 @@ Notice: TypeAlias = (
 )
 
 OTHER_SUBTYPES = (
-    "agents_killed",
-    "api_error",
-    "away_summary",
-    "commands_changed",
-    "elicitation_complete",
-    "file_snapshot",
-    "files_persisted",
-    "informational",
-    "local_command_output",
-    "memory_recall",
-    "memory_saved",
-    "mirror_error",
-    "model_consent_fallback",
-    "notification",
-    "plugin_install",
-    "post_turn_summary",
-    "scheduled_task_fire",
-    "stop_hook_summary",
-    "task_summary",
-    "thinking",
-    "worker_shutting_down",
-)
+    "agents_killed", "api_error", "away_summary", "commands_changed", "elicitation_complete", "file_snapshot",
+    "files_persisted", "informational", "local_command_output", "memory_recall", "memory_saved", "mirror_error",
+    "model_consent_fallback", "notification", "plugin_install", "post_turn_summary", "scheduled_task_fire",
+    "stop_hook_summary", "task_summary", "thinking", "worker_shutting_down",
+)  # fmt: skip
 """The subtypes of ``system`` that the program knows and no recording of ours shows."""
 
 NOTICES: dict[str, type[Notice]] = {

@@ -19,38 +19,13 @@ from stagedoor.errors import LocalProtocolError
 from .records import SHELL
 
 TOOLS = (
-    "activate_skill",
-    "ask_user",
-    "complete_task",
-    "enter_plan_mode",
-    "exit_plan_mode",
-    "get_internal_docs",
-    "glob",
-    "google_web_search",
-    "grep_search",
-    "invoke_agent",
-    "list_directory",
-    "list_background_processes",
-    "list_mcp_resources",
-    "read_background_output",
-    "read_file",
-    "read_many_files",
-    "read_mcp_resource",
-    "replace",
-    "run_shell_command",
-    "save_memory",
-    "search_file_content",
-    "tracker_add_dependency",
-    "tracker_create_task",
-    "tracker_get_task",
-    "tracker_list_tasks",
-    "tracker_update_task",
-    "tracker_visualize",
-    "update_topic",
-    "web_fetch",
-    "write_file",
-    "write_todos",
-)
+    "activate_skill", "ask_user", "complete_task", "enter_plan_mode", "exit_plan_mode", "get_internal_docs", "glob",
+    "google_web_search", "grep_search", "invoke_agent", "list_directory", "list_background_processes",
+    "list_mcp_resources", "read_background_output", "read_file", "read_many_files", "read_mcp_resource", "replace",
+    "run_shell_command", "save_memory", "search_file_content", "tracker_add_dependency", "tracker_create_task",
+    "tracker_get_task", "tracker_list_tasks", "tracker_update_task", "tracker_visualize", "update_topic", "web_fetch",
+    "write_file", "write_todos",
+)  # fmt: skip
 """The CLI's own tools. A name that is nearly one of them is a mistake; any other may be an extension's."""
 
 LONGEST_PATTERN = 2048

@@ -31,15 +31,9 @@ PREFIX = "stagedoor-gemini-"
 LOCK = "lock"
 _FOLDERS = ("tmp", "history")
 _WRITTEN = (
-    "oauth_creds.json",
-    "google_accounts.json",
-    "mcp-oauth-tokens.json",
-    "a2a-oauth-tokens.json",
-    "installation_id",
-    "trustedFolders.json",
-    "state.json",
-    "GEMINI.md",
-)
+    "oauth_creds.json", "google_accounts.json", "mcp-oauth-tokens.json", "a2a-oauth-tokens.json", "installation_id",
+    "trustedFolders.json", "state.json", "GEMINI.md",
+)  # fmt: skip
 """Files the CLI may create: a link that leads nowhere yet lets it create them where they belong."""
 
 

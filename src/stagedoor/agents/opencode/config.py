@@ -22,22 +22,9 @@ Permission: TypeAlias = Action | Mapping[str, Action | Mapping[str, Action]]
 The last rule that matches wins. ``edit`` covers every tool that writes."""
 
 PERMISSIONS = (
-    "read",
-    "edit",
-    "glob",
-    "grep",
-    "list",
-    "bash",
-    "task",
-    "external_directory",
-    "todowrite",
-    "question",
-    "webfetch",
-    "websearch",
-    "lsp",
-    "doom_loop",
-    "skill",
-)
+    "read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "todowrite", "question", "webfetch",
+    "websearch", "lsp", "doom_loop", "skill",
+)  # fmt: skip
 
 READ_ONLY: Mapping[str, Action] = {
     "*": "deny",

@@ -263,40 +263,15 @@ SERVER_EVENTS: dict[str, type[KnownServerEvent]] = {
 
 SERVER_NOTICES = frozenset(
     {
-        "catalog.updated",
-        "file.watcher.updated",
-        "global.disposed",
-        "installation.update-available",
-        "installation.updated",
-        "integration.connection.updated",
-        "integration.updated",
-        "lsp.client.diagnostics",
-        "lsp.updated",
-        "mcp.browser.open.failed",
-        "mcp.tools.changed",
-        "models-dev.refreshed",
-        "plugin.added",
-        "project.directories.updated",
-        "project.updated",
-        "pty.created",
-        "pty.deleted",
-        "pty.exited",
-        "pty.updated",
-        "reference.updated",
-        "server.instance.disposed",
-        "sync",
-        "tui.command.execute",
-        "tui.prompt.append",
-        "tui.session.select",
-        "tui.toast.show",
-        "vcs.branch.updated",
-        "workspace.failed",
-        "workspace.ready",
-        "workspace.status",
-        "worktree.failed",
-        "worktree.ready",
+        "catalog.updated", "file.watcher.updated", "global.disposed", "installation.update-available",
+        "installation.updated", "integration.connection.updated", "integration.updated", "lsp.client.diagnostics",
+        "lsp.updated", "mcp.browser.open.failed", "mcp.tools.changed", "models-dev.refreshed", "plugin.added",
+        "project.directories.updated", "project.updated", "pty.created", "pty.deleted", "pty.exited", "pty.updated",
+        "reference.updated", "server.instance.disposed", "sync", "tui.command.execute", "tui.prompt.append",
+        "tui.session.select", "tui.toast.show", "vcs.branch.updated", "workspace.failed", "workspace.ready",
+        "workspace.status", "worktree.failed", "worktree.ready",
     }
-)
+)  # fmt: skip
 
 # ---------------------------------------------------------------------------------------- what happened around it
 

@@ -39,17 +39,9 @@ from ...unified.tools import described, operation_of, target_of
 from ...wire import shapes
 
 KINDS: dict[str, ToolName] = {
-    "read": "read_file",
-    "edit": "edit_file",
-    "delete": "edit_file",
-    "move": "edit_file",
-    "search": "search_content",
-    "execute": "shell",
-    "think": "other",
-    "fetch": "web_fetch",
-    "switch_mode": "other",
-    "other": "other",
-}
+    "read": "read_file", "edit": "edit_file", "delete": "edit_file", "move": "edit_file", "search": "search_content",
+    "execute": "shell", "think": "other", "fetch": "web_fetch", "switch_mode": "other", "other": "other",
+}  # fmt: skip
 STATUSES: dict[str, Status] = {
     "end_turn": "success",
     "cancelled": "interrupted",

@@ -49,11 +49,10 @@ CAPABILITIES = Capabilities(
         "max_turns": "per prompt, counted by Claude Code",
         "max_budget": "over the whole process, counted by Claude Code",
         "sandbox": "Claude Code enforces nothing on a command that runs; readOnly is the dry run",
-        "subagents": "their text comes whole, without deltas",
-        "images": "with the first prompt of a session",
+        "subagents": "their text comes whole, without deltas", "images": "with the first prompt of a session",
         "exit_codes": "unknown for commands in the background and for those whose code Claude Code reinterprets",
     },
-)
+)  # fmt: skip
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
@@ -83,14 +82,8 @@ AGENT = Agent(
     tools=("Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"),
     arguments=ArgumentRules(
         reserved={
-            "-p": 0,
-            "--print": 0,
-            "--verbose": 0,
-            "--output-format": 1,
-            "--input-format": 1,
-            "--include-partial-messages": 0,
-            "--replay-user-messages": 0,
-            "--permission-prompt-tool": 1,
+            "-p": 0, "--print": 0, "--verbose": 0, "--output-format": 1, "--input-format": 1,
+            "--include-partial-messages": 0, "--replay-user-messages": 0, "--permission-prompt-tool": 1,
         },
         replaced={
             "--dangerously-skip-permissions": "skip_permissions: true",
@@ -100,4 +93,4 @@ AGENT = Agent(
     ),
     package=Package("@anthropic-ai/claude-code", "2.1.197"),
     scripted=ScriptedSetup("claude-sonnet-4-5", scripted_settings),
-)
+)  # fmt: skip

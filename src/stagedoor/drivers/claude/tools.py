@@ -9,33 +9,13 @@ from ...unified import tools
 from ...unified.events import ToolName
 
 NAMES: dict[str, ToolName] = {
-    "Bash": "shell",
-    "Read": "read_file",
-    "NotebookRead": "read_file",
-    "Write": "write_file",
-    "Edit": "edit_file",
-    "MultiEdit": "edit_file",
-    "NotebookEdit": "edit_file",
-    "Grep": "search_content",
-    "Glob": "find_files",
-    "LS": "find_files",
-    "WebFetch": "web_fetch",
-    "WebSearch": "web_search",
-    "web_fetch": "web_fetch",
-    "web_search": "web_search",
-    "Agent": "task",
-    "Task": "task",
-    "TodoWrite": "plan",
-    "TaskCreate": "plan",
-    "TaskUpdate": "plan",
-    "TaskList": "plan",
-    "TaskGet": "plan",
-    "EnterPlanMode": "plan",
-    "ExitPlanMode": "plan",
-    "AskUserQuestion": "question",
-    "ListMcpResourcesTool": "mcp",
-    "ReadMcpResourceTool": "mcp",
-}
+    "Bash": "shell", "Read": "read_file", "NotebookRead": "read_file", "Write": "write_file", "Edit": "edit_file",
+    "MultiEdit": "edit_file", "NotebookEdit": "edit_file", "Grep": "search_content", "Glob": "find_files",
+    "LS": "find_files", "WebFetch": "web_fetch", "WebSearch": "web_search", "web_fetch": "web_fetch",
+    "web_search": "web_search", "Agent": "task", "Task": "task", "TodoWrite": "plan", "TaskCreate": "plan",
+    "TaskUpdate": "plan", "TaskList": "plan", "TaskGet": "plan", "EnterPlanMode": "plan", "ExitPlanMode": "plan",
+    "AskUserQuestion": "question", "ListMcpResourcesTool": "mcp", "ReadMcpResourceTool": "mcp",
+}  # fmt: skip
 """Every other tool of Claude Code's own is ``other``, every ``mcp__…`` is ``mcp``."""
 
 _NATIVES: dict[ToolName, tuple[str, ...]] = {

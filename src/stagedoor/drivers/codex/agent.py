@@ -25,8 +25,7 @@ from .scripted import scripted_settings
 from .stored import list_stored, read_stored
 
 NOTES = {
-    "cost": "the CLI tells tokens, not money",
-    "max_budget": "the CLI tells tokens, not money",
+    "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
     "max_turns": "the CLI has no such limit; timeout= ends a turn",
     "allowed_tools": "the CLI has no list of tools; a policy or can_use_tool decides call by call",
     "disallowed_tools": "the CLI has no list of tools; a policy or can_use_tool decides call by call",
@@ -35,7 +34,7 @@ NOTES = {
     "append_system_prompt": "not when resuming: a thread keeps the instructions it was started with",
     "system_prompt": "not when resuming: a thread keeps the instructions it was started with",
     "autonomous": "without a sandbox unless sandbox= names one; `rm -f` stays refused by the CLI itself",
-}
+}  # fmt: skip
 APP_SERVER = Capabilities(
     text_deltas=True,
     thinking=True,

@@ -17,28 +17,12 @@ from ...unified.events import FileChange, Operation, PermissionRequest, ToolName
 from ...unified.tools import operation_of
 
 NAMES: dict[str, ToolName] = {
-    "exec_command": "shell",
-    "shell": "shell",
-    "shell_command": "shell",
-    "local_shell": "shell",
-    "local_shell_call": "shell",
-    "write_stdin": "shell",
-    "apply_patch": "edit_file",
-    "view_image": "read_file",
-    "web_search": "web_search",
-    "update_plan": "plan",
-    "request_user_input": "question",
-    "spawn_agent": "task",
-    "spawnAgent": "task",
-    "run_command": "shell",
-    "read": "read_file",
-    "write": "write_file",
-    "edit": "edit_file",
-    "grep": "search_content",
-    "find": "find_files",
-    "fetch_url": "web_fetch",
-    "search_web": "web_search",
-}
+    "exec_command": "shell", "shell": "shell", "shell_command": "shell", "local_shell": "shell",
+    "local_shell_call": "shell", "write_stdin": "shell", "apply_patch": "edit_file", "view_image": "read_file",
+    "web_search": "web_search", "update_plan": "plan", "request_user_input": "question", "spawn_agent": "task",
+    "spawnAgent": "task", "run_command": "shell", "read": "read_file", "write": "write_file", "edit": "edit_file",
+    "grep": "search_content", "find": "find_files", "fetch_url": "web_fetch", "search_web": "web_search",
+}  # fmt: skip
 """What its items and older versions call tools. Every ``mcp__…`` is ``mcp``; talking to a sub-agent, waiting for it and
 closing it are ``other``: only starting one is a ``task``."""
 

@@ -28,15 +28,13 @@ from .stored import list_stored, read_stored
 from .stream_dictionary import StreamDictionary
 
 NOTES = {
-    "cost": "the CLI tells tokens, not money",
-    "max_budget": "the CLI tells tokens, not money",
-    "fork": "the CLI cannot branch a stored session",
-    "structured_output": "the CLI has no output schema",
+    "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
+    "fork": "the CLI cannot branch a stored session", "structured_output": "the CLI has no output schema",
     "append_system_prompt": "the CLI only replaces its prompt; put more into GEMINI.md",
     "subagents": "the CLI does not tell what its sub-agents do",
     "sandbox": "readOnly is enforced by policy; others need a container (GEMINI_SANDBOX=docker), by stream-json only",
     "images": "only over acp",
-}
+}  # fmt: skip
 STREAM = Capabilities(
     text_deltas=True,
     plan=True,
@@ -131,13 +129,7 @@ AGENT = Agent(
     read_stored=read_stored,
     inspect=inspect,
     tools=(
-        "run_shell_command",
-        "read_file",
-        "write_file",
-        "replace",
-        "grep_search",
-        "glob",
-        "web_fetch",
+        "run_shell_command", "read_file", "write_file", "replace", "grep_search", "glob", "web_fetch",
         "google_web_search",
     ),
     arguments=ArgumentRules(
@@ -163,4 +155,4 @@ AGENT = Agent(
     own_sandboxes={"docker": {"GEMINI_SANDBOX": "docker"}, "podman": {"GEMINI_SANDBOX": "podman"}},
     package=Package("@google/gemini-cli", "0.61.0"),
     scripted=ScriptedSetup("gemini-2.5-flash", scripted_settings),
-)
+)  # fmt: skip

@@ -9,30 +9,12 @@ from ...unified import tools
 from ...unified.events import ToolName
 
 NAMES: dict[str, ToolName] = {
-    "bash": "shell",
-    "read": "read_file",
-    "write": "write_file",
-    "edit": "edit_file",
-    "multiedit": "edit_file",
-    "patch": "edit_file",
-    "apply_patch": "edit_file",
-    "grep": "search_content",
-    "codesearch": "search_content",
-    "glob": "find_files",
-    "list": "find_files",
-    "webfetch": "web_fetch",
-    "websearch": "web_search",
-    "task": "task",
-    "todowrite": "plan",
-    "todoread": "plan",
-    "question": "question",
-    "plan_enter": "other",
-    "plan_exit": "other",
-    "skill": "other",
-    "lsp": "other",
-    "batch": "other",
-    "StructuredOutput": "other",
-}
+    "bash": "shell", "read": "read_file", "write": "write_file", "edit": "edit_file", "multiedit": "edit_file",
+    "patch": "edit_file", "apply_patch": "edit_file", "grep": "search_content", "codesearch": "search_content",
+    "glob": "find_files", "list": "find_files", "webfetch": "web_fetch", "websearch": "web_search", "task": "task",
+    "todowrite": "plan", "todoread": "plan", "question": "question", "plan_enter": "other", "plan_exit": "other",
+    "skill": "other", "lsp": "other", "batch": "other", "StructuredOutput": "other",
+}  # fmt: skip
 INVALID = "invalid"
 """What OpenCode runs in place of a tool it does not have, or whose arguments it cannot read."""
 

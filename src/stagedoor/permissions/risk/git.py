@@ -9,41 +9,12 @@ from .effects import Finding
 
 _READ_ONLY = frozenset(
     [
-        "status",
-        "log",
-        "diff",
-        "show",
-        "rev-parse",
-        "describe",
-        "ls-files",
-        "ls-tree",
-        "cat-file",
-        "blame",
-        "annotate",
-        "shortlog",
-        "rev-list",
-        "name-rev",
-        "merge-base",
-        "whatchanged",
-        "count-objects",
-        "for-each-ref",
-        "show-ref",
-        "diff-tree",
-        "diff-index",
-        "diff-files",
-        "check-ignore",
-        "check-attr",
-        "var",
-        "grep",
-        "version",
-        "help",
-        "cherry",
-        "range-diff",
-        "show-branch",
-        "verify-commit",
-        "verify-tag",
+        "status", "log", "diff", "show", "rev-parse", "describe", "ls-files", "ls-tree", "cat-file", "blame",
+        "annotate", "shortlog", "rev-list", "name-rev", "merge-base", "whatchanged", "count-objects", "for-each-ref",
+        "show-ref", "diff-tree", "diff-index", "diff-files", "check-ignore", "check-attr", "var", "grep", "version",
+        "help", "cherry", "range-diff", "show-branch", "verify-commit", "verify-tag",
     ]
-)
+)  # fmt: skip
 # Flags that make a reading command write a file or run a program.
 _UNSAFE = re.compile(
     r"^(--output(=|$)|--ext-diff$|--textconv$|-O|--open-files-in-pager|--exec|--upload-pack|--no-index$|--filters$|"

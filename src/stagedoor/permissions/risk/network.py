@@ -124,17 +124,10 @@ def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 
 _PUBLISH = {
-    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login",
-    "yarn": r"publish|npm publish",
-    "pnpm": r"publish",
-    "cargo": r"publish|yank|login|owner",
-    "gem": r"push|yank|owner",
-    "twine": r"upload",
-    "poetry": r"publish",
-    "uv": r"publish",
-    "hatch": r"publish",
-    "flit": r"publish",
-}
+    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login", "yarn": r"publish|npm publish", "pnpm": r"publish",
+    "cargo": r"publish|yank|login|owner", "gem": r"push|yank|owner", "twine": r"upload", "poetry": r"publish",
+    "uv": r"publish", "hatch": r"publish", "flit": r"publish",
+}  # fmt: skip
 
 
 def _packages(command: ShellCommand, ground: Ground) -> list[Finding]:

@@ -13,45 +13,16 @@ from .wrappers import program_of
 
 NETWORK = frozenset(
     [
-        "curl",
-        "wget",
-        "http",
-        "https",
-        "xh",
-        "aria2c",
-        "fetch",
-        "nc",
-        "ncat",
-        "netcat",
-        "socat",
-        "telnet",
-        "ssh",
-        "scp",
-        "sftp",
-        "ftp",
-        "rsync",
-        "lynx",
-        "w3m",
-        "gsutil",
+        "curl", "wget", "http", "https", "xh", "aria2c", "fetch", "nc", "ncat", "netcat", "socat", "telnet", "ssh",
+        "scp", "sftp", "ftp", "rsync", "lynx", "w3m", "gsutil",
     ]
-)
+)  # fmt: skip
 DECODERS = frozenset(
     [
-        "base64",
-        "base32",
-        "basenc",
-        "xxd",
-        "openssl",
-        "uudecode",
-        "rev",
-        "gpg",
-        "uncompress",
-        "gunzip",
-        "zcat",
-        "od",
+        "base64", "base32", "basenc", "xxd", "openssl", "uudecode", "rev", "gpg", "uncompress", "gunzip", "zcat", "od",
         "tr",
     ]
-)
+)  # fmt: skip
 
 
 class Redirect(msgspec.Struct, frozen=True):

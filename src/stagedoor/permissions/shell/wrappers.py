@@ -22,28 +22,10 @@ _GIT_COMMAND_KEYS = re.compile(
 )
 _SSH_VALUES = frozenset(
     [
-        "-b",
-        "-c",
-        "-D",
-        "-E",
-        "-e",
-        "-F",
-        "-I",
-        "-i",
-        "-J",
-        "-L",
-        "-l",
-        "-m",
-        "-O",
-        "-o",
-        "-p",
-        "-Q",
-        "-R",
-        "-S",
-        "-W",
-        "-w",
+        "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
+        "-W", "-w",
     ]
-)
+)  # fmt: skip
 
 
 def nested(words: Words) -> list[Inner]:

@@ -23,18 +23,10 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")
 POLICY = "; ".join(
     (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "manifest-src 'self'",
-        "worker-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
+        "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+        "manifest-src 'self'", "worker-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
     )
-)
+)  # fmt: skip
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",

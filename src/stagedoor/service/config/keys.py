@@ -125,17 +125,10 @@ KEYS: tuple[Key, ...] = (
 )
 BY_PATH = {key.path: key for key in KEYS}
 TAKES: dict[Kind, str] = {
-    "text": "text",
-    "path": "a path",
-    "number": "a whole number",
-    "time": "seconds, a time like 15m or 24h, or never",
-    "days": "days, or never",
-    "flag": "true or false",
-    "texts": "a list of texts",
-    "paths": "a list of paths",
-    "table": "a table of texts",
-    "places": "a table of paths",
-}
+    "text": "text", "path": "a path", "number": "a whole number", "time": "seconds, a time like 15m or 24h, or never",
+    "days": "days, or never", "flag": "true or false", "texts": "a list of texts", "paths": "a list of paths",
+    "table": "a table of texts", "places": "a table of paths",
+}  # fmt: skip
 
 
 class Wrong(Exception):
@@ -196,22 +189,13 @@ _HEAD = """\
 # stagedoor config check finds mistakes, stagedoor config show prints the values in force.
 """
 _EXAMPLES: dict[str, str] = {
-    "server.hosts": "[stagedoor.example.org]",
-    "server.tls_cert": "cert.pem",
-    "server.tls_key": "key.pem",
-    "workspaces.roots": "[~/projects]",
-    "workspaces.projects": "{site: ~/projects/site}",
-    "policy.file": "policy.yaml",
-    "agents.default": "understudy",
-    "agents.*.command": "~/bin/understudy",
-    "agents.*.model": "large",
-    "agents.*.driver": "acp",
-    "agents.*.args": "[--flag, value]",
-    "agents.*.env": "{NAME: value}",
-    "agents.*.trusted_folders": "[~/projects]",
-    "agents.*.auto_accept": "[read_file, find_files]",
+    "server.hosts": "[stagedoor.example.org]", "server.tls_cert": "cert.pem", "server.tls_key": "key.pem",
+    "workspaces.roots": "[~/projects]", "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
+    "agents.default": "understudy", "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
+    "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
+    "agents.*.trusted_folders": "[~/projects]", "agents.*.auto_accept": "[read_file, find_files]",
     "agents.*.sandbox": "readOnly",
-}
+}  # fmt: skip
 _ANY_AGENT = "understudy"
 
 

@@ -34,15 +34,9 @@ _SIDE_SYSTEM = {
 }
 _SUMMARY_PROMPT = "Your task is to create a detailed summary of"
 _KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    529: "overloaded_error",
-}
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error",
+}  # fmt: skip
 _MESSAGES = {
     400: "messages.0: invalid",
     401: "invalid x-api-key",
