@@ -13,7 +13,7 @@ from stagedoor.errors import StoreBroken, StoreTooNew
 Durable: TypeAlias = Literal["process", "power"]
 """What an acknowledged write survives: the death of this process, or that of the machine."""
 
-APPLICATION = 0x506F6469
+APPLICATION = 0x53746764
 """Marks the file as ours, for ``file`` and other tools. Never changes: it is in every log that exists."""
 PATIENCE = 30.0
 """Seconds to wait for somebody who locks the file from outside, with the ``sqlite3`` shell for example."""
