@@ -33,7 +33,7 @@ EXPECTED: dict[str, tuple[str, list[str]]] = {
     "Codex CLI": ("codex", ["may I: .*touch made", "not", "completed: completed"]),
     "Gemini CLI": ("gemini", ["→ write_file", r"\+one", "Written", "result: success"]),
     "OpenCode": ("opencode", ["may I: bash", "not", "ended: well"]),
-    "Any agent that speaks ACP": ("", [r"may I: .*a\.txt", "Written", "stopped: end_turn"]),
+    "Any agent that uses ACP": ("", [r"may I: .*a\.txt", "Written", "stopped: end_turn"]),
 }
 
 
