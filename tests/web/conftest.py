@@ -97,6 +97,9 @@ class Stage:
             if not page["events"] or result[-1]["seq"] >= page["lastSeq"]:
                 return result
 
+    def questions(self) -> list[Json]:
+        return list(self.http.get("/api/permissions").json()["permissions"])
+
     def ended(self, session_id: str) -> Json:
         return until(lambda: (view := self.session(session_id))["activity"] == "ended" and view, "the end of a session")
 

@@ -260,6 +260,7 @@ def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> 
     appended(stage, session, len(events) + len(more), [resolution], state="running", activity="working")
     expect(page.locator(".reply", has_text="After 39")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Latest")).to_be_hidden()
+    page.close()  # it would ask for the session that is removed now
     stage.run(stage.service._journal.forget(session))
 
 

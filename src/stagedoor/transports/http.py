@@ -141,15 +141,16 @@ class HttpTransport:
         closed = tasks.start(self._closed.wait())
         try:
             while True:
-                following = tasks.start(_next(source))
+                following = tasks.start(_next_batch(source))
                 await asyncio.wait((closed, following), return_when=asyncio.FIRST_COMPLETED)
                 if closed.done():
+                    if following.done() and not following.cancelled():
+                        following.exception()  # looked at: how the connection ended is no news after close()
                     return
-                try:
-                    item = following.result()
-                except StopAsyncIteration:
+                batch = following.result()
+                if batch is None:
                     return
-                yield item
+                yield batch
         finally:
             await tasks.close()
             await source.aclose()
@@ -249,5 +250,6 @@ def _identity(message: bytes) -> str:
         return ""
 
 
-async def _next(source: AsyncGenerator[Any, None]) -> Any:
-    return await anext(source)
+async def _next_batch(source: AsyncGenerator[Any, None]) -> Any | None:
+    """``None`` at the end: a task that ends with ``StopAsyncIteration`` would be reported as one that failed."""
+    return await anext(source, None)
