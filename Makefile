@@ -33,7 +33,7 @@ check: $(VENV)/.dev page  ## lint, types, layers
 
 coverage: $(VENV)/.dev browser  ## run all tests that need no CLI under coverage; show lines and branches by room
 	rm -f .coverage .coverage.*
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest -q -m "not live" -n $(WORKERS) --dist worksteal
+	$(BIN)/coverage run -m pytest -q -m "not live" -n $(WORKERS) --dist worksteal
 	$(BIN)/coverage combine -q
 	$(BIN)/python -m tools.coverage_by_room
 

@@ -115,7 +115,7 @@ class CommandLine:
         self.home.mkdir()
         kept = {
             name: os.environ[name]
-            for name in ("PATH", "TMPDIR", "PYTHONPATH", "COVERAGE_PROCESS_START")
+            for name in ("PATH", "TMPDIR", "PYTHONPATH", "COVERAGE_PROCESS_CONFIG")
             if name in os.environ
         }
         self.env = {**kept, "HOME": str(self.home), "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"}
