@@ -107,10 +107,10 @@ class SessionQuestions:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Resolution] = loop.create_future()
         deadline = None if self._timeout is None else loop.time() + self._timeout
-        self._open[request.request_id] = _OpenQuestion(answer, deadline)
+        question = self._open[request.request_id] = _OpenQuestion(answer, deadline)
         self._emit(request)
         if self._callback is not None:
-            self._callbacks.start(self._call(self._callback, request, answer), key=request.request_id)
+            self._callbacks.start(self._call(self._callback, request, question), key=request.request_id)
         try:
             async with asyncio.timeout_at(deadline):
                 resolution = await answer
@@ -185,12 +185,10 @@ class SessionQuestions:
         rule = ruling.rule.label if ruling.rule is not None else "default"
         return _Resolution(Deny(f"the changed input is not allowed: {ruling.message}"), "policy", rule, ruling.why)
 
-    async def _call(
-        self, callback: CanUseTool, request: PermissionRequest, answer: asyncio.Future[_Resolution]
-    ) -> None:
+    async def _call(self, callback: CanUseTool, request: PermissionRequest, question: _OpenQuestion) -> None:
         resolution = await self._called(callback, request)
-        if not answer.done():
-            answer.set_result(resolution)
+        if not question.answer.done():  # the callback's own time began a little later than the question's
+            question.answer.set_result(resolution if question.is_open else self._late())
 
     async def _called(self, callback: CanUseTool, request: PermissionRequest) -> _Resolution:
         # Where the callback only carries the question to somebody, the audit log says that a person decided.
