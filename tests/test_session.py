@@ -366,6 +366,14 @@ def test_run_sync(options: dict[str, Any]) -> None:
     result = stagedoor.run_sync("understudy", script([{"say": "forty-two"}]), **options)
     assert (result.text, result.status) == ("forty-two", "success")
 
+    async def inside_a_loop() -> stagedoor.Result:
+        with pytest.raises(RuntimeError, match=r"use await stagedoor\.result\(…\)"):
+            stagedoor.run_sync("understudy", "anything", **options)
+        return await stagedoor.result("understudy", script([{"say": "forty-two"}]), **options)
+
+    inside = asyncio.run(inside_a_loop())
+    assert (inside.text, inside.status) == ("forty-two", "success")
+
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),

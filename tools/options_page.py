@@ -21,8 +21,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 INTRODUCTION = """\
 # Options
 
-`stagedoor.run`, `open`, `run_sync`, `run_parallel` and `Task(options=…)` take these keyword arguments. They are typed
-(`stagedoor.OpenOptions`), so an editor completes them, and mypy and pyright refuse a wrong one. Every option is checked
+`stagedoor.run`, `open`, `result`, `run_sync`, `run_parallel` and `Task(options=…)` take these keyword arguments, typed
+(`stagedoor.OpenOptions`): an editor completes them, and mypy and pyright refuse a wrong one. Every option is checked
 before anything starts: a wrong value raises `BadRequest`, and an option that the agent cannot honour raises
 `NotSupported`. None is ignored. With a server ([client](client.md)) some of them belong to the server.
 

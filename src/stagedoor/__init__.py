@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .api import discover as discover
     from .api import history as history
     from .api import open as open
+    from .api import result as result
     from .api import run as run
     from .api import run_sync as run_sync
     from .buffer import BufferOverflow as BufferOverflow
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "api": ("Result", "Task", "discover", "history", "open", "run", "run_sync"),
+    "api": ("Result", "Task", "discover", "history", "open", "result", "run", "run_sync"),
     "buffer": ("BufferOverflow", "EventBuffer"),
     "cancel": ("CancelToken",),
     "drivers.agent": ("Presence", "StoredSession"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Unpack
@@ -82,13 +82,24 @@ async def run(
             yield event
 
 
+async def result(agent: str, prompt: str, **options: Unpack[OpenOptions]) -> Result:
+    """The same when only the outcome matters: waits, and returns the whole result."""
+    return collect([event async for event in run(agent, prompt, **options)])
+
+
 def run_sync(agent: str, prompt: str, **options: Unpack[OpenOptions]) -> Result:
-    """The same for scripts: waits, and returns the whole result."""
+    """``result`` for scripts without an event loop."""
+    return without_loop(result(agent, prompt, **options))
 
-    async def main() -> Result:
-        return collect([event async for event in run(agent, prompt, **options)])
 
-    return asyncio.run(main())
+def without_loop(outcome: Coroutine[Any, Any, Result]) -> Result:
+    """Wait for ``outcome`` where no event loop runs; inside one, say what to write instead of asyncio's bare error."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(outcome)
+    outcome.close()
+    raise RuntimeError("run_sync cannot run inside an event loop: use await stagedoor.result(…)")
 
 
 def collect(events: list[Event]) -> Result:

@@ -23,12 +23,19 @@ def test_python_examples_run(tmp_path, code):
 
 
 @pytest.mark.live
-def test_the_first_example_is_a_test_that_passes(tmp_path, scripted_model, cli):
-    cli("claude")
+def test_the_first_example_is_a_test_that_passes(tmp_path, scripted_model, real_cli):
     path = tmp_path / "example.py"
     path.write_text(next(code for _, code in BLOCKS if "def test_" in code))
     (tmp_path / "repo").mkdir()
-    runpy.run_path(str(path))["test_the_agent_runs_the_tests"](scripted_model, tmp_path / "repo")
+    runpy.run_path(str(path))["test_the_agent_runs_the_tests"](scripted_model, real_cli, tmp_path / "repo")
+
+
+def test_the_first_example_is_skipped_where_the_agent_is_missing(tmp_path, monkeypatch, scripted_model, real_cli):
+    monkeypatch.setattr("stagedoor.testing.clis.find_cli", lambda agent: None)
+    path = tmp_path / "example.py"
+    path.write_text(next(code for _, code in BLOCKS if "def test_" in code))
+    with pytest.raises(pytest.skip.Exception, match="claude is not installed: run npm install"):
+        runpy.run_path(str(path))["test_the_agent_runs_the_tests"](scripted_model, real_cli, tmp_path)
 
 
 def test_the_yaml_example_loads():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,7 +37,18 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_HelpFormatter, epilog=epilog or None, **settings)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}{self._hint(message)} (see {self.prog} --help)\n")
+
+    def _hint(self, message: str) -> str:
+        """What was probably meant. Only argparse's own sentence says which flag it stopped at."""
+        unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
+        if unknown:
+            close = difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
+            return f": did you mean {close[0]}?" if close else ""
+        lacking = re.match(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument", message)
+        if lacking:
+            return f": a value that starts with a dash must be joined to it: {lacking[1]}=--value"
+        return ""
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -196,7 +209,7 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         dest="extra_args",
         action="append",
         metavar="WORD",
-        help="an argument for the agent's program (repeatable)",
+        help="an argument for the agent's program (repeatable; --extra-arg=--flag for one that starts with a dash)",
     )
     more.add_argument(
         "--no-watch-files", dest="watch_files", action="store_false", default=None,

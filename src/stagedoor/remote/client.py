@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -11,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..api import Result, collect
+from ..api import Result, collect, without_loop
 from ..cancel import CancelToken, ends_with
 from ..errors import NotSupported
 from ..service.views import By, Question, SessionSpec, SessionView, State
@@ -137,14 +136,14 @@ class Remote:
         """
         return self._open(agent, options, keep_open=True)
 
+    async def result(self, agent: str, prompt: str, **options: Unpack[RemoteOptions]) -> Result:
+        """The same as ``run`` when only the outcome matters: waits, and returns the whole result."""
+        return collect([event async for event in self.run(agent, prompt, **options)])
+
     def run_sync(self, agent: str, prompt: str, **options: Unpack[RemoteOptions]) -> Result:
-        """The same as ``run`` for scripts: waits, and returns the whole result."""
-
-        async def main() -> Result:
-            fresh = Remote(self._find_address, patience=self._patience)
-            return collect([event async for event in fresh.run(agent, prompt, **options)])
-
-        return asyncio.run(main())
+        """``result`` for scripts without an event loop."""
+        fresh = Remote(self._find_address, patience=self._patience)
+        return without_loop(fresh.result(agent, prompt, **options))
 
     def session(self, session_id: str, *, after: int = 0, can_use_tool: CanUseTool | None = None) -> RemoteSession:
         """Join a session of the server; ``events`` starts after ``after``. Leaving it changes nothing for others."""

@@ -1,9 +1,10 @@
-"""The pytest plugin: a ``scripted_model`` fixture. Nothing heavy is imported until a test asks for it."""
+"""The pytest plugin: the fixtures ``scripted_model`` and ``real_cli``. It imports nothing heavy until a test does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,3 +27,18 @@ def scripted_model() -> Iterator[StartModel]:
             return running.enter_context(ScriptedModel(script, routes=routes))
 
         yield start
+
+
+@pytest.fixture
+def real_cli() -> Callable[[str], Path]:
+    """The program of an agent: ``claude = real_cli("claude")``. Where it is not installed the test is skipped."""
+    from .. import catalog
+    from .clis import find_cli
+
+    def find(agent: str) -> Path:
+        program = find_cli(agent)
+        if program is None:
+            pytest.skip(f"{agent} is not installed: run {catalog.agent(agent).install}")
+        return program
+
+    return find
