@@ -42,7 +42,7 @@ def test_text_is_compressed(server: Any, path: str) -> None:
     plain = server.http.get(path, headers={"accept-encoding": "identity"})
     with server.http.stream("GET", path, headers={"accept-encoding": "br, gzip"}) as packed:
         raw = b"".join(packed.iter_raw())
-    body = files()[path].read_bytes()
+    body = page_file(path).plain.body
     assert plain.content == body
     assert gzip.decompress(raw) == body
     assert len(raw) < len(body)
@@ -54,6 +54,19 @@ def test_text_is_compressed(server: Any, path: str) -> None:
     assert [answer.headers["vary"] for answer in (packed, plain)] == ["accept-encoding"] * 2
     assert [answer.headers["cache-control"] for answer in (packed, plain)] == ["no-cache"] * 2
     assert packed.headers["etag"] != plain.headers["etag"]
+
+
+@pytest.mark.parametrize("path", [path for path in files() if path.endswith((".js", ".css"))])
+def test_only_comments_are_left_out(path: str) -> None:
+    source, served = (text.decode().split("\n") for text in (files()[path].read_bytes(), page_file(path).plain.body))
+    assert len(source) == len(served)
+    template = False
+    for line, left in zip(source, served, strict=True):
+        if line != left:
+            assert not template, f"a line of a template literal looks like a comment: {line}"
+            assert (left, line.strip()[:1] in ("/", "*")) == ("", True)
+        elif line.count("`") % 2:
+            template = not template
 
 
 @pytest.mark.parametrize("path", AS_IT_IS)

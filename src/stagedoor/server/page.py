@@ -30,6 +30,7 @@ _DOCS_FILES = {
     "/docs/docs.css": ("docs.css", "text/css"),
 }
 _COMPRESSED_ALREADY = ("png",)
+_COMMENTED = ("js", "css")
 _WORTH_COMPRESSING = 400
 """Bytes. Below that, the headers weigh more than what gzip saves."""
 
@@ -79,12 +80,29 @@ def files() -> dict[str, Traversable]:
 def page_file(path: str) -> PageFile:
     file = files()[path]
     ending = file.name.rpartition(".")[2]
-    body = file.read_bytes()
+    body = without_comments(file.read_bytes()) if ending in _COMMENTED else file.read_bytes()
     digest = hashlib.sha256(body).hexdigest()[:32]
     gzipped = None
     if ending not in _COMPRESSED_ALREADY and len(body) >= _WORTH_COMPRESSING:
         gzipped = Variant(gzip.compress(body, 9, mtime=0), f'"{digest}-gzip"')
     return PageFile(_MEDIA_TYPES[ending], Variant(body, f'"{digest}"'), gzipped)
+
+
+def without_comments(source: bytes) -> bytes:
+    """The same lines, those that hold nothing but a comment empty: types and reasons are for readers, not for phones.
+
+    >>> without_comments(b"/** why\\n * more */\\nlet a; // stays\\n  // goes\\nlet b;")
+    b'\\n\\nlet a; // stays\\n\\nlet b;'
+    """
+    lines: list[bytes] = []
+    inside = False
+    for line in source.split(b"\n"):
+        text = line.strip()
+        opens = not inside and text.startswith(b"/*") and (b"*/" not in text or text.endswith(b"*/"))
+        comment = inside or opens or text.startswith(b"//")
+        inside = (inside or opens) and b"*/" not in text
+        lines.append(b"" if comment else line)
+    return b"\n".join(lines)
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
