@@ -21,11 +21,13 @@ from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import (
     Done,
     Error,
+    Event,
     FileChange,
     Init,
     PermissionRequest,
     Text,
     TextDelta,
+    ToolProgress,
     ToolResult,
     ToolUse,
     Usage,
@@ -143,6 +145,35 @@ QUESTIONS = [
 @pytest.mark.parametrize(("request_", "text"), QUESTIONS)
 def test_a_question_shows_everything_it_is_about(request_: PermissionRequest, text: str) -> None:
     assert describe(request_, plain) == text
+
+
+LONG = "".join(f"line {number}\n" for number in range(1, 31))
+USE = ToolUse(tool_use_id="1", name="shell", operation="execute", native_name="Bash", target="make")
+FAILED = ToolResult(tool_use_id="1", name="shell", status="error", output=LONG + "boom\n", exit_code=2)
+
+
+def shown(lines: EventLines, *stream: Event) -> list[str]:
+    return "".join(lines.show(event) for event in stream).splitlines()
+
+
+def test_a_long_output_ends_with_its_end() -> None:
+    end = [f"    {line}" for line in [*LONG.splitlines(), "boom"]]
+    assert shown(EventLines(plain), USE, FAILED) == [
+        "✗ shell make exit 2", "    … 19 earlier lines (--full-output shows all)", *end[-12:],
+    ]  # fmt: skip
+    assert shown(EventLines(plain, full_output=True), USE, FAILED) == ["✗ shell make exit 2", *end]
+
+
+def test_output_is_followed_while_it_runs_and_no_line_comes_twice() -> None:
+    pieces = [ToolProgress(tool_use_id="1", output=text) for text in (LONG[:10], LONG[10:100], "")]
+    lines = EventLines(plain, follow=True, full_output=True)
+    assert shown(lines, USE, *pieces, FAILED) == [
+        "▸ shell make", *(f"    {line}" for line in [*LONG.splitlines(), "boom"]), "✗ shell make exit 2",
+    ]  # fmt: skip
+    other = ToolProgress(tool_use_id="1", output="something else\n")
+    assert shown(EventLines(plain, follow=True), USE, other, FAILED)[:3] == [
+        "▸ shell make", "    something else", "✗ shell make exit 2",
+    ]  # fmt: skip
 
 
 def test_summary() -> None:

@@ -39,11 +39,21 @@ def style_for(stream: TextIO) -> Style:
 
 
 class EventLines:
-    """Turns events into text to print. Streamed text comes as it arrives; a new line is started where needed."""
+    """Turns events into text to print. Streamed text comes as it arrives; a new line is started where needed.
 
-    def __init__(self, style: Style = plain, *, thinking: bool = True) -> None:
+    With ``follow`` the output of a running tool is printed line by line as it comes. Otherwise its end is printed with
+    its result: errors stand there.
+    """
+
+    def __init__(
+        self, style: Style = plain, *, thinking: bool = True, follow: bool = False, full_output: bool = False
+    ) -> None:
         self._style = style
         self._thinking = thinking
+        self._follow = follow
+        self._most_lines = sys.maxsize if full_output else OUTPUT_LINES
+        self._followed: dict[str, str] = {}
+        self._last_followed = ""
         self._mid_line = False
         self._streamed = False
         self._tools: dict[str, events.ToolUse] = {}
@@ -62,6 +72,8 @@ class EventLines:
             case events.ToolUse():
                 self._tools[event.tool_use_id] = event
                 return ""
+            case events.ToolProgress() if self._follow:
+                return self._progress(event)
             case events.ToolResult():
                 return self._result(event)
             case events.FileChange():
@@ -102,7 +114,27 @@ class EventLines:
             case _:
                 assert_never(event)
 
+    def _progress(self, event: events.ToolProgress) -> str:
+        """The lines that are whole now; above them, where another tool was shown before, which one this is."""
+        use = self._tools.get(event.tool_use_id)
+        before = self._followed.get(event.tool_use_id, "")
+        output = self._followed[event.tool_use_id] = before + clean(event.output)
+        printed = before.rfind("\n") + 1
+        whole = output[printed : output.rfind("\n") + 1]
+        if use is None or not whole:
+            return ""
+        head = [f"{self._style('dim', '▸')} {self._style('tool', use.name)} {one_line(self.near(use.target))}"]
+        if self._last_followed == event.tool_use_id:
+            head = []
+        self._last_followed = event.tool_use_id
+        return self._line("\n".join([*head, *self._output(whole.splitlines())]))
+
+    def _output(self, lines: Sequence[str]) -> list[str]:
+        return [self._style("dim", f"    {line}") for line in lines]
+
     def _result(self, event: events.ToolResult) -> str:
+        followed = self._followed.pop(event.tool_use_id, "")
+        self._last_followed = ""
         use = self._tools.pop(event.tool_use_id, None)
         target = one_line(self.near(use.target)) if use is not None else ""
         mark, role = {"success": ("✓", "ok"), "error": ("✗", "bad"), "denied": ("⊘", "bad")}[event.status]
@@ -113,10 +145,14 @@ class EventLines:
         name = self._style("tool", event.name)
         head = f"{inner}{self._style(role, mark)} {name} {target}{self._style('dim', took + code)}"
         shown = use is None or use.operation in ("execute", "network", "other") or event.status != "success"
-        output = clean(event.output).rstrip().splitlines() if shown else []
-        more = [f"    … {len(output) - OUTPUT_LINES} more lines"] if len(output) > OUTPUT_LINES else []
-        body = [self._style("dim", f"    {line}") for line in [*output[:OUTPUT_LINES]]] + more
-        return self._line("\n".join([head, *body]))
+        text = clean(event.output).rstrip() if shown else ""
+        printed = followed.rfind("\n") + 1  # an agent reports the end of an output with its result only
+        continues = printed > 0 and text.startswith(followed[:printed].rstrip())
+        output = (text[printed:] if continues else text).splitlines()
+        earlier = len(output) - self._most_lines
+        more = [f"    … {earlier} earlier lines (--full-output shows all)"] if earlier > 0 else []
+        body = [*more, *self._output(output[-self._most_lines :])]
+        return self._line("\n".join([*body, head] if continues else [head, *body]))
 
     def diff(self, event: events.FileChange) -> str:
         roles = {"+": "add", "-": "del", "@": "hunk"}
@@ -198,9 +234,9 @@ class PrintedOutput:
         return
 
 
-def plain_lines(*, thinking: bool = True) -> Show:
+def plain_lines(*, thinking: bool = True, full_output: bool = False) -> Show:
     """Lines on stdout; the closing line on stderr, so that a pipe carries the work and nothing else."""
-    lines = EventLines(style_for(sys.stdout), thinking=thinking)
+    lines = EventLines(style_for(sys.stdout), thinking=thinking, follow=True, full_output=full_output)
 
     def show(event: Event) -> None:
         text = lines.show(event)

@@ -48,6 +48,9 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dialect", choices=DIALECTS, help="with --json: the vocabulary (default: stagedoor)")
     group.add_argument("-q", "--quiet", action="store_true", help="print only the final answer")
     group.add_argument("--plain", action="store_true", help="print plain lines, also at a terminal")
+    group.add_argument(
+        "--full-output", action="store_true", help="show all output of the agent's commands, not only its end"
+    )
     group.add_argument("--no-thinking", dest="thinking", action="store_false", help="do not show the agent's thoughts")
 
 
@@ -106,7 +109,10 @@ async def _run_prompt(agent: str, prompt: str, options: dict[str, Any], argument
     entry = catalog.agent(agent)
     keyboard = find_keyboard()
     on_screen = sys.stdout.isatty() and not (arguments.json or arguments.quiet or arguments.plain)
-    output = screen_output(entry.name, thinking=arguments.thinking) if on_screen else _printed(arguments)
+    if on_screen:
+        output = screen_output(entry.name, thinking=arguments.thinking, full_output=arguments.full_output)
+    else:
+        output = _printed(arguments)
     if keyboard is not None and _may_ask(options):
         options = with_questions(entry, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
 
@@ -141,15 +147,17 @@ def _may_ask(options: dict[str, Any]) -> bool:
 def _printed(arguments: argparse.Namespace) -> Output:
     if arguments.json:
         return PrintedOutput(json_lines(arguments.dialect or "stagedoor"))
-    return PrintedOutput(final_answer if arguments.quiet else plain_lines(thinking=arguments.thinking))
+    if arguments.quiet:
+        return PrintedOutput(final_answer)
+    return PrintedOutput(plain_lines(thinking=arguments.thinking, full_output=arguments.full_output))
 
 
-def screen_output(agent: str, *, thinking: bool) -> Output:
+def screen_output(agent: str, *, thinking: bool, full_output: bool = False) -> Output:
     from rich.console import Console
 
     from .screen import Screen
 
-    return Screen(Console(highlight=False), agent=agent, thinking=thinking)
+    return Screen(Console(highlight=False), agent=agent, thinking=thinking, full_output=full_output)
 
 
 # ------------------------------------------------------------------------------------------ a session in the foreground

@@ -20,21 +20,23 @@ from .output import EventLines, coloured, one_line, summary
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.1
 LONG = 4000  # characters
+LIVE_LINES = 6  # of the output of a command that runs
 ROOM = 6  # lines of the terminal the unfinished text leaves to everything else
 
 
 class Screen:
     """Feed it every event; ``animate`` keeps the live region moving, ``pause`` and ``resume`` lend the terminal out."""
 
-    def __init__(self, console: Console, *, agent: str, thinking: bool = True) -> None:
+    def __init__(self, console: Console, *, agent: str, thinking: bool = True, full_output: bool = False) -> None:
         self.console = console
         self._agent = agent
-        self._lines = EventLines(coloured, thinking=thinking)
+        self._lines = EventLines(coloured, thinking=thinking, full_output=full_output)
         self._thinking_shown = thinking
         self._blocks = MarkdownBlocks()
         self._streamed = False
         self._thoughts = ""
         self._running: dict[str, tuple[events.ToolUse, float]] = {}
+        self._outputs: dict[str, str] = {}
         self._since = time.monotonic()
         self._model = ""
         self._tokens = 0
@@ -67,8 +69,12 @@ class Screen:
                 self._print_unfinished()
                 self._running[event.tool_use_id] = (event, time.monotonic())
                 self._lines.show(event)
+            case events.ToolProgress():
+                output = self._outputs.get(event.tool_use_id, "") + clean(event.output)
+                self._outputs[event.tool_use_id] = output[-LONG:]
             case events.ToolResult():
                 self._running.pop(event.tool_use_id, None)
+                self._outputs.pop(event.tool_use_id, None)
                 self._print_lines(event)
             case events.PermissionRequest():
                 self._print_unfinished()
@@ -182,7 +188,7 @@ class Screen:
         parts += list(self._running_tools())
         return Group(*parts, self._status())
 
-    def _running_tools(self) -> Iterator[Text]:
+    def _running_tools(self) -> Iterator[RenderableType]:
         now = time.monotonic()
         for use, since in list(self._running.values())[-ROOM:]:
             line = Text(f"{_frame()} ", style="cyan", no_wrap=True, overflow="ellipsis")
@@ -190,6 +196,9 @@ class Screen:
             line.append(f" {one_line(self._lines.near(use.target))}", style="default")
             line.append(f" {now - since:.1f}s", style="dim")
             yield line
+            if output := self._outputs.get(use.tool_use_id, "").rstrip():
+                lines = "\n".join(f"    {line}" for line in output.splitlines()[-LIVE_LINES:])
+                yield TailLines(Text(lines, style="dim"), LIVE_LINES)
 
     def _status(self) -> Text:
         parts = [self._agent, self._model, f"{time.monotonic() - self._since:.0f}s"]
