@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from stagedoor.server import listening as socket_room
+from stagedoor.server import arrivals
 from stagedoor.server.access.sizes import HEAD_BYTES, SizeLimits
-from stagedoor.server.connections import http_connection
+from stagedoor.server.connections import HttpConnection
 from stagedoor.server.problems import RefusedRequest
 from stagedoor.service.config.settings import Limits
 
@@ -79,7 +79,7 @@ def test_a_long_head_is_refused(serve: Any) -> None:
 
 
 def test_a_head_that_does_not_come_in_time_is_hung_up_on(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_room, "http_connection", lambda limit: http_connection(limit, head_seconds=0.2))
+    monkeypatch.setattr(HttpConnection, "head_seconds", 0.2)
 
     async def main() -> list[bytes]:
         async with serve() as server:
@@ -116,20 +116,55 @@ def test_a_body_that_does_not_come_in_time_is_refused() -> None:
     assert run(main()) == "request-timeout"
 
 
-def test_connections_beyond_the_limit_are_turned_away_and_let_in_again(serve: Any) -> None:
+def test_guests_beyond_the_limit_make_room_for_whoever_comes_and_never_take_a_place_from_those_who_are_in(
+    serve: Any,
+) -> None:
     async def main() -> None:
         async with serve(limits=replace(Limits(), connections=4)) as server:
-            kept = [await asyncio.open_connection(server.host, server.port) for _ in range(4)]
-            assert (await raw(server, b"")).startswith(b"HTTP/1.1 503")
-            for _, writer in kept:
-                writer.close()
-                await writer.wait_closed()
-            async with server.client() as client:
-                for _ in range(200):
-                    answer = await client.get("/healthz")
-                    if answer.status_code == 200:
-                        break
-                assert answer.status_code == 200
+            where, headers = f"{server.ws_url}/ws", server.headers
+            async with connect(where, additional_headers=headers) as inside:
+                idle = [await asyncio.open_connection(server.host, server.port) for _ in range(20)]
+                async with server.client() as client:
+                    assert (await client.get("/api/sessions")).status_code == 200
+                for reader, _ in idle[:10]:
+                    with contextlib.suppress(ConnectionResetError):
+                        assert await reader.read() == b""  # the oldest had to leave
+                await (await inside.ping())
+                for _, writer in idle:
+                    writer.close()
+
+    run(main())
+
+
+UNFINISHED = {
+    "nothing at all": b"",
+    "half a head": b"GET /healthz HTTP/1.1\r\nHost: loc",
+    "half a body": b"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 90\r\n\r\n{",
+    "half a body in chunks": b"POST /api/pair HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    "an answer that came before the body": b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Length: 90\r\n\r\n",
+    "a stream without a token": b"GET /api/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n",
+    "a socket without a token": b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    "a page file, then silence": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+def test_whoever_shows_no_token_is_hung_up_on_whatever_it_sends(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(arrivals, "GUEST_SECONDS", 0.3)
+
+    async def main() -> None:
+        async with (
+            serve() as server,
+            connect(f"{server.ws_url}/ws", additional_headers=server.headers) as inside,
+        ):
+            await raw(server, sent)  # returns when the server has closed the connection
+            await (await inside.ping())
 
     run(main())
 

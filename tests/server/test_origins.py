@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from stagedoor.server.access.origins import HEADERS, host_of, own_names, own_page
+from stagedoor.server.access.origins import HEADERS, host_of, own_names, own_page, proxied_origins
 from stagedoor.service.config.settings import Settings
 
 
@@ -84,30 +84,64 @@ def test_configured_names_are_answered_to(serve: Any) -> None:
     assert asyncio.run(main()) == [200, 200, 421]
 
 
+PROXIED = proxied_origins(Settings(hosts=("https://proxy.example", "https://box:8443", "plain.example")))
+
+
 @pytest.mark.parametrize(
     ("origin", "host", "scheme", "ours"),
     [
         ("http://box", "box", "http", True),
         ("http://box", "box:80", "http", True),
+        ("http://BOX:80", "box", "http", True),
         ("https://box", "box", "wss", True),
         ("https://box:443", "box", "https", True),
-        ("https://box", "box", "http", True),  # a proxy speaks TLS for us
+        ("http://[::1]:8080", "[::1]:8080", "http", True),
+        ("http://[::1]", "[::1]:80", "ws", True),
+        ("https://proxy.example", "proxy.example", "http", True),  # a proxy does TLS for us
+        ("https://proxy.example", "proxy.example:443", "ws", True),
+        ("https://box:8443", "box:8443", "http", True),
+        ("http://box:8443", "box:8443", "http", True),
+        ("https://box", "box", "http", False),
+        ("https://localhost:8080", "localhost:8080", "http", False),
+        ("https://localhost:8080", "localhost:8080", "ws", False),
+        ("https://plain.example", "plain.example", "http", False),
+        ("https://proxy.example", "box", "http", False),
+        ("https://proxy.example:8443", "proxy.example:8443", "http", False),
+        ("http://proxy.example", "proxy.example", "https", False),
         ("http://box", "box", "https", False),
         ("http://box:8443", "box:8443", "wss", False),
         ("http://box", "box:443", "http", False),
         ("https://box", "box:80", "http", False),
+        ("http://[::1]:8080", "[::2]:8080", "http", False),
+        ("http://::1", "[::1]", "http", False),
+        ("http://box.", "box", "http", False),
+        ("http://box", "box.", "http", False),
+        ("http://user@box", "box", "http", False),
+        ("http://box@evil.example", "box", "http", False),
+        ("http://box", "user@box", "http", False),
+        ("http://box/", "box", "http", False),
+        ("http://box?", "box", "http", False),
+        ("http://box#", "box", "http", False),
+        ("http://box http://evil.example", "box", "http", False),
+        (" http://box", "box", "http", False),
+        ("http://box:", "box", "http", False),
+        ("http://box:080a", "box", "http", False),
+        ("http://box:65616", "box", "http", False),
+        ("http://bo\u212a", "bok", "http", False),  # a sign that becomes a k in lower case
+        ("null", "null", "http", False),
+        ("", "", "http", False),
+        ("file://", "", "http", False),
+        ("ws://box", "box", "ws", False),
     ],
 )
-def test_the_port_that_is_not_said_is_that_of_the_pages_own_scheme(
-    origin: str, host: str, scheme: str, *, ours: bool
-) -> None:
-    assert own_page(origin, host, scheme) is ours
+def test_a_page_is_ours_by_scheme_name_and_port(origin: str, host: str, scheme: str, *, ours: bool) -> None:
+    assert own_page(origin, host, scheme, PROXIED) is ours
 
 
 ORIGINS = [
     (None, True),
     ("{url}", True),
-    ("https://127.0.0.1:{port}", True),
+    ("https://127.0.0.1:{port}", False),
     ("http://localhost:{port}", False),
     ("http://127.0.0.1:1", False),
     ("http://127.0.0.1", False),

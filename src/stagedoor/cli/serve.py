@@ -78,6 +78,7 @@ def main(argv: list[str]) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from ..server import logs
     from ..server.app import create_app
+    from ..server.arrivals import raise_descriptor_limit
     from ..server.listening import open_socket
     from ..service.config.load import load
     from ..service.service import Service
@@ -95,6 +96,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = _checked(loaded.settings, insecure=arguments.insecure)
     for warning in loaded.warnings:
         print(f"stagedoor serve: {warning}", file=sys.stderr)
+    raise_descriptor_limit()
     service = Service(settings)
     app = create_app(service)
     try:

@@ -20,7 +20,7 @@ from . import page, status
 from .access import pairing
 from .access.auth import Authentication
 from .access.devices import Devices
-from .access.origins import Origins, own_names
+from .access.origins import Origins, own_names, proxied_origins
 from .access.pairing import PairingCodes
 from .access.sizes import SizeLimits
 from .access.tokens import private_folder, server_token
@@ -64,7 +64,7 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
         ],
         middleware=[
             Middleware(RequestLog),
-            Middleware(Origins, names=own_names(service.settings)),
+            Middleware(Origins, names=own_names(service.settings), proxied=proxied_origins(service.settings)),
             Middleware(Authentication, devices=devices),
             Middleware(SizeLimits, max_body=service.settings.limits.body),
         ],

@@ -5,7 +5,7 @@
 - Many WebSocket messages, framed once for all clients, go out in one write: ``{"type": "websocket.send", "frames":
   bytes}``, where ``scope["extensions"]`` has ``stagedoor.frames``. Its ``write`` does the same without a wait, while
   the client keeps up; it is what makes a broadcast cheap.
-- A connection that sends no complete header in time is closed, and one beyond the limit is refused.
+- A connection that sends no complete header in time is closed, and so is one that sends on after its answer.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
+from .arrivals import Guest
+
 FRAMES = "stagedoor.frames"
 CLOSE_SECONDS = 30.0
 """How long a client has to take what was sent before the close frame."""
 HEAD_SECONDS = 10.0
 """From the first byte of a request (or from the connection) to the end of its header."""
-TOO_MANY_CONNECTIONS = (
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\ncontent-type: text/plain\r\n\r\n"
-    b"too many connections are open; try again shortly\n"
-)
 
 
 class ClientConnection:
     """The connection under a request, as far as a door may touch it."""
 
-    def __init__(self, abort: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, abort: Callable[[], None] = lambda: None, admit: Callable[[], None] = lambda: None) -> None:
         self.abort = abort
+        self.admit = admit
+        """To be called when a request has shown a token."""
         self.stopping = asyncio.Event()
         """Set when the server stops."""
 
@@ -58,21 +58,17 @@ def text_frame(payload: bytes) -> bytes:
 
 
 class HttpConnection(H11Protocol):
-    """One that must send its header in time, and is refused when too many are open."""
+    """One that must send its header in time. Who comes is a ``Guest`` in the state of the app."""
 
-    max_connections = 1000
     head_seconds = HEAD_SECONDS
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.client_connection = ClientConnection(transport.abort)
+        guest: Guest = self.app_state["guest"]
+        self.client_connection = ClientConnection(transport.abort, guest.admit)
         self.app_state = {**self.app_state, "connection": self.client_connection}
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
-            transport.write(TOO_MANY_CONNECTIONS)
-            transport.close()
-        else:
-            self._start_deadline()
+        self._start_deadline()
 
     def shutdown(self) -> None:
         self.client_connection.stopping.set()
@@ -91,8 +87,21 @@ class HttpConnection(H11Protocol):
         """The answer is out and the client still sends: hanging up at once could take the answer from it."""
         return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
 
+    def on_response_complete(self) -> None:
+        guest: Guest = self.app_state["guest"]
+        guest.renew()
+        super().on_response_complete()
+        if not self.transport.is_closing() and self._answered_early():
+            self._start_deadline()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(CLOSE_SECONDS, self.transport.abort)  # it may never read what is still in the buffer
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
+        guest: Guest = self.app_state["guest"]
+        guest.leave()
         super().connection_lost(exc)
 
     def _start_deadline(self) -> None:
@@ -105,13 +114,12 @@ class HttpConnection(H11Protocol):
             self._deadline = None
 
 
-def http_connection(max_connections: int, head_seconds: float = HEAD_SECONDS) -> type[HttpConnection]:
-    """The class of the connections uvicorn is to make."""
-    limits = {"max_connections": max_connections, "head_seconds": head_seconds}
-    return type("LimitedHttpConnection", (HttpConnection,), limits)
-
-
 class WebSocketConnection(WebSocketsSansIOProtocol):
+    def connection_lost(self, exc: Exception | None) -> None:
+        guest: Guest = self.app_state["guest"]
+        guest.leave()
+        super().connection_lost(exc)
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent and not self.conn.extensions:  # an extension would have to see every message

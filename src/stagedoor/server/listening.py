@@ -15,7 +15,9 @@ from stagedoor.transports.tasks import TaskOwner
 
 from .access.devices import Devices
 from .access.sizes import HEAD_BYTES
-from .connections import WebSocketConnection, http_connection
+from .arrivals import Arrivals, Guest, Room, descriptor_limit, room_for
+from .connections import HttpConnection, WebSocketConnection
+from .logs import FLOOD
 
 STREAM_SECONDS = 1.0
 """Seconds that streams have to end by themselves when the server stops."""
@@ -39,9 +41,11 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class ListeningServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, devices: Devices | None) -> None:
+    def __init__(self, config: uvicorn.Config, devices: Devices | None, room: Room) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._room = room
+        self._arrivals: list[Arrivals] = []
         self._devices = devices
         self._stopping = asyncio.Event()
         self.serving: asyncio.Task[None]
@@ -54,6 +58,9 @@ class ListeningServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Once a second for the date in the answers, instead of uvicorn's ten times; and no waiting at the end."""
         while not await self.on_tick(0):
+            for arrivals in self._arrivals:
+                arrivals.report()
+            FLOOD.report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await self._stopping.wait()
@@ -64,14 +71,26 @@ class ListeningServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Connections are accepted by us: asyncio takes everybody, and cannot be without descriptors quietly."""
+        await super().startup([])
+        self._arrivals = [
+            Arrivals(opened, self._connect, room=self._room, tls=self.config.ssl) for opened in sockets or ()
+        ]
         self.ready.set()
+
+    def _connect(self, guest: Guest) -> asyncio.Protocol:
+        state = {**self.lifespan.state, "guest": guest}
+        return HttpConnection(config=self.config, server_state=self.server_state, app_state=state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._devices is not None:
             self._devices.stopping = True
             asyncio.get_running_loop().call_later(STREAM_SECONDS, self._devices.stop)
+        for arrivals in self._arrivals:
+            arrivals.close()
         await super().shutdown(sockets)
+        for arrivals in self._arrivals:
+            await arrivals.wait_closed()
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +98,7 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
     """Serve ``app`` while the body runs; open requests are finished at the end."""
     config = uvicorn.Config(
         app,
-        http=http_connection(settings.limits.connections),
+        http=HttpConnection,
         h11_max_incomplete_event_size=HEAD_BYTES,
         ws=WebSocketConnection,
         ws_ping_interval=20.0,
@@ -95,7 +114,8 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
     )
-    server = ListeningServer(config, getattr(app.state, "devices", None))
+    room = room_for(settings.limits.connections, descriptor_limit())
+    server = ListeningServer(config, getattr(app.state, "devices", None), room)
     async with app.router.lifespan_context(app):
         tasks = TaskOwner()
         serving = server.serving = tasks.start(server.serve([opened]))

@@ -1,4 +1,7 @@
-"""The server's log, on standard error: lines for people, or JSON for machines. Never a token."""
+"""The server's log, on standard error: lines for people, or JSON for machines. Never a token.
+
+What anybody on the network can cause is logged by count: the first lines of a minute, then how many more there were.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import re
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -20,12 +25,17 @@ OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime",
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Characters with which a path or an agent's text could forge a log line."""
 _SESSION = re.compile(r"/sessions/([\w-]{1,64})(?:/|$)")
+REPEAT_SECONDS = 60.0
+LINES_OF_A_KIND = 20
+"""That are logged within ``REPEAT_SECONDS``, of those that anybody can cause."""
+_FOREIGN = ("uvicorn", "websockets", "asyncio")
 
 
 def set_up(log_format: Format, level: str) -> None:
     """Log to standard error, from ``level`` on."""
     stream = logging.StreamHandler(sys.stderr)
     stream.addFilter(_worth_logging)
+    stream.addFilter(FLOOD)
     stream.setFormatter(JsonLines() if log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [stream]
@@ -37,6 +47,68 @@ def set_up(log_format: Format, level: str) -> None:
 def _worth_logging(record: logging.LogRecord) -> bool:
     """uvicorn logs every refused WebSocket as an error of the app."""
     return "without completing handshake" not in record.msg
+
+
+class RepeatedLine:
+    """Something that may happen thousands of times a second: one line with the count, at most once in a while."""
+
+    def __init__(self, log: logging.Logger, text: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._text = text
+        self._clock = clock
+        self._times = 0
+        self._quiet_until = 0.0
+
+    def count(self) -> None:
+        self._times += 1
+
+    def report(self, detail: str = "") -> bool:
+        """Write the line when it is time and there is something to say; whether it did."""
+        if not self._times or self._clock() < self._quiet_until:
+            return False
+        self._quiet_until = self._clock() + REPEAT_SECONDS
+        times, self._times = self._times, 0
+        self._log.warning("%s%s", self._text, f" ({detail})" if detail else "", extra={"times": times})
+        return True
+
+
+class Flood:
+    """Lets the first lines of each kind through, of those that anybody can cause, and counts the rest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._window_ends = 0.0
+        self._lines: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = _kind(record)
+        if kind is None:
+            return True
+        self.report()
+        self._lines[kind] += 1
+        return self._lines[kind] <= LINES_OF_A_KIND
+
+    def report(self) -> None:
+        """When the time is over: how many lines were left out."""
+        if self._clock() < self._window_ends:
+            return
+        self._window_ends = self._clock() + REPEAT_SECONDS
+        lines, self._lines = self._lines, Counter()
+        for kind, count in lines.items():
+            if count > LINES_OF_A_KIND:
+                more = count - LINES_OF_A_KIND
+                logging.getLogger("stagedoor.server").warning("more lines like it: %s", kind, extra={"times": more})
+
+
+def _kind(record: logging.LogRecord) -> str | None:
+    if record.name.partition(".")[0] in _FOREIGN:
+        return f"{record.name}: {record.msg}"[:200]
+    if record.name == ACCESS.name and not getattr(record, "device", ""):
+        return f"requests without a token were answered with {getattr(record, 'status', 0)}"
+    return None
+
+
+FLOOD = Flood()
 
 
 def redacted(text: str) -> str:

@@ -117,6 +117,8 @@ def public_url(settings: Settings, scope: Scope | None = None, *, port: int | No
     actual_port = port or _port(settings, scope)
     if settings.hosts:
         name = settings.hosts[0]
+        if name.startswith("https://"):  # a proxy is before us
+            return name
         has_port = name.rpartition("]")[2].rpartition(":")[1] == ":"
         return f"{scheme}://{name}" if has_port else f"{scheme}://{name}{_suffix(scheme, actual_port)}"
     host = settings.host

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor.errors import NotAllowed
 
+from ..connections import connection_of
 from ..problems import RefusedRequest, problem_response
 from .devices import Caller, Devices, Visit
 
@@ -56,6 +57,8 @@ class Authentication:
             await problem_response(fault, instance=scope["path"])(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
+        if caller is not NOBODY:
+            connection_of(scope).admit()
         if scope["type"] == "websocket":
             await self._serve_socket(caller, scope, receive, send)
         elif scope["method"] == "GET":

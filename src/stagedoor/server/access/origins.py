@@ -2,13 +2,16 @@
 
 A page of somebody else can make a browser connect here by a name that it lets point to this machine (DNS rebinding):
 so ``Host`` must be a name we know, or the very address the connection came in at, which no DNS can forge. And it can
-send requests across sites: so ``Origin``, where one is sent, must be this server's own.
+send requests across sites: so ``Origin``, where one is sent, must be this server's own: scheme, name and port. Where a
+proxy does TLS for us, the page's scheme is not the connection's; only a configured ``https://NAME`` allows that.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -19,6 +22,11 @@ from stagedoor.service.config.settings import Settings
 
 from ..problems import RefusedRequest, problem_response
 
+Origin: TypeAlias = tuple[str, str, int]
+"""Scheme, name, port."""
+PROXIED = "https://"
+PORTS = {"http": 80, "https": 443}
+_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")
 POLICY = "; ".join(
@@ -42,7 +50,7 @@ HEADERS = {
 
 def own_names(settings: Settings) -> frozenset[str]:
     """The names this server is reached by. All addresses (``0.0.0.0``) is not a name."""
-    configured = (host_of(name) for name in (settings.host, *settings.hosts))
+    configured = (host_of(name.removeprefix(PROXIED)) for name in (settings.host, *settings.hosts))
     return frozenset({*LOCAL_NAMES, *(name for name in configured if name and not _unspecified(name))})
 
 
@@ -57,23 +65,35 @@ def host_of(netloc: str) -> str:
     return host.removesuffix(".")
 
 
-def own_page(origin: str, host: str, scheme: str) -> bool:
-    """Whether a page of ``origin`` may send requests to ``host`` over ``scheme``; never from ``null``.
+def proxied_origins(settings: Settings) -> frozenset[Origin]:
+    """The pages that reach us through a proxy with TLS: those configured with their scheme."""
+    parsed = (origin_of(name) for name in settings.hosts if name.startswith(PROXIED))
+    return frozenset(origin for origin in parsed if origin is not None)
 
-    A page that came over HTTPS may send requests over HTTP: a proxy is between. Never the other way round.
-    """
-    try:
-        split = urlsplit(origin)
-    except ValueError:
+
+def origin_of(text: str) -> Origin | None:
+    """An origin as browsers write it; ``None`` for ``null``, and for anything with a user, a path or a space in it."""
+    match = _ORIGIN.fullmatch(text)
+    if match is None:
+        return None
+    scheme, name, port = match[1].lower(), match[2].lower(), int(match[3] or 0)
+    return (scheme, name, port or PORTS[scheme]) if port < 65_536 else None
+
+
+def own_page(origin: str, host: str, scheme: str, proxied: Collection[Origin] = ()) -> bool:
+    """Whether a page of ``origin`` may send requests to ``host`` over ``scheme``; never from ``null``."""
+    page = origin_of(origin)
+    if page is None:
         return False
-    schemes = {"https": ("https",), "wss": ("https",)}.get(scheme, ("http", "https"))
-    return split.scheme in schemes and _bare(split.netloc, split.scheme) == _bare(host, split.scheme)
+    own = {"ws": "http", "wss": "https"}.get(scheme, scheme)
+    return page == origin_of(f"{own}://{host}") or (page in proxied and page == origin_of(f"{page[0]}://{host}"))
 
 
 class Origins:
-    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, names: Iterable[str], proxied: Collection[Origin] = ()) -> None:
         self._app = app
         self._names = frozenset(names)
+        self._proxied = proxied
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -97,8 +117,14 @@ class Origins:
         if scope["type"] == "http" and scope["method"] in SAFE:
             return
         for name, value in scope["headers"]:
-            if name == b"origin" and not own_page(value.decode("latin-1"), hosts[0], scope["scheme"]):
-                raise NotAllowed("this request comes from the page of another site; use Stagedoor's own page")
+            if name == b"origin" and not self._is_own_page(value, hosts[0], scope["scheme"]):
+                raise NotAllowed(
+                    "this request comes from the page of another site; use Stagedoor's own page (where a proxy does "
+                    "TLS for this server, write its name with https:// into server.hosts)"
+                )
+
+    def _is_own_page(self, origin: bytes, host: str, scheme: str) -> bool:
+        return own_page(origin.decode("latin-1"), host, scheme, self._proxied)
 
     def _is_own(self, name: str, scope: Scope) -> bool:
         return name in self._names or (bool(name) and name == _address(scope))
@@ -108,10 +134,6 @@ def _address(scope: Scope) -> str:
     """Where the connection came in; an IPv4 one at an IPv6 socket is written with a prefix."""
     server = scope.get("server")
     return "" if server is None else str(server[0]).partition("%")[0].removeprefix("::ffff:")
-
-
-def _bare(netloc: str, scheme: str) -> str:
-    return netloc.strip().lower().removesuffix(":443" if scheme == "https" else ":80")
 
 
 def _unspecified(name: str) -> bool:

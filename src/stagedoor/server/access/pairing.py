@@ -208,7 +208,8 @@ class _PairingDoor:
         _log.info("a device was paired", extra={"device": device.id, "called": device.name, "scope": code.scope})
         response = _json(paired, 201)
         if body.cookie:
-            secure = request.scope["scheme"] == "https"
+            # Its origin was checked: where that is https, a proxy does TLS for us.
+            secure = request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
             response.set_cookie(
                 COOKIE, token, max_age=COOKIE_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
             )

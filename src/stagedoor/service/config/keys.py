@@ -43,7 +43,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="server.hosts",
         kind="texts",
-        about="more names of this server: requests with another `Host` or `Origin` are refused",
+        about="more names of this server: requests with another `Host` or `Origin` are refused; "
+        "`https://NAME` where a proxy does TLS",
         setting="hosts",
     ),
     Key(path="server.tls_cert", kind="path", about="a certificate (PEM), for HTTPS", setting="tls_cert"),
