@@ -12,6 +12,7 @@ from stagedoor.drivers.agent import Presence
 from stagedoor.drivers.inspection import inspected
 from stagedoor.drivers.understudy.agent import AGENT
 from stagedoor.transports.executables import find_executable, read_version
+from stagedoor.transports.versions import CheckedVersion, text_of
 
 PROGRAMS = {
     "well": ("echo 'it 1.2.3'", {"version": "1.2.3", "signed_in": False, "problem": "no key", "fix": "set one"}),
@@ -32,8 +33,8 @@ def test_what_a_program_shows_of_itself(tmp_path: Path, case: str) -> None:
     words = {"path": str(path), "folder": str(tmp_path)}
 
     async def main() -> Presence:
-        async def version() -> tuple[int, ...]:
-            return await read_version(str(path), env={"PATH": "/usr/bin:/bin"})
+        async def version() -> CheckedVersion:
+            return CheckedVersion(text_of(await read_version(str(path), env={"PATH": "/usr/bin:/bin"})))
 
         return await inspected(
             AGENT,

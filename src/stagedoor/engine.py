@@ -106,6 +106,7 @@ class SessionEngine:
         self._reported_changes: dict[str, FileChange] = {}
         self._judgements: dict[tuple[str, str, str], RiskVerdict] = {}
         self._registered = ""
+        self._agent_version = ""
         self._seq = 0
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -161,12 +162,22 @@ class SessionEngine:
             message = "the workspace is too large to be compared before and after a turn"
             self.emit(Notice(level="info", code="files_not_watched", message=message))
             self._workspace = None
+        if self._native is None:
+            await self._check_version()
         self._handed = True
         if self._native is None:
             self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
             self._pump = self._tasks.start(self._read(self._native))
         else:
             await self._native.send(prompt)
+
+    async def _check_version(self) -> None:
+        if self._driver.check_version is None:
+            return
+        checked = await self._driver.check_version(self._options)
+        self._agent_version = checked.version
+        if checked.notice:
+            self.emit(Notice(level="warning", code="version_not_proven", message=checked.notice))
 
     async def steer(self, text: str) -> int:
         if not self.capabilities.steer:
@@ -312,6 +323,8 @@ class SessionEngine:
                 self._cut("max_budget")
             case Init():
                 self.native_id = event.native_session_id or self.native_id
+                if not event.agent_version:
+                    force_setattr(event, "agent_version", self._agent_version)
                 self._register()
             case _:
                 pass

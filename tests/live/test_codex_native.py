@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from stagedoor.agents.codex import (
-    MINIMUM_VERSION,
+    VERSIONS,
     Accept,
     AcceptForSession,
     Answers,
@@ -76,6 +76,7 @@ from stagedoor.testing.model import ScriptedModel
 from stagedoor.testing.script import Script, mcp, native, say, shell, task, write_file
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
+from stagedoor.transports.versions import numbers_of
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
@@ -202,7 +203,7 @@ def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> Non
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: DriverName) -> None:
     async def scene(stage: Stage) -> None:
-        if driver == "exec" and await stage.client.version() < EXEC_FORK_SINCE:
+        if driver == "exec" and numbers_of((await stage.client.check_version()).version) < EXEC_FORK_SINCE:
             pytest.skip("this codex exec cannot fork")
         config = CodexConfig(driver=driver)
         first = await stage.client.create_session("first", config)
@@ -456,7 +457,7 @@ def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
                 await stage.client.create_session("hello", bad)
         failing = await stage.client.create_session("hello", CodexConfig(config={"model_provider": "scripted"}))
         await failing.close()
-        assert await stage.client.version() >= MINIMUM_VERSION
+        assert (await stage.client.check_version()).version == VERSIONS.newest
         assert stage.client.list_sessions().skipped == []
 
     play(tmp_path, cwd, [say("Hello.")], scene)

@@ -459,7 +459,7 @@ def test_nothing_is_asked_of_one_that_would_not_ask(
 
 def test_what_cannot_be_says_what_to_do(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        assert await stage.client.check_version() >= (1, 18, 0)
+        assert (await stage.client.check_version()).version == "1.18.33"
         with pytest.raises(NotInstalled, match="npm install -g opencode-ai"):
             await OpenCodeClient(stage.cwd, env={"PATH": "/nowhere", "HOME": "/nowhere"}).create_session("x")
         with pytest.raises(LaunchError, match="not found"):

@@ -119,12 +119,21 @@ def _findings(agent: Presence) -> Iterator[tuple[str, str]]:
             ("bad" if agent.signed_in is False else "ok"),
             f"{name} {agent.version}{where}: {signed[agent.signed_in]}{fix}",
         )
+    yield from _not_proven(agent)
     for driver, able in agent.drivers.items():
         from .agents import ASKS, SHORT
 
         can = [word for field, word in SHORT.items() if getattr(able, field)]
         yield "note", f"  {driver}: asks about {ASKS[able.permissions]}; {', '.join(can)}"
     yield from _unrecognized(agent.agent)
+
+
+def _not_proven(agent: Presence) -> Iterator[tuple[str, str]]:
+    from .. import catalog
+
+    versions = catalog.agent(agent.agent).versions
+    if versions is not None and agent.version and (notice := versions.judge(agent.version).notice):
+        yield "note", f"  {notice}"
 
 
 def _unrecognized(agent: str) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from ..transports.versions import CheckedVersion, ProvenVersions
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Ask
 from ..unified.events import Event
@@ -109,6 +110,8 @@ class Driver(Generic[NativeT, DictionaryT]):
     """The native events that ask for permission; the dictionary's ``request`` puts one into our words."""
     recording: Callable[[DictionaryT], RecordingReader] = OneSided
     """What a recording tells of prompts and answers."""
+    check_version: Callable[[Options], Awaitable[CheckedVersion]] | None = None
+    """Asked before the start; raises ``UnsupportedVersion``. ``None``: there are no versions to tell apart."""
 
 
 AnyDriver = Driver[Any, Any]
@@ -202,4 +205,6 @@ class Agent:
     own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """A sandbox that the program makes around itself → the environment that asks for it."""
     package: Package | None = None
+    versions: ProvenVersions | None = None
+    """The versions of its program that keep every rule of the permission contract."""
     scripted: ScriptedSetup | None = None

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..errors import StagedoorError
+from ..transports.versions import CheckedVersion
 from .agent import Agent, Presence
 
 PATIENCE = 30.0
@@ -20,7 +21,7 @@ SignIn: TypeAlias = tuple[bool | None, str, str]
 async def inspected(
     agent: Agent,
     find: Callable[[], str],
-    version: Callable[[], Awaitable[tuple[int, ...]]],
+    version: Callable[[], Awaitable[CheckedVersion]],
     sign_in: Callable[[], SignIn | Awaitable[SignIn]],
     *,
     patience: float = PATIENCE,
@@ -32,7 +33,7 @@ async def inspected(
     try:
         async with asyncio.timeout(patience):
             found = replace(found, executable=find(), installed=True)
-            found = replace(found, version=".".join(map(str, await version())))
+            found = replace(found, version=(await version()).version)
             outcome = sign_in()
             signed_in, problem, fix = outcome if isinstance(outcome, tuple) else await outcome
     except TimeoutError:

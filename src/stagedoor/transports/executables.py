@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import LaunchError, NotInstalled, UnsupportedVersion
+from ..errors import LaunchError, NotInstalled
 from .launch import Launch, Signal
 from .process import ChildProcess
 
@@ -62,10 +62,3 @@ async def read_version(
             output = (text or process.stderr_tail)[:200]
             raise LaunchError(f"{executable} --version printed {output!r}; is it the right program?")
     return int(version[1]), int(version[2]), int(version[3])
-
-
-def require_version(name: str, version: tuple[int, int, int], least: tuple[int, int, int], install: str) -> None:
-    """Raise ``UnsupportedVersion`` when ``found`` is older than ``least``."""
-    if version < least:
-        have, need = (".".join(map(str, version)) for version in (version, least))
-        raise UnsupportedVersion(f"{name} {have} is too old: {need} or newer is needed. Update it with: {install}")

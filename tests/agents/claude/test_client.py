@@ -57,7 +57,7 @@ def program(tmp_path: Path) -> Program:
             f"#!{sys.executable}\nimport json, sys\n"
             "def say(*lines): print(*lines, sep='\\n', flush=True)\n"
             "def hear(): return json.loads(sys.stdin.readline())\n"
-        )
+        ) + ("" if "--version" in body else "if '--version' in sys.argv: sys.exit(print('2.1.197'))\n")
         path.write_text(prelude + body)
         path.chmod(0o755)
         return str(path)

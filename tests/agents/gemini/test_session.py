@@ -31,7 +31,10 @@ def client(repo: Path, home: Path, tmp_path: Path) -> Callable[[str], GeminiClie
 
     def make(code: str) -> GeminiClient:
         program = tmp_path / "gemini"
-        program.write_text(f"#!{sys.executable}\nimport sys, time\nprompt = sys.stdin.read()\n{code}\n")
+        program.write_text(
+            f"#!{sys.executable}\nimport sys, time\nif '--version' in sys.argv: sys.exit(print('0.61.0'))\n"
+            f"prompt = sys.stdin.read()\n{code}\n"
+        )
         program.chmod(0o755)
         return GeminiClient(repo, str(program), {"HOME": str(home), "PATH": "/usr/bin:/bin"})
 

@@ -7,6 +7,8 @@ import os
 import sys
 
 FAKE = os.environ.get("FAKE", "")
+if "--version" in sys.argv:
+    sys.exit(print("1.18.33"))
 TOKEN = base64.b64encode(f"opencode:{os.environ['OPENCODE_SERVER_PASSWORD']}".encode()).decode()
 MANY = 20_000
 listeners: list[asyncio.StreamWriter] = []

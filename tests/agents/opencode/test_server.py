@@ -54,7 +54,7 @@ async def started(client: OpenCodeClient, prompt: str | None = "go") -> OpenCode
     [
         ("crashes", LaunchError, "does not know an option"),
         ("bad-config", LaunchError, "refused its configuration: bad member"),
-        ("old", UnsupportedVersion, "OpenCode 0.3.1 is too old"),
+        ("old", UnsupportedVersion, "opencode 0.3.1 is too old"),
         ("public", LaunchError, "not on the loopback address"),
         ("mute", LaunchError, "did not listen within 0.5 s"),
     ],

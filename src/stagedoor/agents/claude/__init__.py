@@ -42,12 +42,12 @@ from .protocol import ClaudeProtocol
 from .tools import Tool, ToolServer, tool
 
 if TYPE_CHECKING:
-    from .client import MINIMUM_VERSION, ClaudeClient, Credentials
+    from .client import VERSIONS, ClaudeClient, Credentials
     from .history import ClaudeHistory, ClaudeStoredSession, list_sessions
     from .session import ClaudeSession
 
 __all__ = [
-    "MINIMUM_VERSION", "Assistant", "CanUseTool", "ClaudeClient", "ClaudeHistory", "ClaudeInterrupt",
+    "VERSIONS", "Assistant", "CanUseTool", "ClaudeClient", "ClaudeHistory", "ClaudeInterrupt",
     "ClaudePermissionBehavior", "ClaudePermissionMode", "ClaudePrompt", "ClaudeProtocol", "ClaudeResult",
     "ClaudeSession", "ClaudeSessionConfig", "ClaudeStoredSession", "Credentials", "Decision", "Event", "HookCallback",
     "HookMatcher", "PermissionResultAllow", "PermissionResultDeny", "PermissionRuleValue", "PermissionUpdate",
@@ -58,7 +58,7 @@ __all__ = [
 _DOES_IO = {
     "ClaudeClient": "client",
     "Credentials": "client",
-    "MINIMUM_VERSION": "client",
+    "VERSIONS": "client",
     "ClaudeSession": "session",
     "ClaudeStoredSession": "history",
     "ClaudeHistory": "history",

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from ...errors import LaunchError, LocalProtocolError, NotSignedIn, ProcessExited, SessionNotFound
-from ...transports.executables import VERSION, find_executable, read_version, require_version
+from ...transports.executables import find_executable
 from ...transports.launch import Exited, Launch, Signal
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
+from ...transports.versions import CheckedVersion, ProvenVersions
 from .answers import Delegate
 from .commands import ClaudePrompt, McpStatus
 from .config import ClaudeSessionConfig, check
@@ -27,7 +28,7 @@ from .session import ClaudeSession, Exchange, Pair
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 HINTS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
-MINIMUM_VERSION = (2, 1, 0)
+VERSIONS = ProvenVersions("claude", "2.1.85", "2.1.197", INSTALL)
 START_PATIENCE = 120.0
 SIGN_IN_PATIENCE = 1.0
 SIGN_IN = "run `claude` once and sign in with /login, or set ANTHROPIC_API_KEY"
@@ -74,11 +75,9 @@ class ClaudeClient:
     def find_executable(self) -> str:
         return find_executable("claude", executable=self._executable, env=self._env, install=INSTALL, hints=HINTS)
 
-    async def check_version(self) -> tuple[int, int, int]:
-        """The installed version; ``UnsupportedVersion`` when it is too old for this library."""
-        version = await read_version(self.find_executable(), env=self._env)
-        require_version("Claude Code", version, MINIMUM_VERSION, INSTALL)
-        return version
+    async def check_version(self) -> CheckedVersion:
+        """The installed version; ``UnsupportedVersion`` when it is older than what was proven."""
+        return await VERSIONS.check(self.find_executable(), env=self._env)
 
     async def auth_status(self) -> Credentials:
         """Whether there are credentials at all (no network)."""
@@ -116,6 +115,7 @@ class ClaudeClient:
         check(config, resume=resume)
         executable = self.find_executable()
         cwd = self._existing_cwd()
+        await self.check_version()
         chosen = config.session_id or (resume if resume is not None and not config.fork_session else str(uuid.uuid4()))
         delegate = await Delegate.open() if config.delegates else None
         try:
@@ -175,9 +175,8 @@ class ClaudeClient:
         first = await asyncio.shield(exchange.first_event)
         match first:
             case SystemInit():
-                if match := VERSION.match(first.claude_code_version):
-                    version = (int(match[1]), int(match[2]), int(match[3]))
-                    require_version("Claude Code", version, MINIMUM_VERSION, INSTALL)
+                if first.claude_code_version:  # as --version said, unless a wrapper starts another one here
+                    VERSIONS.judge(first.claude_code_version)
                 await _check_sign_in(exchange, first)
             case ClaudeResult(is_error=True) if resume is not None and any(
                 "No conversation" in e for e in first.errors
@@ -193,7 +192,6 @@ class ClaudeClient:
         """Claude Code exited before the conversation started: say why, and what to do."""
         words = exited.stderr.strip()
         if "unknown option" in words or "argument missing" in words:
-            await self.check_version()
             raise LocalProtocolError(f"Claude Code does not know that option: {words}; correct extra_args")
         if "already in use" in words:
             raise LocalProtocolError(f"{words} Resume it with resume_session, or choose another session_id")

@@ -21,14 +21,14 @@ from .config import ApprovalPolicy, CanUseTool, CodexConfig, GranularApproval, S
 from .events import CodexUsage, ExecEvent
 from .history import CodexHistory, CodexStoredSession, list_sessions
 from .launch import launch
-from .locate import MINIMUM_VERSION
+from .locate import VERSIONS
 from .notifications import AppEvent
 from .protocol import AppServerProtocol, ExecProtocol
 from .questions import Question
 from .sessions import CodexExecSession, CodexThread
 
 __all__ = [
-    "MINIMUM_VERSION", "Accept", "AcceptForSession", "AcceptWithExecpolicyAmendment", "Answers", "AppEvent",
+    "VERSIONS", "Accept", "AcceptForSession", "AcceptWithExecpolicyAmendment", "Answers", "AppEvent",
     "AppServerProtocol", "ApplyNetworkPolicyAmendment", "ApprovalPolicy", "CanUseTool", "CancelTurn", "CodexAppServer",
     "CodexClient", "CodexConfig", "CodexExecSession", "CodexHistory", "CodexSession", "CodexStoredSession",
     "CodexThread", "CodexUsage", "Decision", "Decline", "Event", "ExecEvent", "ExecProtocol", "GranularApproval",

@@ -12,7 +12,6 @@ import msgspec
 from ... import __version__
 from ...errors import AgentRefused, NotSignedIn, ProcessExited, RemoteProtocolError, SessionNotFound
 from ...transports.conversation import Conversation
-from ...transports.executables import VERSION, require_version
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
@@ -21,7 +20,7 @@ from .answers import CodexAnswerer, Deliver
 from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
 from .config import CodexConfig, on_app_server
 from .launch import error_line, launch, session_not_found, start_error, thread_params
-from .locate import INSTALL, MINIMUM_VERSION, environment, trust_roots
+from .locate import VERSIONS, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
 from .protocol import AppServerProtocol, ThreadStates
 from .questions import Question, RequestId
@@ -159,7 +158,7 @@ class CodexAppServer:
         self.protocol = protocol
         self.environ = environ
         self.config = config
-        self.version: tuple[int, int, int] = (0, 0, 0)
+        self.version = ""
         self._calls: dict[int, asyncio.Future[CallReply]] = {}
         self._threads: weakref.WeakValueDictionary[str, CodexThread] = weakref.WeakValueDictionary()
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,10 +193,7 @@ class CodexAppServer:
             reply = await handshake
             if not isinstance(reply.result, CodexInitializeResponse):
                 raise RemoteProtocolError("unexpected reply of the Codex app-server to initialize: update Codex")
-            version = VERSION.search(reply.result.user_agent)
-            if version is not None:
-                server.version = int(version[1]), int(version[2]), int(version[3])
-                require_version("Codex", server.version, MINIMUM_VERSION, INSTALL)
+            server.version = VERSIONS.judge(reply.result.user_agent).version
         except ProcessExited as error:
             await server.cancel()
             raise start_error(server.exited or Exited(error.code or 1, error.stderr)) from None

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...transports.versions import CheckedVersion, numbers_of
 from . import history
 from .app_server import CodexAppServer
 from .config import CodexConfig, chosen_driver, on_app_server
 from .events import ExecEvent
 from .launch import check
-from .locate import EXEC_FORK_SINCE, check_version, codex_home, environment, find_codex, require_sign_in
+from .locate import EXEC_FORK_SINCE, VERSIONS, codex_home, environment, find_codex, require_sign_in
 from .notifications import AppEvent
 from .sessions import CodexExecSession, CodexThread
 
@@ -51,7 +52,7 @@ class CodexClient:
         thread_id = self._thread_id(session_id, config)
         if chosen_driver(config) == "exec":
             session = await self._exec_session(config)
-            if fork and await self.version() < EXEC_FORK_SINCE:
+            if fork and (numbers_of((await self.check_version()).version) or EXEC_FORK_SINCE) < EXEC_FORK_SINCE:
                 raise NotSupported("this version of codex exec cannot fork: update Codex, or use driver='app-server'")
             source = thread_id if fork else None
             await session.start(prompt, resume=None if fork else thread_id, fork=source, images=config.images)
@@ -78,15 +79,15 @@ class CodexClient:
         home = codex_home(environment(DEFAULT, self._env))
         return history.list_sessions(None if everywhere else self.cwd, home=home)
 
-    async def version(self) -> tuple[int, int, int]:
+    async def check_version(self) -> CheckedVersion:
         """Raises ``NotInstalled`` or ``UnsupportedVersion``."""
         executable, _ = find_codex(self._executable, self._env)
-        return await check_version(executable, self._env)
+        return await VERSIONS.check(executable, env=self._env)
 
     async def _exec_session(self, config: CodexConfig) -> CodexExecSession:
         self._check(config)
         executable, native = find_codex(self._executable, self._env)
-        await check_version(executable, self._env)
+        await VERSIONS.check(executable, env=self._env)
         require_sign_in(config, self._env)
         return CodexExecSession(config, cwd=self.cwd, executable=executable, native=native, env=self._env)
 

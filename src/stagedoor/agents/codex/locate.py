@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import NotSignedIn
-from ...transports.executables import find_executable, read_version, require_version
+from ...transports.executables import find_executable
+from ...transports.versions import ProvenVersions
 from .config import CodexConfig
 
 INSTALL = "npm install -g @openai/codex"
-MINIMUM_VERSION = (0, 133, 0)
-"""The oldest one that the whole suite has run against."""
+VERSIONS = ProvenVersions("codex", "0.133.0", "0.166.0", INSTALL)
 EXEC_FORK_SINCE = (0, 149, 0)
 
 _TRIPLES = {
@@ -24,7 +24,6 @@ _TRIPLES = {
     ("Darwin", "x86_64"): ("darwin-x64", "x86_64-apple-darwin"),
     ("Darwin", "arm64"): ("darwin-arm64", "aarch64-apple-darwin"),
 }
-_checked: dict[tuple[str, int], tuple[int, int, int]] = {}
 
 
 def find_codex(executable: str | None, env: Mapping[str, str] | None) -> tuple[str, bool]:
@@ -50,19 +49,6 @@ def native_executable(launcher: str) -> str | None:
         if os.access(candidate, os.X_OK):
             return str(candidate)
     return None
-
-
-async def check_version(executable: str, env: Mapping[str, str] | None) -> tuple[int, int, int]:
-    """The version, asked once per program. Raises ``UnsupportedVersion`` when it is too old."""
-    key = (executable, _modified(executable))
-    if key not in _checked:
-        _checked[key] = await read_version(executable, env=env)
-    require_version("Codex", _checked[key], MINIMUM_VERSION, INSTALL)
-    return _checked[key]
-
-
-def _modified(path: str) -> int:
-    return Path(path).stat().st_mtime_ns
 
 
 def environment(config: CodexConfig, env: Mapping[str, str] | None) -> dict[str, str]:

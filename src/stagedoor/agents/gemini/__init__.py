@@ -1,7 +1,7 @@
 """Gemini CLI: a complete native library, over ``stream-json`` (a process for each turn) and over ``--acp``."""
 
 from .acp import GeminiAcpSession
-from .client import MINIMUM_VERSION, GeminiClient
+from .client import VERSIONS, GeminiClient
 from .commands import GeminiInterrupt, literal
 from .config import ApprovalMode, GeminiConfig, GeminiDriver, HttpMcpServer, McpServer, SseMcpServer, StdioMcpServer
 from .events import (
@@ -29,7 +29,7 @@ from .records import FileDiff, SessionFileReplay, ToolDetails
 from .session import GeminiSession
 
 __all__ = [
-    "MINIMUM_VERSION", "ApprovalMode", "Decision", "ErrorDetail", "Event", "FileDiff", "GeminiAcpSession",
+    "VERSIONS", "ApprovalMode", "Decision", "ErrorDetail", "Event", "FileDiff", "GeminiAcpSession",
     "GeminiClient", "GeminiConfig", "GeminiContent", "GeminiDone", "GeminiDriver", "GeminiError", "GeminiHistory",
     "GeminiInit", "GeminiInterrupt", "GeminiMessage", "GeminiResult", "GeminiRetry", "GeminiSession",
     "GeminiStoredSession", "GeminiToolCall", "GeminiToolResult", "GeminiToolUse", "HttpMcpServer", "McpServer",

@@ -14,8 +14,9 @@ import msgspec
 from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.updates import KnownBlock
 from stagedoor.errors import LaunchError, LocalProtocolError, StagedoorError
-from stagedoor.transports.executables import find_executable, read_version, require_version
+from stagedoor.transports.executables import find_executable
 from stagedoor.transports.launch import Launch
+from stagedoor.transports.versions import CheckedVersion, ProvenVersions
 
 from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
 from .config import PROFILE, GeminiConfig, GeminiDriver, settings
@@ -26,8 +27,7 @@ from .session import GeminiSession
 from .store import PrivateHome, session_files, sweep_stubs, user_folder, user_settings
 
 INSTALL = "npm install -g @google/gemini-cli"
-MINIMUM_VERSION = (0, 61, 0)
-"""The first version all of this was measured on."""
+VERSIONS = ProvenVersions("gemini", "0.61.0", "0.61.0", INSTALL)
 
 
 class GeminiClient:
@@ -82,11 +82,9 @@ class GeminiClient:
         """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
         return await asyncio.to_thread(list_sessions, self.cwd, env=self._environment)
 
-    async def check_version(self) -> tuple[int, int, int]:
-        """Raises ``UnsupportedVersion`` for a CLI that is too old."""
-        version = await read_version(self.find(), env=self._env, extra={"GEMINI_CLI_NO_RELAUNCH": "true"})
-        require_version("Gemini CLI", version, MINIMUM_VERSION, INSTALL)
-        return version
+    async def check_version(self) -> CheckedVersion:
+        """Raises ``UnsupportedVersion`` for a CLI that is older than what was proven."""
+        return await VERSIONS.check(self.find(), env=self._env, extra={"GEMINI_CLI_NO_RELAUNCH": "true"})
 
     def find(self) -> str:
         """The program. Raises ``NotInstalled``."""
@@ -103,7 +101,7 @@ class GeminiClient:
         return os.environ if self._env is None else self._env
 
     async def _open_stream(self, session_id: str, prompt: str, config: GeminiConfig, *, resume: bool) -> GeminiSession:
-        executable = self._ready(config, resume=resume)
+        executable = await self._ready(config, resume=resume)
         config = msgspec.structs.replace(config, session_id=None)  # it is chosen; a next turn resumes it
         folder = self._folder(config)
         policies = _policies(config)
@@ -135,7 +133,7 @@ class GeminiClient:
     async def _open_acp(
         self, prompt: str | Sequence[KnownBlock], config: GeminiConfig, resume: str | None
     ) -> GeminiAcpSession:
-        executable = self._ready(config, resume=resume is not None)
+        executable = await self._ready(config, resume=resume is not None)
         if isinstance(prompt, str) and not prompt.strip():
             raise LocalProtocolError("the prompt is empty: Gemini CLI needs some text")
         folder = self._folder(config)
@@ -179,12 +177,16 @@ class GeminiClient:
             raise session_not_found(session_id)
         make_loadable(files, time.time())
 
-    def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
+    async def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
         """Refuse what cannot work before anything is started."""
+        self._check(config, resume=resume)
+        await self.check_version()
+        return self.find()
+
+    def _check(self, config: GeminiConfig, *, resume: bool) -> None:
         if not Path(self.cwd).is_dir():
             raise LaunchError(f"the working directory {self.cwd!r} does not exist: create it or pass another cwd")
         check(config, resume="resume" if resume else None)
-        return self.find()
 
     def _home(self, config: GeminiConfig) -> PrivateHome:
         env = {**self._environment, **config.env}

@@ -14,14 +14,15 @@ import msgspec
 from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.session import AcpSession
 from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError
-from stagedoor.transports.executables import find_executable, read_version, require_version
+from stagedoor.transports.executables import find_executable
+from stagedoor.transports.versions import CheckedVersion
 from stagedoor.wire.http import HttpRequest
 
 from . import history
 from .commands import CreateSession, ModelName, OpenCodeForkSession, OpenSession, PermissionRule
 from .config import ACP_PROFILE, OpenCodeConfig, OpenCodeDriver, permission_rules
-from .launch import GUARD_PROOF, INSTALL, LEAST_VERSION, PortInUse, launch, no_provider, unknown_session
-from .server import Server
+from .launch import GUARD_PROOF, INSTALL, PortInUse, launch, no_provider, unknown_session
+from .server import VERSIONS, Server
 from .sessions import OpenCodeRunSession, OpenCodeSession, acp_config
 
 AnySession: TypeAlias = OpenCodeSession | OpenCodeRunSession | AcpSession
@@ -65,7 +66,7 @@ class OpenCodeClient:
     async def create_session(self, prompt: str | None = None, config: OpenCodeConfig | None = None) -> AnySession:
         """Open a new session and, with a prompt, start its first turn. The run driver needs the prompt."""
         config = config or OpenCodeConfig()
-        self._check_cwd(self.cwd)
+        await self._ready(self.cwd)
         match config.driver:
             case OpenCodeDriver.RUN:
                 return await self._run(prompt, config, self.cwd, None)
@@ -84,7 +85,7 @@ class OpenCodeClient:
         if stored is None:
             raise unknown_session(session_id)
         # Everywhere but in the session's own folder `run` waits for ever, while the turn really runs.
-        self._check_cwd(stored.cwd)
+        await self._ready(stored.cwd)
         match config.driver:
             case OpenCodeDriver.RUN:
                 return await self._run(prompt, config, stored.cwd, session_id)
@@ -99,11 +100,9 @@ class OpenCodeClient:
         """The sessions of this client's folder, newest first."""
         return history.list_sessions(self.cwd, env=self._environ)
 
-    async def check_version(self) -> tuple[int, int, int]:
+    async def check_version(self) -> CheckedVersion:
         """The installed version. Raises ``NotInstalled`` or ``UnsupportedVersion``."""
-        version = await read_version(self.find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
-        require_version("OpenCode", version, LEAST_VERSION, INSTALL)
-        return version
+        return await VERSIONS.check(self.find(), env=self._env, extra={"OPENCODE_DISABLE_AUTOUPDATE": "1"})
 
     @property
     def _environ(self) -> Mapping[str, str]:
@@ -117,9 +116,10 @@ class OpenCodeClient:
         """The program. Raises ``NotInstalled``."""
         return find_executable("opencode", executable=self._executable, env=self._env, install=INSTALL, hints=HINTS)
 
-    def _check_cwd(self, cwd: str) -> None:
-        if not Path(cwd).is_dir():
-            raise LaunchError(f"working directory {cwd!r} not found: create it or pass another cwd")
+    async def _ready(self, cwd: str) -> None:
+        """Refuse what cannot work before anything is started."""
+        _check_cwd(cwd)
+        await self.check_version()
 
     async def _run(
         self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None
@@ -177,6 +177,11 @@ class OpenCodeClient:
                 if attempt == PORT_TRIES:
                     raise
         raise AssertionError("unreachable")
+
+
+def _check_cwd(cwd: str) -> None:
+    if not Path(cwd).is_dir():
+        raise LaunchError(f"working directory {cwd!r} not found: create it or pass another cwd")
 
 
 async def _with_prompt(session: AcpSession, prompt: str | None, config: OpenCodeConfig) -> AcpSession:

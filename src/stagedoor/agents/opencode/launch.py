@@ -14,7 +14,6 @@ from .commands import ModelName
 from .config import OpenCodeConfig, OpenCodeDriver, Permission, check_permission, expand_permission
 
 INSTALL = "npm install -g opencode-ai"
-LEAST_VERSION = (1, 18, 0)
 SIGTERM = 15
 _SCRATCH_IN_JSON = SCRATCH.replace("\0", "\\u0000")
 USERNAME = "opencode"

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Mapping
 
 from stagedoor.errors import AgentRefused, ConnectionLost, LaunchError, StagedoorError
-from stagedoor.transports.executables import VERSION, require_version
 from stagedoor.transports.http import HttpTransport
 from stagedoor.transports.launch import Exited, Launch, Stalled
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Relay
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.transports.versions import ProvenVersions
 from stagedoor.wire.http import HttpRequest
 from stagedoor.wire.shapes import UnknownMessage
 
@@ -31,9 +31,10 @@ from .events import (
     ServerRefusal,
     TurnEnded,
 )
-from .launch import INSTALL, LEAST_VERSION, USERNAME, refused_configuration, startup_failure
+from .launch import INSTALL, USERNAME, refused_configuration, startup_failure
 from .protocol import ServeProtocol, complaint_in
 
+VERSIONS = ProvenVersions("opencode", "1.18.3", "1.18.33", INSTALL)
 Pair = tuple[bytes, ServerEvent]
 SILENCE = 60.0
 """The server sends something every ten seconds; a stream that does not is dead."""
@@ -132,9 +133,7 @@ class Server:
 
     async def _check_version(self, http: HttpTransport) -> None:
         health = await http.send(HttpRequest("GET", "/global/health"))
-        version = VERSION.search(health.body.decode("utf-8", "replace"))
-        if version is not None:
-            require_version("OpenCode", (int(version[1]), int(version[2]), int(version[3])), LEAST_VERSION, INSTALL)
+        VERSIONS.judge(health.body.decode("utf-8", "replace"))
 
     async def _deliver(self, answer: AnswerCommand) -> None:
         await self.send(answer)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...agents.claude.client import INSTALL, SIGN_IN, ClaudeClient
+from ...agents.claude.client import INSTALL, SIGN_IN, VERSIONS, ClaudeClient
 from ...agents.claude.events import CanUseTool
 from ...agents.claude.protocol import ClaudeProtocol
+from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
+from ...unified.options import Options
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import ClaudeDictionary
-from .opening import open_session
+from .opening import client_of, open_session
 from .recording import ClaudeRecordingReader
 from .scripted import scripted_settings
 from .stored import list_stored, read_stored
@@ -66,13 +68,18 @@ async def inspect(env: Mapping[str, str] | None) -> Presence:
     return await inspected(AGENT, client.find_executable, client.check_version, sign_in)
 
 
+async def check_version(options: Options) -> CheckedVersion:
+    return await client_of(options).check_version()
+
+
 AGENT = Agent(
     name="claude",
     title="Claude Code",
     install=INSTALL,
     drivers={
         "stream": Driver(
-            "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,), ClaudeRecordingReader
+            "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,),
+            ClaudeRecordingReader, check_version,
         )
     },
     choose_driver=lambda options: "stream",
@@ -92,5 +99,6 @@ AGENT = Agent(
         },
     ),
     package=Package("@anthropic-ai/claude-code", "2.1.197"),
+    versions=VERSIONS,
     scripted=ScriptedSetup("claude-sonnet-4-5", scripted_settings),
 )  # fmt: skip

@@ -36,11 +36,14 @@ from .tools import name_of, natives_of
 HOOK_TIMEOUT = 60.0
 
 
+def client_of(options: Options) -> ClaudeClient:
+    return ClaudeClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
+
+
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSession:
     dictionary.prompted = True
     dictionary.resumed = options.resume is not None
-    env = None if options.inherit_env else dict(options.env)
-    client = ClaudeClient(options.cwd, options.executable, env)
+    client = client_of(options)
     settings = config(options, ask, dictionary)
     content = await asyncio.to_thread(content_of, prompt, options.images)
     if options.resume is None:
@@ -48,7 +51,7 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Clau
     try:
         return await client.resume_session(options.resume, content, settings)
     except SessionNotFound as missing:
-        elsewhere = await asyncio.to_thread(_folder_of, options.resume, env)
+        elsewhere = await asyncio.to_thread(_folder_of, options.resume, None if options.inherit_env else options.env)
         if elsewhere is None:
             raise
         message = (

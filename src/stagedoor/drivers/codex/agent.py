@@ -10,16 +10,18 @@ from msgspec.structs import replace
 
 from ...agents.codex.client import CodexClient
 from ...agents.codex.config import CodexConfig
-from ...agents.codex.locate import INSTALL, codex_home, find_codex, require_sign_in
+from ...agents.codex.locate import INSTALL, VERSIONS, codex_home, find_codex, require_sign_in
 from ...agents.codex.protocol import AppServerProtocol, ExecProtocol
 from ...agents.codex.questions import Question
 from ...errors import NotSignedIn
+from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
+from ...unified.options import Options
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
-from .opening import choose_driver, open_app_server, open_exec
+from .opening import choose_driver, client_of, open_app_server, open_exec
 from .recording import AppServerRecordingReader
 from .scripted import scripted_settings
 from .stored import list_stored, read_stored
@@ -88,7 +90,7 @@ EXEC = replace(
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
     client = CodexClient(env=env)
-    return await inspected(AGENT, lambda: find_codex(None, env)[0], client.version, lambda: sign_in(env))
+    return await inspected(AGENT, lambda: find_codex(None, env)[0], client.check_version, lambda: sign_in(env))
 
 
 def sign_in(env: Mapping[str, str] | None) -> SignIn:
@@ -101,6 +103,10 @@ def sign_in(env: Mapping[str, str] | None) -> SignIn:
     if environ.get("CODEX_API_KEY") or (codex_home(environ) / "auth.json").exists():
         return True, "", ""
     return None, "", ""  # a provider of the user's own: only a model call can tell
+
+
+async def check_version(options: Options) -> CheckedVersion:
+    return await client_of(options).check_version()
 
 
 AGENT = Agent(
@@ -116,8 +122,9 @@ AGENT = Agent(
             open_app_server,
             get_args(Question),
             AppServerRecordingReader,
+            check_version,
         ),
-        "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec),
+        "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec, check_version=check_version),
     },
     choose_driver=choose_driver,
     list_stored=list_stored,
@@ -137,5 +144,6 @@ AGENT = Agent(
         },
     ),
     package=Package("@openai/codex", "0.166.0"),
+    versions=VERSIONS,
     scripted=ScriptedSetup("gpt-5.5", scripted_settings),
 )

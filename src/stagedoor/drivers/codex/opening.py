@@ -52,8 +52,12 @@ async def open_app_server(prompt: str, options: Options, ask: Ask, dictionary: A
     return session
 
 
+def client_of(options: Options) -> CodexClient:
+    return CodexClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
+
+
 async def _open(prompt: str, options: Options, config: CodexConfig) -> CodexSession:
-    client = CodexClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
+    client = client_of(options)
     if options.resume is None:
         return await client.create_session(prompt, config)
     return await client.resume_session(options.resume, prompt, config, fork=options.fork)

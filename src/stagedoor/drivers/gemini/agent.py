@@ -14,14 +14,16 @@ from ...agents.gemini import (
     GeminiClient,
     StreamProtocol,
 )
-from ...agents.gemini.client import INSTALL
+from ...agents.gemini.client import INSTALL, VERSIONS
 from ...agents.gemini.config import chosen_auth
 from ...agents.gemini.store import user_folder, user_settings
+from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
+from ...unified.options import Options
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import GeminiAcpDictionary
-from .opening import is_contained, open_acp, open_stream
+from .opening import client_of, is_contained, open_acp, open_stream
 from .recording import StreamRecordingReader, acp_recording
 from .scripted import scripted_settings
 from .stored import list_stored, read_stored
@@ -112,14 +114,21 @@ def _in_env_file(folder: Path) -> bool:
         return False
 
 
+async def check_version(options: Options) -> CheckedVersion:
+    return await client_of(options).check_version()
+
+
 AGENT = Agent(
     name="gemini",
     title="Gemini CLI",
     install=INSTALL,
     drivers={
-        "acp": Driver("acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording),
+        "acp": Driver(
+            "acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording, check_version
+        ),
         "stream-json": Driver(
-            "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recording=StreamRecordingReader
+            "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recording=StreamRecordingReader,
+            check_version=check_version,
         ),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.
@@ -154,5 +163,6 @@ AGENT = Agent(
     ),
     own_sandboxes={"docker": {"GEMINI_SANDBOX": "docker"}, "podman": {"GEMINI_SANDBOX": "podman"}},
     package=Package("@google/gemini-cli", "0.61.0"),
+    versions=VERSIONS,
     scripted=ScriptedSetup("gemini-2.5-flash", scripted_settings),
 )  # fmt: skip

@@ -14,13 +14,15 @@ from ...agents.opencode.client import OpenCodeClient, has_credentials
 from ...agents.opencode.events import PermissionAsked, QuestionAsked
 from ...agents.opencode.launch import INSTALL
 from ...agents.opencode.protocol import ServeProtocol
+from ...agents.opencode.server import VERSIONS
+from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
 from ...unified.options import Options
 from ..acp.recording import AcpRecordingReader
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import OpenCodeAcpDictionary
-from .opening import RecordedRun, open_acp, open_run, open_serve
+from .opening import RecordedRun, client_of, open_acp, open_run, open_serve
 from .recording import ServeRecordingReader
 from .run_dictionary import RunDictionary
 from .scripted import scripted_settings
@@ -118,6 +120,10 @@ async def inspect(env: Mapping[str, str] | None) -> Presence:
     return await inspected(AGENT, client.find, client.check_version, sign_in)
 
 
+async def check_version(options: Options) -> CheckedVersion:
+    return await client_of(options).check_version()
+
+
 def choose(options: Options) -> str:
     """The server, which streams, asks, and starts once for all turns."""
     return "serve"
@@ -136,8 +142,9 @@ AGENT = Agent(
             open_serve,
             (PermissionAsked, QuestionAsked),
             ServeRecordingReader,
+            check_version,
         ),
-        "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run),
+        "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run, check_version=check_version),
         "acp": Driver(
             "acp",
             ACP,
@@ -146,6 +153,7 @@ AGENT = Agent(
             open_acp,
             (RequestPermission,),
             lambda _: AcpRecordingReader(),
+            check_version,
         ),
     },
     choose_driver=choose,
@@ -157,5 +165,6 @@ AGENT = Agent(
         reserved={"run": 0, "serve": 0, "acp": 0, "--format": 1}, replaced={"--model": "model", "-m": "model"}
     ),
     package=Package("opencode-ai", "1.18.33"),
+    versions=VERSIONS,
     scripted=ScriptedSetup("scripted/scripted-model", scripted_settings),
 )

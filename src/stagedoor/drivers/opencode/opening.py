@@ -56,6 +56,10 @@ def environment(options: Options) -> dict[str, str] | None:
     return {**os.environ, **options.env} if options.env else None
 
 
+def client_of(options: Options) -> OpenCodeClient:
+    return OpenCodeClient(options.cwd, options.executable, environment(options))
+
+
 def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
     asks = driver is not OpenCodeDriver.RUN
     settings: dict[str, object] = {}
@@ -138,7 +142,7 @@ async def _open(
     prompt: str, options: Options, config: OpenCodeConfig
 ) -> OpenCodeSession | OpenCodeRunSession | AcpSession:
     env = environment(options)
-    client = OpenCodeClient(options.cwd, options.executable, env)
+    client = client_of(options)
     if options.resume is None:
         return await client.create_session(prompt, config)
     stored = await asyncio.to_thread(find_session, options.resume, env=env)
