@@ -174,3 +174,29 @@ def test_no_tracked_file_names_this_machine_or_a_registry() -> None:
 def test_no_trace_of_the_old_name() -> None:
     """Others own it. It is spelled in two halves here, so that this file passes too."""
     assert _tracked_with(re.compile(b"pod" + b"ium", re.IGNORECASE)) == []
+
+
+# The ways to start a process, and who may use them beside ``transports/process`` and ``transports/programs``, which put
+# every program under a guard.
+STARTS = re.compile(
+    r"\b(?:subprocess\.\w+|create_subprocess_\w+|asyncio\.subprocess|posix_spawnp?|forkpty|os\.fork|os\.(?:system|popen"
+    r"|startfile)|os\.(?:exec|spawn)\w+|pty\.(?:spawn|fork)|multiprocessing|ProcessPoolExecutor)\b|import subprocess"
+)
+MAY_START = {
+    "transports/process.py": "agents, each under its guard",
+    "transports/programs.py": "our own short programs, under a guard",
+    "transports/guard.py": "the guard itself",
+    "cli/questions.py": "the user's editor in the user's terminal, which a guard would take from it",
+    "cli/config.py": "the user's editor in the user's terminal, which a guard would take from it",
+    "understudy/mcp.py": "part of an agent, which is under a guard itself",
+    "understudy/workspace.py": "part of an agent, which is under a guard itself",
+}
+
+
+def test_every_process_has_a_guard() -> None:
+    starting = {
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        if any(STARTS.search(line.partition("#")[0]) for line in path.read_text().splitlines())
+    }
+    assert starting == set(MAY_START)

@@ -22,6 +22,7 @@ from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.questions import SessionQuestions
 from .register import Register, entry_of
+from .transports.programs import in_thread
 from .transports.relay import Relay
 from .transports.tasks import TaskOwner
 from .unified.capabilities import as_json
@@ -158,7 +159,7 @@ class SessionEngine:
             self._starting = None
 
     async def _start(self, prompt: str) -> None:
-        if self._workspace is not None and not await asyncio.to_thread(self._workspace.begin):
+        if self._workspace is not None and not await in_thread(self._workspace.begin):
             message = "the workspace is too large to be compared before and after a turn"
             self.emit(Notice(level="info", code="files_not_watched", message=message))
             self._workspace = None
@@ -294,12 +295,16 @@ class SessionEngine:
     async def _detailed(self, change: FileChange, workspace: WorkspaceChanges) -> FileChange:
         """A change of which only the file's name was told."""
         change = inside(change, self._options.cwd)
-        return await asyncio.to_thread(workspace.detailed, change, self._reported_changes.get(change.path))
+        return await in_thread(workspace.detailed, change, self._reported_changes.get(change.path))
 
     async def _unreported(self, workspace: WorkspaceChanges) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""
-        changes = await asyncio.to_thread(workspace.changes, list(self._reported_changes.values()))
-        return [event for change in changes for event in self._grammar.accept(change, self._now())]
+        changes = await in_thread(workspace.changes, list(self._reported_changes.values()))
+        events: list[Event] = [*changes]
+        if workspace.failure:
+            message = f"what this turn changed in its files cannot be compared: {workspace.failure}"
+            events.append(Notice(level="warning", code="files_not_watched", message=message))
+        return [event for each in events for event in self._grammar.accept(each, self._now())]
 
     def _ordered(self, event: Event, raw: bytes) -> list[Event]:
         """``event`` by the rules of the grammar and of this session's limits."""

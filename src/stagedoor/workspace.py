@@ -7,16 +7,17 @@ after, within bounds; where the bounds are too small, nothing is claimed.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from .shadow_git.reading import changed, changed_between, contents, prefix_of
+from .shadow_git.repository import GitFailed, Repository, locate
+from .shadow_git.shadow import Shadow
 from .unified.diffs import change_of
 from .unified.events import FileChange
-from .worktrees import LIST_SETTINGS, configured, without_filters
 
 KEPT_OF_A_FILE = 512 * 1024
 KEPT_IN_ALL = 32 * 2**20
@@ -31,23 +32,34 @@ class WorkspaceChanges:
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
         self._before: _GitSnapshot | _FolderSnapshot | None = None
+        self.failure = ""
+        """Why the last ``changes`` could not tell what has changed."""
 
     def begin(self) -> bool:
         """Remember how things stand. False when the workspace is too large to be watched."""
         try:
-            self._before = _GitSnapshot.of(self._cwd) or _FolderSnapshot.of(self._cwd)
-        except (OSError, subprocess.SubprocessError):
+            self._before = self._git_snapshot() or _FolderSnapshot.of(self._cwd)
+        except OSError:
             self._before = None
         return self._before is not None
 
+    def _git_snapshot(self) -> _GitSnapshot | None:
+        try:
+            return _GitSnapshot.of(self._cwd)
+        except GitFailed:  # not installed, or not to be read: the files can be looked at without it
+            return None
+
     def changes(self, reported: Iterable[FileChange] = ()) -> list[FileChange]:
         """What differs from ``begin`` and is not in ``reported`` already, by path."""
+        self.failure = ""
         if self._before is None:
             return []
         reported_after = {change.path: change.after for change in reported}
         try:
             differing = sorted(self._before.differing())
-        except (OSError, subprocess.SubprocessError):
+            before_of = self._before.contents([path for path in differing if path not in reported_after])
+        except (OSError, GitFailed) as fault:
+            self.failure = str(fault)
             return []
         missed: list[FileChange] = []
         for path in differing:
@@ -57,7 +69,7 @@ class WorkspaceChanges:
                 if before is None or before == after:
                     continue  # a tool has reported it
             else:
-                before = self._before.content(path)
+                before = before_of[path]
             if before != after:
                 missed.append(change_of(path, before, after))
         return missed
@@ -70,8 +82,8 @@ class WorkspaceChanges:
         if self._before is None or change.diff or change.before is not None or change.after is not None:
             return change
         try:
-            before = self._before.content(change.path) if earlier is None else earlier.after
-        except (OSError, subprocess.SubprocessError):
+            before = self._before.contents([change.path])[change.path] if earlier is None else earlier.after
+        except (OSError, GitFailed):
             return change
         after = _text(Path(self._cwd) / change.path)
         if (before is None) != (change.change == "created") or (after is None) != (change.change == "deleted"):
@@ -81,33 +93,49 @@ class WorkspaceChanges:
 
 
 class _GitSnapshot:
-    def __init__(self, cwd: str, head: str, dirty: dict[str, str | None]) -> None:
+    def __init__(self, cwd: str, repository: Repository, commit: str, dirty: dict[str, str | None]) -> None:
         self._cwd = cwd
-        self._head = head
+        self._repository = repository
+        self._commit = commit
         self._dirty = dirty
 
     @classmethod
     def of(cls, cwd: str) -> _GitSnapshot | None:
-        if _git(cwd, "rev-parse", "--is-inside-work-tree") != b"true\n":
+        repository = locate(Path(cwd))
+        if repository is None:
             return None
-        head = _git(cwd, "rev-parse", "--verify", "-q", "HEAD")
-        dirty = {path: _text(Path(cwd) / path) for path in _status(cwd)}
-        return cls(cwd, head.decode().strip() if head else "", dirty)
+        with Shadow(repository) as shadow:
+            paths = _changed_paths(shadow, cwd)
+            dirty = {path: _text(Path(cwd) / path) for path in paths}
+            return cls(cwd, repository, shadow.head.commit, dirty)
 
     def differing(self) -> set[str]:
-        paths = {*self._dirty, *_status(self._cwd)}
-        head = (_git(self._cwd, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
-        if head != self._head and head:
-            since = self._head or "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
-            named = _git(self._cwd, "diff", "--name-only", "--no-renames", "--relative", "-z", since, head) or b""
-            paths.update(os.fsdecode(name) for name in named.split(b"\0") if name)
-        return paths
+        repository = locate(Path(self._cwd))
+        if repository is None:
+            raise GitFailed(f"{self._cwd} is no longer in a git repository")
+        # Another may have been put in its place: what the first one held is still looked for where it was.
+        with Shadow(repository, more_objects=(self._repository.objects,)) as shadow:
+            paths = {*self._dirty, *_changed_paths(shadow, self._cwd)}
+            if shadow.head.commit not in ("", self._commit):
+                prefix = prefix_of(repository, Path(self._cwd))
+                since = self._commit or repository.empty_tree
+                names = changed_between(shadow, since, shadow.head.commit, prefix)
+                paths.update(name.removeprefix(prefix) for name in names)
+            return paths
 
-    def content(self, path: str) -> str | None:
-        if path in self._dirty:
-            return self._dirty[path]
-        shown = _git(self._cwd, "show", f"{self._head}:./{path}") if self._head else None
-        return None if shown is None or len(shown) > KEPT_OF_A_FILE else shown.decode("utf-8", "replace")
+    def contents(self, paths: list[str]) -> dict[str, str | None]:
+        held = {path: self._dirty[path] for path in paths if path in self._dirty}
+        others = [path for path in paths if path not in self._dirty and not path.startswith("/")]
+        if not others or not self._commit:
+            return {**dict.fromkeys(paths), **held}
+        prefix = prefix_of(self._repository, Path(self._cwd))
+        with Shadow(self._repository) as shadow:
+            blobs = contents(shadow, self._commit, [f"{prefix}{path}" for path in others], most=KEPT_OF_A_FILE)
+        texts = {
+            name.removeprefix(prefix): None if blob is None else blob.decode("utf-8", "replace")
+            for name, blob in blobs.items()
+        }
+        return {**dict.fromkeys(paths), **texts, **held}
 
 
 class _FolderSnapshot:
@@ -134,8 +162,8 @@ class _FolderSnapshot:
         now = dict(_walk(self._cwd))
         return {path for path in {*self._marks, *now} if self._marks.get(path) != now.get(path)}
 
-    def content(self, path: str) -> str | None:
-        return self._contents.get(path)
+    def contents(self, paths: list[str]) -> dict[str, str | None]:
+        return {path: self._contents.get(path) for path in paths}
 
 
 def _walk(cwd: str) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -161,28 +189,9 @@ def _ignores_itself(folder: Path) -> bool:
         return False
 
 
-def _status(cwd: str) -> list[str]:
-    off = without_filters(os.fsdecode(_git(cwd, *LIST_SETTINGS) or b""))
-    env = {**os.environ, **configured(off)} if off else None
-    listed = _git(cwd, "status", "--porcelain=v1", "-z", "-uall", "--no-renames", "--", ".", env=env) or b""
-    prefix = (_git(cwd, "rev-parse", "--show-prefix") or b"").decode().strip()
-    paths = [os.fsdecode(entry[3:]) for entry in listed.split(b"\0") if len(entry) > 3]
-    return [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
-
-
-def _git(cwd: str, *words: str, env: dict[str, str] | None = None) -> bytes | None:
-    """git's answer, or ``None`` when it has none. Takes no lock: the agent may be using git itself."""
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-c", "core.quotepath=off", "-c", "core.fsmonitor=false", *words],
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout if done.returncode == 0 else None
+def _changed_paths(shadow: Shadow, cwd: str) -> list[str]:
+    prefix = prefix_of(shadow.repository, Path(cwd))
+    return [entry.path.removeprefix(prefix) for entry in changed(shadow, prefix).entries]
 
 
 def _text(path: Path) -> str | None:

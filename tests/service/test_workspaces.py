@@ -128,7 +128,9 @@ def test_where_there_is_no_repository_or_no_commit(tmp_path: Path) -> None:
         repository=True, branch="main", clean=False, files=(ChangedFile(path="a", change="untracked"),)
     )
     made = asyncio.run(workspaces(tmp_path).diff("s"))
-    assert replace(made, diff="") == WorkspaceDiff(base=tracking.EMPTY, files=1, insertions=1)
+    assert replace(made, diff="") == WorkspaceDiff(
+        base="4b825dc642cb6eb9a060e54bf8d69288fbee4904", files=1, insertions=1
+    )
 
 
 def test_the_diff_has_all_that_happened_since_the_session_began(repository: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import api, catalog
+from ..shadow_git.changing import commit, create_repository
 from ..transports.guard import descendants
 from ..unified import events
 from ..unified.decisions import Allow, Decision
@@ -71,9 +71,7 @@ def scratch_repository(folder: Path) -> None:
 
     for name, content in DEMO_FILES.items():
         (folder / name).write_text(content)
-    identity = ["-c", "user.name=Stagedoor", "-c", "user.email=stagedoor@localhost", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "A greeting"]):
-        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    commit(create_repository(folder), "A greeting", everything=True)
 
 
 async def _allow(request: PermissionRequest) -> Decision:

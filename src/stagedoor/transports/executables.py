@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from ..errors import LaunchError, NotInstalled
 from .launch import Launch, Signal
 from .process import ChildProcess
 
+PATIENCE = 60.0
+"""Seconds that a program may take to tell its version, or whether it is signed in."""
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -54,9 +57,13 @@ async def read_version(
     launch = Launch(argv=(executable, "--version"), cwd="/", env=extra or {}, stdin="null", stop=(Signal(15, 1.0),))
     text = ""
     async with await ChildProcess.start(launch, base_env=env) as process:
-        async for batch in process.batches():
-            text += "\n".join(part.decode("utf-8", "replace") for part in batch if isinstance(part, bytes))
-        await process.wait()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async for batch in process.batches():
+                    text += "\n".join(part.decode("utf-8", "replace") for part in batch if isinstance(part, bytes))
+                await process.wait()
+        except TimeoutError:
+            raise LaunchError(f"{executable} --version did not end in {PATIENCE:g} seconds; try it yourself") from None
         version = VERSION.search(text) or VERSION.search(process.stderr_tail)
         if version is None:
             output = (text or process.stderr_tail)[:200]

@@ -9,6 +9,11 @@ This file is run on its own (``python -I -S guard.py``): standard library only, 
 
     ours → guard     ``signal N`` · ``signal-group N`` · ``end``           (one a line)
     guard → ours     ``started PID`` · ``failed ERRNO`` · ``exited CODE`` · ``left N``, then the socket closes
+
+With the word ``series`` it runs short programs for us, one after the other (see ``programs``): each request is its
+length (four bytes), then working directory, argument count, arguments and environment, NUL between them; it carries the
+three descriptors the program gets. A length of zero kills the program that runs, if one does. Its folders are removed
+whatever ended it.
 """
 
 from __future__ import annotations
@@ -119,11 +124,7 @@ class Guard:
 
     def _become_agent(self, error_write: int) -> None:
         try:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            for number in signal.valid_signals():
-                with contextlib.suppress(OSError, ValueError):
-                    signal.signal(number, signal.SIG_DFL)
+            _become_ordinary()
             os.close(self._control)
             os.chdir(self._cwd)
             os.execvpe(self._argv[0], self._argv, os.environ)
@@ -201,6 +202,136 @@ class Guard:
             os.write(self._control, line.encode() + b"\n")
 
 
+class SeriesGuard:
+    """Runs short programs one after the other; nothing of one is left when the next begins."""
+
+    def __init__(self, control: int, folders: list[str]) -> None:
+        self._control = control
+        self._folders = folders
+
+    def run(self) -> None:
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _wake)
+        while (request := self._receive()) is not None and (not request[1] or self._carry_out(*request, wake_read)):
+            pass
+        _end_tree()
+        for folder in self._folders:
+            if os.path.lexists(folder):
+                import shutil  # only now: it would slow down every start
+
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _receive(self) -> tuple[list[bytes], list[int]] | None:
+        import _socket  # what ``socket`` is made of; that one takes longer to import than all of this file
+
+        control = _socket.socket(fileno=os.dup(self._control))
+        try:
+            head, ancillary, _, _ = control.recvmsg(4, _socket.CMSG_SPACE(12))
+            if len(head) < 4:
+                return None
+            content = b""
+            while len(content) < int.from_bytes(head, "big"):
+                part = control.recv(1 << 16)
+                if not part:
+                    return None
+                content += part
+        except OSError:
+            return None
+        finally:
+            control.close()
+        descriptors = [
+            int.from_bytes(sent[at : at + 4], sys.byteorder)
+            for level, kind, sent in ancillary
+            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
+            for at in range(0, len(sent), 4)
+        ]
+        return content.split(b"\0"), descriptors
+
+    def _carry_out(self, words: list[bytes], descriptors: list[int], wake_read: int) -> bool:
+        """False when it is time to end everything."""
+        cwd, count, *rest = words
+        argv = rest[: int(count)]
+        env = dict(word.split(b"=", 1) for word in rest[int(count) :] if b"=" in word)
+        error_read, error_write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                _become_ordinary()
+                for number, descriptor in enumerate(descriptors):
+                    os.dup2(descriptor, number)
+                os.chdir(cwd)
+                os.execve(argv[0], argv, env)
+            except OSError as error:
+                os.write(error_write, str(error.errno).encode())
+            finally:
+                os._exit(127)
+        for descriptor in (error_write, *descriptors):
+            os.close(descriptor)
+        failure = os.read(error_read, 64)
+        os.close(error_read)
+        while True:
+            status = self._reap(child)
+            if status is not None:
+                break
+            ready, _, _ = select.select([self._control, wake_read], [], [])
+            with contextlib.suppress(BlockingIOError):
+                if wake_read in ready and signal.SIGTERM in os.read(wake_read, 4096):
+                    return False
+            if self._control in ready:
+                if os.read(self._control, 4) != bytes(4):
+                    return False
+                for pid in descendants(os.getpid()):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+        left = _end_tree()
+        answer = f"failed {failure.decode()}" if failure else f"exited {os.waitstatus_to_exitcode(status)}"
+        with contextlib.suppress(OSError):
+            os.write(self._control, f"{answer}\n".encode())
+        return not left
+
+    def _reap(self, child: int) -> int | None:
+        """Collect what has ended; the status of ``child`` once it has."""
+        found = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if pid == 0:
+                return found
+            if pid == child:
+                found = status
+
+
+def _end_tree() -> int:
+    """Kill every process below. Returns how many could not be."""
+    deadline = time.monotonic() + KILL_BOUND
+    while rest := descendants(os.getpid()):
+        for pid in rest:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if time.monotonic() > deadline:
+            return len(rest)
+        time.sleep(0.002)
+    return 0
+
+
+def _become_ordinary() -> None:
+    """After a fork: a process session of its own, and signals as a program expects them."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _wake(number: int, frame: FrameType | None) -> None:
     """The wake-up descriptor has already told the loop."""
 
@@ -214,5 +345,8 @@ def adopt_orphans() -> None:
 
 if __name__ == "__main__":
     adopt_orphans()
+    if sys.argv[1] == "series":
+        SeriesGuard(0, sys.argv[2:]).run()
+        os._exit(0)  # whoever closes it waits for it
     count = 4 + int(sys.argv[3])
     Guard(int(sys.argv[1]), sys.argv[2], sys.argv[4:count], sys.argv[count:]).run()

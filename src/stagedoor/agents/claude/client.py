@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ...errors import LaunchError, LocalProtocolError, NotSignedIn, ProcessExited, SessionNotFound
-from ...transports.executables import find_executable
+from ...transports.executables import PATIENCE, find_executable
 from ...transports.launch import Exited, Launch, Signal
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
@@ -91,8 +91,12 @@ class ClaudeClient:
         )
         text = b""
         async with await ChildProcess.start(command, base_env=self._env) as process:
-            async for batch in process.batches():
-                text += b"\n".join(line for line in batch if isinstance(line, bytes))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    async for batch in process.batches():
+                        text += b"\n".join(line for line in batch if isinstance(line, bytes))
+            except TimeoutError:
+                raise LaunchError(f"claude auth status did not end in {PATIENCE:g} seconds; try it yourself") from None
         try:
             return msgspec.json.decode(text, type=Credentials)
         except msgspec.DecodeError:
