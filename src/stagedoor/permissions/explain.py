@@ -33,11 +33,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     steps: tuple[Step, ...] = ()
     also_matched: tuple[Rule, ...] = ()
+    understood: bool = True
 
     @property
     def text(self) -> str:
         """The explanation as lines for a terminal."""
         lines = [f"{self.action}: {self.why}", f"risk: {self.risk}"]
+        lines += [] if self.understood else ["understood: no, so no allow rule speaks for it, and every deny rule may"]
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"runs: {step.command}" for step in self.steps]
         lines += [f"also matched: {rule.label}" for rule in self.also_matched]
@@ -55,7 +57,8 @@ def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: st
         agent=agent,
     )
     ruling = policy.decide(request, cwd, home=home)
-    commands = judge_command(command, cwd=cwd, home=home).commands
+    verdict = judge_command(command, cwd=cwd, home=home)
+    commands = verdict.commands
     parts = dict.fromkeys([*(one.text for one in commands if one.text), *(match.part for match in ruling.matched)])
     steps = tuple(
         Step(command=part.replace("\0", "…"), rules=tuple(m.rule for m in ruling.matched if m.part == part))
@@ -72,6 +75,7 @@ def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: st
         why=ruling.why,
         steps=steps,
         also_matched=tuple(others),
+        understood=verdict.understood,
     )
 
 

@@ -14,6 +14,7 @@ from .paths import Ground
 from .risk.judge import judge
 from .rules import Action, PolicyCall, Rule, Unit, call_of, is_neutral, matches
 
+_SAY_IT_PLAINLY = "write it as plain commands: literal words, quotes, pipes, && and redirections to named files"
 _SEVERITY: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -111,7 +112,7 @@ def _decide_unit(
             return "deny", rule, f"rule “{rule.label}” denies {part}"
     for rule, found in hits:
         if rule.action == "deny" and found == "maybe":
-            return "ask", rule, f"rule “{rule.label}” may deny {part}, which is only partly known"
+            return "deny", rule, f"rule “{rule.label}” may speak of {part}; {_SAY_IT_PLAINLY}"
     for rule, _ in hits:
         if rule.action != "deny":
             verb = "allows" if rule.action == "allow" else "asks about"
@@ -131,7 +132,7 @@ def describe(unit: Unit) -> str:
         case "file":
             return f"{unit.operation} of {text}"
         case "unclear":
-            return f"a part that cannot be analyzed ({text})"
+            return f"a line that cannot be analyzed ({text})"
         case "call":
             return f"“{text}”"
 
@@ -177,7 +178,10 @@ APPROVALS: dict[Approval, Policy] = {
     "ask": Policy(name="approval ask", rules=(_NOTHING_HAPPENS,), default="ask"),
     "askDangerous": Policy(
         name="approval askDangerous",
-        rules=(Rule(action="ask", name="dangerous", risk=("high",)),),
+        rules=(
+            Rule(action="ask", name="dangerous", risk=("high",)),
+            Rule(action="ask", name="not understood", understood=False),
+        ),
         default="allow",
     ),
     "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),

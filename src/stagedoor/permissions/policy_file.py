@@ -95,7 +95,8 @@ def _toml(table: dict[str, object]) -> str:
 
 Format = Literal["yaml", "toml"]
 _POLICY_KEYS = ("version", "name", "default", "auto_approve", "deny_patterns", "rules")
-_RULE_KEYS = ("action", "name", "tool", "operation", "command", "path", "outside", "risk", "agent", "message")
+_RULE_KEYS = ("action", "name", "tool", "operation", "command", "path", "outside", "risk", "agent",
+              "understood", "message")  # fmt: skip
 _LISTS = ("tool", "operation", "command", "path", "risk", "agent", "auto_approve", "deny_patterns")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "action": get_args(Action),
@@ -185,9 +186,9 @@ def _settings(
 def _value(key: str, value: object, at: Where, mistakes: Mistakes) -> object:
     if key == "rules" or key == "version":
         return value
-    if key == "outside":
+    if key in ("outside", "understood"):
         if not isinstance(value, bool):
-            mistakes.add(at, "'outside' must be true or false")
+            mistakes.add(at, f"'{key}' must be true or false")
         return value
     if key in _LISTS:
         entries = cast("list[object]", value) if isinstance(value, list) else [value]

@@ -35,6 +35,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outside: bool | None = None
     risk: tuple[Risk, ...] = ()
     agent: tuple[str, ...] = ()
+    understood: bool | None = None  # of a shell line; an allow rule must say `false` to allow one that is not
     message: str = ""
 
     @property
@@ -46,7 +47,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             for key in ("tool", "operation", "command", "path", "risk", "agent")
             if (value := getattr(self, key))
         ]
-        parts += [f"outside={str(self.outside).lower()}"] if self.outside is not None else []
+        for key in ("outside", "understood"):
+            parts += [f"{key}={str(flag).lower()}"] if (flag := getattr(self, key)) is not None else []
         return f"{self.action} {' '.join(parts) or 'everything'}"
 
 
@@ -132,6 +134,8 @@ def is_neutral(unit: Unit, ground: Ground) -> bool:
         return True
     if command.assignments or not command.words:
         return False
+    if command.words == ("cat",) and command.stdin is not None and not command.redirects:
+        return True  # it repeats what the line itself says
     if command.words[0] == "cd":
         return all(locate(word, command.cwds, ground).place == "workspace" for word in command.words[1:])
     return command.words[0] in _NEUTRAL
@@ -143,11 +147,19 @@ def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
         fnmatch.fnmatchcase(name, pattern) for pattern in rule.tool for name in (call.tool, call.native_name) if name
     ):
         return "no"
+    if rule.agent and call.agent not in rule.agent:
+        return "no"
+    understood = call.verdict.understood
+    if rule.understood is not None and rule.understood != understood:
+        return "no"
+    if not understood:
+        if rule.action == "allow" and rule.understood is None:
+            return "no"  # what else the line does, no pattern has seen
+        if unit.kind == "unclear" and rule.action != "allow" and (rule.command or rule.path):
+            return "maybe"
     if rule.operation and unit.operation not in rule.operation:
         return "no"
     if rule.risk and call.verdict.risk not in rule.risk:
-        return "no"
-    if rule.agent and call.agent not in rule.agent:
         return "no"
     if rule.outside is not None and rule.outside != _is_outside(unit, call.ground):
         return "no"

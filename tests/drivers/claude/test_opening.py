@@ -98,6 +98,7 @@ def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
 
 
 def test_a_policy_of_the_callers_sees_reading_too() -> None:
+    assert HookJudge("ask_dangerous", lambda *_: "low", policed=True).judge("Bash", {}) == "ask"
     judge = HookJudge("ask_acts", lambda *_: "low", policed=True)
     assert [judge.judge(tool, {}) for tool in ("Read", "Agent", "TaskCreate", "Bash")] == ["ask", "ask", None, "ask"]
 

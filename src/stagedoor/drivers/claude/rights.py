@@ -97,7 +97,7 @@ class HookJudge(msgspec.Struct, frozen=True):
             case "ask_commands":
                 return None if tool in EDITING else "ask"
             case "ask_dangerous":
-                return "allow" if self.risk(tool, arguments) == "low" else "ask"
+                return "allow" if self.risk(tool, arguments) == "low" and not self.policed else "ask"
             case "ask_acts":
                 return "ask"
 

@@ -37,6 +37,11 @@ class RiskVerdict(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()  # the files a file tool is about
     problems: tuple[str, ...] = ()  # what of a script could not be followed
 
+    @property
+    def understood(self) -> bool:
+        """Whether ``commands`` are surely all that a shell would run. Always so for other tools."""
+        return not self.problems
+
 
 def judge(
     tool_name: ToolName, operation: Operation, input: Mapping[str, Any], *, cwd: str, home: str | None = None

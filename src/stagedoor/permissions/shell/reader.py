@@ -11,9 +11,12 @@ import shlex
 from collections.abc import Sequence
 from contextlib import contextmanager
 from itertools import islice, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from . import plain
 from . import words as shell_words
+from .launchers import ANY_OPTION, launched
+from .plain import NotUnderstood, understand
 from .scope import Scope, merged
 from .script import DECODERS, NETWORK, Redirect, Script, ShellCommand, printed
 from .suspicion import (
@@ -38,6 +41,16 @@ MAX_TEXT = 100_000
 MAX_OPEN = 100  # brackets open at once: beyond, the parser takes time by the square of their number
 MAX_COMMANDS = 1000
 MAX_DEPTH = 16
+NOT_UNDERSTOOD = "not understood"
+MAX_ROUNDS = 50
+_UNSPLIT = re.compile(r"[A-Za-z0-9_./,:@%+=-]+")
+
+
+class _Field(NamedTuple):
+    """One word as its program gets it; ``pattern`` when it stands for names of files."""
+
+    text: str
+    pattern: bool = False
 
 
 def read_script(text: str, cwd: str | None) -> Script:
@@ -66,9 +79,15 @@ class _ScriptReader:
         self._made_from: list[str] = []
         self._conditional = 0
         self._depth = 0
+        self._proven: dict[str, _Field] = {}  # the variables of which the value is certain
 
     def problem(self, why: str) -> None:
         self.problems[why] = None
+
+    def unclear(self, why: NotUnderstood) -> None:
+        """Say the first reason only: what comes after it is read by guessing."""
+        if not any(problem.startswith(NOT_UNDERSTOOD) for problem in self.problems):
+            self.problem(f"{NOT_UNDERSTOOD}: it {why}")
 
     def alarm(self, why: str) -> None:
         self.alarms[why] = None
@@ -100,6 +119,8 @@ class _ScriptReader:
         if len(text) > MAX_TEXT or most_open(text) > MAX_OPEN:
             self.problem("it is too long or nested too deeply to be analyzed")
             self._crudely(text)
+            return
+        if self._understood(text):
             return
         try:
             tree = parsed(text)
@@ -296,6 +317,180 @@ class _ScriptReader:
             words.append(self._assign(child) if child.type == "variable_assignment" else source(child))
         self._emit(tuple(words))
 
+    # -- what is understood for certain ------------------------------------------------------------------------------
+
+    def _understood(self, text: str) -> bool:
+        """Read a text by the short list alone; undone where it is not all on it."""
+        before, scope, proven, self._proven = len(self.commands), self._scope.saved(), self._proven, {}
+        self._depth += 1
+        try:
+            self._plain_chain(understand(text))
+        except NotUnderstood as why:
+            self.unclear(why)
+            del self.commands[before:]
+            self._scope.restore(scope)
+            return False
+        else:
+            return True
+        finally:
+            self._depth -= 1
+            self._proven = proven
+
+    def _plain_chain(self, chain: plain.Chain) -> None:
+        start = self._scope.cwds
+        for operator, statement, background in chain.items:
+            if operator == ";":
+                start = self._scope.cwds = merged(start, self._scope.cwds)
+            elif operator == "||":
+                self._scope.cwds = merged(start, self._scope.cwds)
+            if background:
+                with self._apart(fed_by=(), stdin=None), self._perhaps():
+                    self._plain(statement)
+            elif operator == ";":
+                self._plain(statement)
+            else:
+                with self._perhaps():
+                    self._plain(statement)
+        self._scope.cwds = merged(start, self._scope.cwds)
+
+    def _plain(self, statement: plain.Statement) -> None:
+        match statement:
+            case plain.Simple():
+                self._plain_command(statement)
+            case plain.Pipe(stages):
+                self._plain_pipe(stages)
+            case plain.Group(body, redirects, subshell):
+                with self._plain_input(redirects):
+                    if subshell:
+                        with self._apart(fed_by=self._fed_by, stdin=self._stdin), self._perhaps():
+                            self._plain_chain(body)
+                    else:
+                        self._plain_chain(body)
+            case plain.Loop(name, words, body, redirects):
+                with self._plain_input(redirects), self._perhaps():
+                    values = [value for word in words for value in self._plain_fields(word)]
+                    if len(values) > MAX_ROUNDS:
+                        raise NotUnderstood("has a loop over many words")
+                    for value in values:
+                        with self._perhaps():
+                            self._proven[name] = value
+                            self._plain_chain(body)
+            case plain.Choice(branches, redirects):
+                with self._plain_input(redirects):
+                    for condition, body in branches:
+                        with self._perhaps():
+                            self._plain_chain(condition)
+                        with self._perhaps():
+                            self._plain_chain(body)
+
+    def _plain_pipe(self, stages: Sequence[plain.Statement]) -> None:
+        fed_by, stdin = self._fed_by, self._stdin
+        for stage in stages:
+            before = len(self.commands)
+            with self._apart(fed_by=fed_by, stdin=stdin), self._perhaps():
+                self._plain(stage)
+            ran = self.commands[before:]
+            self._listed = listed(ran[-1].words) if ran else None
+            fed_by = (*fed_by, *(command.program for command in ran))
+            stdin = printed(ran)
+        self._listed = None
+
+    def _plain_command(self, command: plain.Simple) -> None:
+        fields = [field for word in command.words for field in self._plain_fields(word)]
+        words = tuple(field.text for field in fields)
+        self._check_patterns(words, [field.text for field in fields if field.pattern])
+        settings: list[str] = []
+        for name, word in command.assignments:
+            value = self._plain_text(word)
+            if words and not plain.is_harmless_setting(f"{name}={value.text}"):
+                raise NotUnderstood(f"sets {name}, which may change what programs do")
+            if not words and not plain.is_own_name(name):
+                raise NotUnderstood(f"sets {name}, which may change what later programs do")
+            if words:
+                settings.append(f"{name}={value.text}")
+                self._proven.pop(name, None)  # some shells keep it after some commands
+            else:
+                self._proven[name] = value
+        redirects: list[Redirect] = []
+        with self._input(self._fed_by, self._stdin):
+            self._plain_redirects(command.redirects, redirects)
+            if words:
+                self._run(words, tuple(settings), tuple(redirects))
+            elif redirects:
+                self._emit((), redirects=tuple(redirects))
+
+    def _check_patterns(self, words: tuple[str, ...], patterns: list[str]) -> None:
+        if not patterns:
+            return
+        if any(program_of((word,)) in SHELLS | {"ssh", "watch", "parallel", "env"} for word in words):
+            raise NotUnderstood("gives the names of files to a shell")
+        ends = words.index("--") if "--" in words else len(words)
+        if program_of(words) not in ANY_OPTION and any(
+            pattern[:1] in "*?[-" and words.index(pattern) < ends for pattern in patterns
+        ):
+            raise NotUnderstood("has a pattern of file names that may match an option; begin it with `./`")
+
+    def _plain_redirects(self, opened: Sequence[plain.Opened], redirects: list[Redirect]) -> None:
+        for operator, target in opened:
+            if operator in (">&", "<&"):
+                continue
+            value = self._plain_text(target)
+            if operator in ("<<", "<<<"):
+                self._stdin = value.text
+            elif value.pattern:
+                raise NotUnderstood("redirects to a pattern of file names")
+            else:
+                redirects.append(Redirect(operator, value.text))
+
+    @contextmanager
+    def _plain_input(self, opened: Sequence[plain.Opened]) -> Generator[None]:
+        redirects: list[Redirect] = []
+        with self._input(self._fed_by, self._stdin):
+            self._plain_redirects(opened, redirects)
+            if redirects:
+                self._emit((), redirects=tuple(redirects))
+            yield
+
+    def _plain_text(self, word: plain.Word) -> _Field:
+        text, pattern = "", word.glob
+        for part in word.parts:
+            match part:
+                case str():
+                    text += part
+                case plain.VariableUse(name):
+                    if name not in self._proven:
+                        raise NotUnderstood(f"uses the variable ${name}, whose value is known only at run time")
+                    text += self._proven[name].text
+                    pattern = pattern or self._proven[name].pattern
+                case plain.CommandOutput(body):
+                    text += self._plain_output(body)
+        return _Field(text, pattern)
+
+    def _plain_fields(self, word: plain.Word) -> list[_Field]:
+        for part in word.parts:
+            if isinstance(part, plain.VariableUse) and not part.quoted:
+                value = self._proven.get(part.name)
+                if value is not None and (value.pattern or not _UNSPLIT.fullmatch(value.text)):
+                    raise NotUnderstood(f"uses ${part.name} without quotes, and its value may become several words")
+        return [self._plain_text(word)]
+
+    def _plain_output(self, body: plain.Chain) -> str:
+        """The output of ``cat`` with a here-document, which is certain."""
+        before = len(self.commands)
+        with self._apart(fed_by=(), stdin=None), self._perhaps():
+            self._plain_chain(body)
+        ran = self.commands[before:]
+        if len(ran) != 1 or ran[0].words != ("cat",) or ran[0].redirects or ran[0].stdin is None:
+            raise NotUnderstood("uses the output of a command, `$(…)`, which is known only at run time")
+        return ran[0].stdin.rstrip("\n")
+
+    @contextmanager
+    def _perhaps(self) -> Generator[None]:
+        """A part that may not run, or apart: of what it sets nothing is certain afterwards."""
+        before = dict(self._proven)
+        yield
+        self._proven = {name: value for name, value in self._proven.items() if before.get(name) == value}
+
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def _command(self, node: Node, redirects: list[Redirect]) -> None:
@@ -349,7 +544,14 @@ class _ScriptReader:
                 self.script(" ".join([alias, *(shlex.quote(word) for word in words[1:])]))
             return
         program = program_of(words)
-        inner = [*unwrap(words, self._stdin if self._stdin is not None else self._listed), *nested(words)]
+        given = self._stdin if self._stdin is not None else self._listed
+        try:
+            sure = launched(words, given)
+        except NotUnderstood as why:
+            self.unclear(why)
+            inner = [*unwrap(words, given), *nested(words)]
+        else:
+            inner = nested(words) if sure is None else sure
         script = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
         followed = (bool(inner) and is_transparent(words)) or (script is not None and HOLE not in script)
         script = self._scope.script_run_by(words) if script is None else script
@@ -363,8 +565,8 @@ class _ScriptReader:
                     self._run(found.words, (*assignments, *found.assignments))
             if script is not None:
                 self._text_run(program, script, words, assignments)
-            if why := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
-                self.alarm(why)
+            if foreign := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
+                self.alarm(foreign)
             self._scope.builtin(program, words)
         finally:
             self._depth -= 1
@@ -426,8 +628,10 @@ class _ScriptReader:
     def _input(self, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:
         saved = self._fed_by, self._stdin
         self._fed_by, self._stdin = fed_by, stdin
-        yield
-        self._fed_by, self._stdin = saved
+        try:
+            yield
+        finally:
+            self._fed_by, self._stdin = saved
 
     @contextmanager
     def _apart(self, *, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:

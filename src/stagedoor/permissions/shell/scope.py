@@ -45,6 +45,25 @@ class Scope:
             return [cwd or HOLE for cwd in self.cwds]
         return [_WELL_KNOWN.get(name, HOLE)]
 
+    def saved(
+        self,
+    ) -> tuple[dict[str, list[str]], Words | None, dict[str, str], Folders, list[str | None], dict[str, str]]:
+        """Everything as it is, for :meth:`restore`."""
+        return (
+            dict(self.variables),
+            self.arguments,
+            dict(self.aliases),
+            self.cwds,
+            list(self._visited),
+            dict(self._files),
+        )
+
+    def restore(
+        self,
+        saved: tuple[dict[str, list[str]], Words | None, dict[str, str], Folders, list[str | None], dict[str, str]],
+    ) -> None:
+        self.variables, self.arguments, self.aliases, self.cwds, self._visited, self._files = saved
+
     def separators(self) -> str:
         """Where unquoted values are split."""
         return " \t\n" + "".join(value for value in self.variables.get("IFS", ()) if value != HOLE)

@@ -65,6 +65,11 @@ class Script(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()
 
+    @property
+    def understood(self) -> bool:
+        """Whether these commands are surely all it runs: every part of its text is on the list of ``plain``."""
+        return not self.problems and not self.alarms
+
 
 def _display(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'" if not word or any(char.isspace() for char in word) else word

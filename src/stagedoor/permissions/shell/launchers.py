@@ -1,0 +1,359 @@
+"""Programs that run others: the shapes in which it is certain which command they run.
+
+What is not such a shape is not understood. ``wrappers`` guesses on, so that a danger inside is still seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from .plain import NotUnderstood, is_harmless_setting, is_own_name
+from .scripts import is_plain_awk, is_plain_sed
+from .words import HOLE
+from .wrappers import SHELLS, WRAPPERS, Inner, Words, find_roots, narrowed, program_of, split_git
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The options that were looked at: without and with a value, and a pattern for each word before the command."""
+
+    flags: str = ""
+    values: str = ""
+    before: tuple[str, ...] = ()
+    settings: bool = False
+
+
+_TIME = r"\d+(\.\d+)?[smhd]?"
+_SHAPES: dict[str, Shape] = {
+    "env": Shape("-i", settings=True),
+    "nice": Shape(r"-\d+", "-n"),
+    "timeout": Shape("--foreground --preserve-status -v", "-s -k --signal --kill-after", (_TIME,)),
+    "gtimeout": Shape("--foreground --preserve-status -v", "-s -k --signal --kill-after", (_TIME,)),
+    "nohup": Shape(),
+    "setsid": Shape("-w --wait -f"),
+    "stdbuf": Shape(r"-[ioe](L|\d+)"),
+    "command": Shape("-p"),
+    "ionice": Shape(r"-c\d", "-c -n"),
+    "xargs": Shape(r"-0 --null -r --no-run-if-empty -t -0r -r0 -[nLP]\d+", "-n -L -P -I"),
+    "sudo": Shape("-E -n -H", "-u -g"),
+    "doas": Shape("-n", "-u"),
+    "npx": Shape("-y --yes -q --no-install", ""),
+    "bunx": Shape(),
+    "uvx": Shape("", "--from --with --python"),
+    "uv": Shape("-q --frozen --locked --no-sync", "--with --python -p --extra --group"),
+    "poetry": Shape(),
+    "pipenv": Shape(),
+    "pdm": Shape(),
+    "hatch": Shape(),
+    "rye": Shape(),
+    "bundle": Shape(),
+    "npm": Shape("-y --yes"),
+    "pnpm": Shape(),
+    "yarn": Shape(),
+    "docker": Shape("-i -t -it -ti -d", "-u -w --user --workdir", (r"[\w.-]+",)),
+    "podman": Shape("-i -t -it -ti -d", "-u -w --user --workdir", (r"[\w.-]+",)),
+    "kubectl": Shape("-i -t -it", "-n -c", (r"[\w./-]+",)),
+}
+# Commands of the shell itself that change what later words mean, or that run their words.
+_SHELL_STATE = frozenset(
+    [
+        ".", "source", "eval", "exec", "trap", "alias", "unalias", "builtin", "bind", "complete", "compgen", "compopt",
+        "declare", "typeset", "local", "readonly", "unset", "read", "mapfile", "readarray", "getopts", "let", "enable",
+        "hash", "shopt", "fc", "history", "caller", "coproc", "shift", "return", "suspend", "logout", "newgrp",
+        "pushd", "popd", "dirs", "disown", "bg", "fg", "chdir", "time",
+        # of zsh and others
+        "autoload", "bindkey", "emulate", "functions", "integer", "float", "sched", "setopt", "unsetopt", "vared",
+        "zmodload", "zle", "zparseopts", "zformat", "zstyle", "zregexparse", "ztcp", "zsocket", "rehash", "print",
+        "limit", "unlimit", "whence", "where", "setvar", "noglob", "nocorrect", "repeat", "comparguments", "compadd",
+        "compset", "private", "zpty", "zselect", "zcompile", "ttyctl", "sysopen", "syswrite", "bye", "pushln", "getln",
+        "echotc", "echoti", "zstat", "strftime",
+    ]
+)  # fmt: skip
+# Programs none of whose options writes a file or runs a program, so that a file may be called like an option.
+ANY_OPTION = frozenset(
+    [
+        "ls", "cat", "wc", "grep", "egrep", "fgrep", "head", "tail", "echo", "stat", "du", "md5sum", "sha1sum",
+        "sha256sum", "sha512sum", "cksum", "cut", "nl", "tac", "basename", "dirname", "realpath", "readlink",
+    ]
+)  # fmt: skip
+_SET = re.compile(r"-[eux]+|\+[eux]+|-[eux]*o|pipefail|errexit|nounset|xtrace")
+_SHELL_FLAGS = re.compile(r"-[lexu]*c?[lexu]*|--norc|--noprofile|--login|--posix")
+# Options with which git runs a program that they name; git takes any beginning of a long one.
+_GIT_RUNS = (
+    "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--open-files-in-pager", "--extcmd", "--tool-help",
+    "--to-cmd", "--cc-cmd", "--header-cmd", "--smtp-server", "--sendmail-cmd", "--config", "--template", "--tool",
+    "--gpg-sign", "--textconv", "--filters", "--show-signature", "--editor", "--msg-filter", "--gui",
+)  # fmt: skip
+_GIT_SHORT = {
+    "grep": "O", "rebase": "x", "difftool": "xtg", "mergetool": "tg", "clone": "uc", "fetch": "", "am": "S",
+    "instaweb": "*", "help": "*", "web--browse": "*",
+}  # fmt: skip
+_GIT_LAUNCHES = frozenset(
+    [
+        "filter-branch", "submodule", "bisect", "difftool", "mergetool", "instaweb", "send-email", "daemon", "shell",
+        "cvsserver", "upload-pack", "receive-pack", "upload-archive", "remote-ext", "remote-fd", "hook", "maintenance",
+        "credential", "for-each-repo", "gui", "gitk", "citool", "web--browse", "merge-index", "merge-one-file",
+        "archimport", "svn", "p4", "quiltimport", "config",
+    ]
+)  # fmt: skip
+_TAR_RUNS = ("--to-command", "--use-compress-program", "--checkpoint-action", "--rsh-command", "--info-script",
+             "--new-volume-script", "--rmt-command")  # fmt: skip
+
+
+def launched(words: Words, stdin: str | None) -> list[Inner] | None:
+    """The commands that these words surely run besides themselves; ``None`` for a program that runs no other.
+
+    Raises :class:`NotUnderstood` where that is not sure.
+    """
+    name = program_of(words)
+    rest = words[1:]
+    if name in _SHELL_STATE and words[0] == name:
+        raise NotUnderstood(f"uses `{name}`, which changes how the rest is read or runs text")
+    if name in SHELLS:
+        return _shell(name, rest)
+    match name:
+        case "find" | "gfind":
+            return _find_commands(words)
+        case "awk" | "gawk" | "mawk" | "nawk":
+            if HOLE in "".join(rest) or not is_plain_awk(rest):
+                raise NotUnderstood(f"runs a program in {name} that may run others")
+        case "sed" | "gsed":
+            if HOLE in "".join(rest) or not is_plain_sed(rest):
+                raise NotUnderstood(f"runs a script in {name} that may run programs")
+        case "git":
+            _check_git(words)
+        case "tar" | "bsdtar" | "gtar":
+            _check_tar(rest)
+        case "ssh" | "mosh" | "autossh" | "sshpass" | "rsync" | "scp" | "sftp":
+            return _remote(name, words)
+        case "test" | "[":
+            _check_test(rest)
+        case "printf" | "wait":
+            if any(word.startswith("-") and word != "--" for word in rest[:1]):
+                raise NotUnderstood(f"uses `{name}` to set a variable")
+            if _NUMERIC.search("".join(rest[:2])) and re.search(r"[\[$`\0]", "".join(rest[1:])):
+                raise NotUnderstood("prints as a number what is none")
+        case "exit" | "break" | "continue":
+            if any(not word.isdigit() for word in rest):
+                raise NotUnderstood(f"uses `{name}` in an unusual way")
+        case "fd" | "fdfind":
+            if any(word.startswith(("-x", "-X", "--exec")) or HOLE in word for word in rest):
+                raise NotUnderstood(f"lets {name} run a program")
+        case "jobs" | "ulimit" | "umask":
+            if any(not re.fullmatch(r"-[alp]|\d+", word) for word in rest):
+                raise NotUnderstood(f"uses `{name}` in an unusual way")
+        case "set":
+            if not rest or not all(_SET.fullmatch(word) for word in rest):
+                raise NotUnderstood("uses `set`, which changes how the rest is read")
+        case "export":
+            if any(not is_own_name(word.partition("=")[0]) for word in rest) or not rest:
+                raise NotUnderstood("uses `export`, which changes what later programs do")
+        case "busybox" | "toybox":
+            raise NotUnderstood(f"runs a program through {name}")
+        case _ if name in WRAPPERS:
+            return _wrapped(name, rest, stdin)
+        case _:
+            pass
+    return None
+
+
+_NUMERIC = re.compile(r"%[^%\s]*[diouxXeEfFgGaA*]")
+_COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def _check_test(rest: Words) -> None:
+    for at, word in enumerate(rest):
+        if word in ("-v", "-R", "-t"):
+            raise NotUnderstood(f"tests with `{word}`, which may run something")
+        if word in _COMPARISONS and not all(
+            re.fullmatch(r"-?\d+", beside) for beside in (*rest[max(0, at - 1) : at], *rest[at + 1 : at + 2])
+        ):
+            raise NotUnderstood("compares as a number what is none")
+
+
+def _unusual(name: str, word: str) -> NotUnderstood:
+    return NotUnderstood(f"uses {name} with `{word.replace(HOLE, '…')}`, which was not looked at")
+
+
+def _wrapped(name: str, rest: Words, stdin: str | None) -> list[Inner] | None:
+    wrapper, shape = WRAPPERS[name], _SHAPES.get(name)
+    if wrapper.subcommand:
+        if not any(word in wrapper.subcommand or HOLE in word for word in rest):
+            return None
+        if rest[0] not in wrapper.subcommand:
+            raise _unusual(name, rest[0])
+        rest = rest[1:]
+    if shape is None:
+        raise NotUnderstood(f"runs a program through {name}")
+    if name == "command" and rest[:1] in (("-v",), ("-V",)):
+        return None
+    flags, values = [re.compile(flag) for flag in shape.flags.split()], shape.values.split()
+    at, before, settings, replaced = 0, list(shape.before), list[str](), ""
+    while at < len(rest):
+        word = rest[at]
+        if HOLE in word:
+            raise NotUnderstood(f"runs a program through {name} that is known only at run time")
+        if word == "--" and not before:
+            at += 1
+            break
+        if word.startswith("-") and len(word) > 1:
+            if any(flag.fullmatch(word) for flag in flags):
+                at += 1
+            elif word in values and at + 1 < len(rest) and HOLE not in rest[at + 1]:
+                replaced = rest[at + 1] if name == "xargs" and word == "-I" else replaced
+                at += 2
+            elif name == "xargs" and word.startswith("-I") and len(word) > 2:
+                replaced, at = word[2:], at + 1
+            elif word.partition("=")[0] in values and word.startswith("--"):
+                at += 1
+            else:
+                raise _unusual(name, word)
+        elif shape.settings and re.match(r"\w+=", word):
+            if not is_harmless_setting(word):
+                raise NotUnderstood(f"sets {word.partition('=')[0]}, which changes what programs do")
+            settings.append(word)
+            at += 1
+        elif before:
+            if not re.fullmatch(before[0], word):
+                raise _unusual(name, word)
+            before.pop(0)
+            at += 1
+        else:
+            break
+    inner = rest[at:]
+    if not inner:
+        if name == "xargs":
+            return [Inner(words=("echo", HOLE))]
+        if name == "env":
+            return None
+        raise NotUnderstood(f"uses {name} without a command")
+    if name == "xargs":
+        inner = _fed(inner, replaced, stdin)
+    if inner[0].startswith("-") or HOLE in inner[0]:
+        raise _unusual(name, inner[0])
+    return [Inner(words=inner, assignments=tuple(settings))]
+
+
+def _fed(inner: Words, replaced: str, stdin: str | None) -> Words:
+    """The words of a command with what ``xargs`` adds: known where the text before it in the pipe is."""
+    known = None if stdin is None or HOLE in stdin or re.search(r"[\\'\"]", stdin) else tuple(stdin.split())
+    if not replaced:
+        sure = known and program_of(inner) in ANY_OPTION
+        return inner + ((known if sure else (*known, HOLE)) if known else (HOLE,))
+    return tuple(word.replace(replaced, HOLE) for word in inner)
+
+
+def _shell(name: str, rest: Words) -> list[Inner]:
+    """Only checked: the reader itself goes on into the text."""
+    at = 0
+    while at < len(rest) and rest[at].startswith(("-", "+")):
+        word = rest[at]
+        if word == "-o" and rest[at + 1 : at + 2] == ("pipefail",):
+            at += 2
+            continue
+        if not _SHELL_FLAGS.fullmatch(word) or word == "-":
+            raise _unusual(name, word)
+        at += 1
+        if not word.startswith("--") and "c" in word:
+            if at >= len(rest) or rest[at].startswith(("-", "+")) or HOLE in rest[at]:
+                raise NotUnderstood(f"gives {name} a text that is known only at run time")
+            return []
+    if at >= len(rest) or HOLE in rest[at] or rest[at].startswith("/dev/"):
+        raise NotUnderstood(f"lets {name} run its input")
+    return []
+
+
+def _find_commands(words: Words) -> list[Inner] | None:
+    found: list[Inner] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if HOLE in word:
+            raise NotUnderstood("gives find words that are known only at run time")
+        if word not in ("-exec", "-execdir", "-ok", "-okdir"):
+            at += 1
+            continue
+        end = next((n for n in range(at + 1, len(words)) if words[n] == ";" or words[n - 1 : n + 1] == ("{}", "+")), 0)
+        inner = words[at + 1 : end]
+        if not end or not inner or "{}" in inner[0]:
+            raise NotUnderstood("lets find run a program that is known only at run time")
+        if program_of(inner) in SHELLS | {"awk", "sed", "env", "git"} and any("{}" in part for part in inner):
+            raise NotUnderstood(f"lets find give file names to {program_of(inner)} as text or words")
+        for root in find_roots(words):
+            path = f"{root.rstrip('/')}/found" if narrowed(words) else root
+            found.append(Inner(words=tuple(part.replace("{}", path) for part in inner)))
+        at = end + 1
+    return found
+
+
+def _begins(word: str, options: Sequence[str]) -> bool:
+    stem = word.partition("=")[0]
+    return len(stem) > 3 and stem.startswith("--") and any(option.startswith(stem) for option in options)
+
+
+def _check_git(words: Words) -> None:
+    before, command, rest = split_git(words)
+    if any(HOLE in word for word in words[1:]):
+        raise NotUnderstood("gives git words that are known only at run time")
+    for word in before:
+        if word.startswith("-") and word not in (
+            "-C",
+            "--no-pager",
+            "-P",
+            "--version",
+            "--literal-pathspecs",
+            "--help",
+        ):
+            raise _unusual("git", word)
+    if command in _GIT_LAUNCHES and not (
+        (command == "config" and _reads_config(rest))
+        or (command in ("submodule", "bisect") and rest[:1] in (["status"], ["log"], ["start"], ["good"], ["bad"]))
+    ):
+        raise NotUnderstood(f"uses git {command}, which may run programs")
+    short = _GIT_SHORT.get(command, "")
+    for word in rest:
+        if _begins(word, _GIT_RUNS) or "ext::" in word or (short == "*"):
+            raise _unusual(f"git {command}", word)
+        if short and re.match(r"^-[A-Za-z]", word) and any(letter in word for letter in short):
+            raise _unusual(f"git {command}", word)
+
+
+def _reads_config(rest: Sequence[str]) -> bool:
+    return rest[:1] in (["--get"], ["--get-all"], ["--list"], ["-l"], ["list"], ["get"]) or (
+        bool(rest) and re.fullmatch(r"user\.(name|email)", rest[0]) is not None
+    )
+
+
+def _check_tar(rest: Words) -> None:
+    for number, word in enumerate(rest):
+        cluster = word if number == 0 and not word.startswith("-") else word if re.match(r"-[^-]", word) else ""
+        if _begins(word, _TAR_RUNS) or "I" in cluster or "F" in cluster or HOLE in word:
+            raise _unusual("tar", word)
+
+
+_REMOTE_FLAGS = re.compile(
+    r"-[qTtnv46NCarzhP]+|-[pil]\S*|--(delete|archive|verbose|recursive|dry-run|progress|exclude(=.*)?)"
+)
+
+
+def _remote(name: str, words: Words) -> list[Inner] | None:
+    if name in ("mosh", "autossh", "sshpass"):
+        raise NotUnderstood(f"runs a program through {name}")
+    at, hosts = 1, 0
+    while at < len(words):
+        word = words[at]
+        if HOLE in word:
+            raise NotUnderstood(f"gives {name} words that are known only at run time")
+        if word.startswith("-"):
+            if not _REMOTE_FLAGS.fullmatch(word):
+                raise _unusual(name, word)
+            at += 2 if word in ("-p", "-i", "-l") and name == "ssh" else 1
+        elif name != "ssh":
+            at += 1
+        elif hosts:
+            return [Inner(script=" ".join(words[at:]))]
+        else:
+            hosts, at = 1, at + 1
+    return None
