@@ -102,6 +102,20 @@ def test_an_open_session_sleeps_and_is_woken_into_the_same_stream(kit: Any) -> N
     kit.run(main())
 
 
+def test_a_restart_is_no_activity_and_the_outcome_of_the_last_turn_stays(kit: Any) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            view, watch = await kit.start_session(service, kit.play([{"http_error": 500}]), keep_open=True)
+            (*_, completed) = await watch.until(TurnCompleted)
+        async with kit.house.service() as service:
+            after = await service.sessions.get(view.id)
+            assert (after.activity, after.status) == ("asleep", "error")
+            assert after.updated_at == completed.timestamp
+            await service.sessions.cancel(view.id)
+
+    kit.run(main())
+
+
 def test_cancelling_and_interrupting(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:

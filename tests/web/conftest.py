@@ -231,6 +231,22 @@ class Visit:
         return page
 
     @staticmethod
+    def in_reach(page: Any, name: str) -> None:
+        """The button is where a thumb can hit it: inside the list, and nothing lies over it."""
+        page.wait_for_function(
+            """name => {
+              const list = document.querySelector('virtual-list').getBoundingClientRect();
+              return [...document.querySelectorAll('.question:not(.closed) .answers button')].some(button => {
+                if (!button.textContent.includes(name)) return false;
+                const { left, right, top, bottom } = button.getBoundingClientRect();
+                const hit = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+                return top >= list.top && bottom <= list.bottom + 1 && button.contains(hit);
+              });
+            }""",
+            arg=name,
+        )
+
+    @staticmethod
     def answer(page: Any, name: str, *, card: str = OPEN) -> None:
         """Press a button of the first open card, once it takes taps; it is answered then."""
         question_id = page.locator(card).first.get_attribute("data-question")

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import expect
 
 from stagedoor.service.config.settings import AgentSettings
-from stagedoor.testing import ScriptedModel, edit_file, find_cli, question, read_file, say, shell
+from stagedoor.testing import ScriptedModel, edit_file, find_cli, native, question, read_file, say, shell
 
 pytestmark = [
     pytest.mark.live,
@@ -30,6 +30,8 @@ SCRIPT = [
     read_file("shop.py"),
     edit_file("shop.py", "sum(items)", "round(sum(items), 2)"),
     say("Rounded."),
+    native("EnterPlanMode"),
+    native("ExitPlanMode", plan="# Rounding\n\n1. Write the **test**\n2. Round"),
     say("And again."),
 ]
 WAIT = "Wait for me"
@@ -82,6 +84,7 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     visit.answer(page, "Allow as edited")
 
     expect(page.locator(OPEN)).to_contain_text("has a question")
+    visit.in_reach(page, "Answer")
     page.get_by_text("Half up").click()
     visit.answer(page, "Answer")
 
@@ -97,6 +100,10 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     expect(page.locator(".reply", has_text="Rounded.")).to_be_visible()
     page.get_by_label("Message to the agent").fill("And again")
     page.get_by_role("button", name="Send").click()
+    expect(page.locator(f"{OPEN} h3").first).to_have_text("claude has a plan")
+    expect(page.locator(f"{OPEN} .proposal li")).to_have_text(["Write the test", "Round"])
+    visit.in_reach(page, "Carry it out")
+    visit.answer(page, "Carry it out")
     expect(page.locator(".reply", has_text="And again.")).to_be_visible()
 
     assert sorted(path.name for path in folder.iterdir()) == [".git", "edited", "shop.py"]

@@ -77,7 +77,9 @@ def project(view: SessionView, event: Event) -> SessionView:
             )
         case TurnStarted():
             messages = view.messages + 1
-            return replace(view, turn=event.turn, turn_seq=event.seq, activity="working", error="", messages=messages)
+            return replace(
+                view, turn=event.turn, turn_seq=event.seq, activity="working", status=None, error="", messages=messages
+            )
         case Text(parent_tool_use_id=None):
             return replace(view, messages=view.messages + 1)
         case ToolUse():
@@ -103,6 +105,7 @@ def project(view: SessionView, event: Event) -> SessionView:
             return replace(
                 view,
                 activity="idle",
+                status=event.status,
                 result=event.result or view.result,
                 error=event.result if failed else view.error,
             )

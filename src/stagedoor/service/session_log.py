@@ -282,7 +282,9 @@ class SessionLog:
 
     def _stamped(self, event: Event) -> Event:
         view = self.view
-        return stamp(event, view.agent, view.id, 0, self.now(), view.turn)
+        # To be put away is no activity: after a restart of the server every session would seem to be new.
+        rests = isinstance(event, Notice) and event.code == "asleep" and view.activity not in MID_TURN
+        return stamp(event, view.agent, view.id, 0, view.updated_at if rests else self.now(), view.turn)
 
 
 def _starts(events: list[Event], message: QueuedPrompt) -> bool:

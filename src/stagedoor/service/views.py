@@ -103,6 +103,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     turn_seq: int = 0
     """Where the last turn began."""
     status: Status | None = None
+    """How the last turn ended, and in the end the session."""
     result: str = ""
     error: str = ""
     usage: Usage = Usage()

@@ -159,10 +159,16 @@ export function toast(words, kind = "") {
 }
 
 /**
- * A dialog that is removed when it closes.
+ * A dialog that is removed when it closes; a click beside it closes it.
  * @param {HTMLDialogElement} dialog
  */
 export function showDialog(dialog) {
+  dialog.addEventListener("click", (event) => {
+    const { left, right, top, bottom } = dialog.getBoundingClientRect();
+    const { clientX: x, clientY: y } = event;
+    const isBeside = event.target === dialog && (x < left || x > right || y < top || y > bottom);
+    if (isBeside) dialog.close();
+  });
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

@@ -70,6 +70,7 @@ declare namespace Page {
     agent: string;
     cwd: string;
     state: "running" | "done" | "failed" | "cancelled";
+    status?: Unified.TurnCompleted["status"] | null;
     activity: "starting" | "working" | "waiting" | "idle" | "asleep" | "ended";
     title: string;
     prompt: string;

@@ -7,6 +7,8 @@ const AROUND = 800;
 const GUESS = 72;
 const NEAR_END = 40;
 const ANCHORS = 20;
+const ARRIVAL = 1500;
+const QUIET = 200;
 
 export class VirtualList extends HTMLElement {
   /** @type {Map<string, number>} */
@@ -19,6 +21,9 @@ export class VirtualList extends HTMLElement {
   make = null;
   sticky = true;
   forced = false;
+  /** Until what stands at the end has its true height, the end is kept in view, also with a question there. */
+  arrived = 0;
+  quiet = 0;
   nextFrame = 0;
   above = document.createElement("div");
   below = document.createElement("div");
@@ -47,6 +52,10 @@ export class VirtualList extends HTMLElement {
    * @param {Page.MakeElement} make
    */
   show(items, make) {
+    if (!this.arrived && items.length > 1) {
+      this.arrived = performance.now();
+      this.quiet = this.arrived + QUIET;
+    }
     const anchor = this.follows ? undefined : this.anchor();
     this.items = items;
     this.make = make;
@@ -75,7 +84,12 @@ export class VirtualList extends HTMLElement {
 
   // Scroll with what comes; but never while a question is on screen, which must not move under a hand.
   get follows() {
-    return this.sticky && (this.forced || !this.showsQuestion());
+    return this.sticky && (this.forced || this.arriving || !this.showsQuestion());
+  }
+
+  get arriving() {
+    const now = performance.now();
+    return now < this.quiet && now < this.arrived + ARRIVAL;
   }
 
   showsQuestion() {
@@ -210,7 +224,9 @@ export class VirtualList extends HTMLElement {
       this.heights.set(key, height);
       changed = true;
     }
-    if (changed) this.drawSoon();
+    if (!changed) return;
+    if (this.arriving) this.quiet = performance.now() + QUIET;
+    this.drawSoon();
   }
 }
 

@@ -1,8 +1,8 @@
 // A unified diff as lines: added, removed, and within a changed line the words that differ. Side by side on a wide
 // page.
 
-import { h } from "../core/dom.js";
-import { cut, visible } from "../core/text.js";
+import { button, h, isWide } from "../core/dom.js";
+import { cut, diffCounts, plain, visible } from "../core/text.js";
 
 const MOST_ROWS = 400;
 const LONGEST_ROW = 2000;
@@ -33,6 +33,75 @@ export function diffView(diff, { wide = false } = {}) {
     hidden.length > 0 && more,
     rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
   );
+}
+
+const FOLDED_FROM = 300; // lines of one file
+
+/**
+ * Every file of a diff, folded where it is long, under a head that stays: totals, the files to jump to, and close.
+ * @param {string} diff
+ */
+export function changesDialog(diff) {
+  const parts = diff.split(/^(?=diff --git )/m).filter(Boolean);
+  const files = parts.map((part) => {
+    const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1];
+    const before = part.match(/^--- (?:a\/)?(.+)$/m)?.[1];
+    const other = part.match(/^diff --git a\/(.+) b\//m)?.[1]; // without a line of text: a mode, a binary
+    return fileSection(plain((name === "/dev/null" ? before : name) ?? other), part);
+  });
+  const total = diffCounts(diff);
+  const dialog = h("dialog", { class: "sheet tall changes", "aria-label": "Changes" });
+  const jumps = files.map(({ name, section }) =>
+    button(
+      name,
+      () => {
+        section.open = true;
+        section.scrollIntoView({ block: "start" });
+      },
+      { kind: "plain" },
+    ),
+  );
+  dialog.append(
+    h(
+      "header",
+      {},
+      h("h2", {}, "Changes since the start"),
+      h("span", { class: "quiet" }, `${files.length} ${files.length === 1 ? "file" : "files"}`),
+      h("span", { class: "plus" }, `+${total.added}`),
+      h("span", { class: "minus" }, `−${total.removed}`),
+      h("span", { class: "spacer" }),
+      button("", () => dialog.close(), { kind: "plain", glyph: "cross", title: "Close", autofocus: true }),
+    ),
+    files.length > 1 ? h("nav", { class: "files", "aria-label": "Changed files" }, jumps) : "",
+    ...(files.length ? files.map(({ section }) => section) : [h("p", { class: "quiet" }, "Nothing has changed.")]),
+  );
+  return dialog;
+}
+
+/**
+ * @param {string} name
+ * @param {string} part
+ */
+function fileSection(name, part) {
+  const { added, removed } = diffCounts(part);
+  const section = h(
+    "details",
+    { class: "file" },
+    h(
+      "summary",
+      {},
+      h("code", {}, name),
+      h("span", { class: "plus" }, `+${added}`),
+      h("span", { class: "minus" }, `−${removed}`),
+    ),
+  );
+  const fill = () => {
+    if (section.open && section.childElementCount === 1) section.append(diffView(part, { wide: isWide() }));
+  };
+  section.addEventListener("toggle", fill);
+  section.open = part.split("\n", FOLDED_FROM).length < FOLDED_FROM;
+  fill();
+  return { name, section };
 }
 
 /**

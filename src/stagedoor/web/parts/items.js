@@ -1,10 +1,10 @@
 // One element per item of a session's stream.
 
-import { h, icon, isWide } from "../core/dom.js";
+import { h, icon, isWide, replace } from "../core/dom.js";
 import { block, setText } from "../core/markdown.js";
-import { cut, diffCounts, duration, firstLine, money, number, plain, terminal, within } from "../core/text.js";
+import { CUT, diffCounts, duration, firstLine, money, number, plain, terminal, within } from "../core/text.js";
 import { diffView } from "./diff-view.js";
-import { questionCard } from "./question-card.js";
+import { planOf, questionCard } from "./question-card.js";
 
 const MOST_SHOWN = 20000;
 const LIVE_OUTPUT = 2000;
@@ -18,6 +18,21 @@ const STATUSES = {
   interrupted: "Interrupted",
   max_turns: "Turn limit reached",
   max_budget: "Budget reached",
+};
+
+/** @type {Record<string, string>} */
+const ERRORS = {
+  connection_failed: "Connection failed",
+  authentication_failed: "Not signed in",
+  session_not_found: "Session not found",
+  permission_denied: "Permission denied",
+  tool_execution_failed: "Tool failed",
+  timeout: "Timed out",
+  protocol_error: "The agent sent something unexpected",
+  rate_limited: "Rate limited",
+  quota_exceeded: "Quota used up",
+  context_overflow: "Context is full",
+  model_not_found: "Unknown model",
 };
 
 /** @type {Map<string, boolean>} what somebody has unfolded stays so when its item is made again */
@@ -66,7 +81,7 @@ function content(item, context) {
     case "notice":
       return notice(item.event);
     case "error": {
-      const kind = (item.event.kind ?? "error").replaceAll("_", " ");
+      const kind = ERRORS[item.event.kind] ?? "Error";
       const message = plain(item.event.message).slice(0, 4000);
       return h(
         "div",
@@ -159,7 +174,7 @@ function tool(item, context) {
     details(item.key, summary, () => toolBody(item), { kind: "tool-fold" }),
   );
   if (!result && item.output)
-    card.append(h("pre", { class: "output live" }, terminal(item.output.slice(-LIVE_OUTPUT))));
+    card.append(h("pre", { class: "output live" }, h("div", {}, terminal(item.output.slice(-LIVE_OUTPUT)))));
   for (const change of item.changes) card.append(fileChange(change, `${item.key}c${change.seq}`));
   const children = item.children.map((child) => itemElement(child, context));
   if (children.length) card.append(h("div", { class: "inner" }, children));
@@ -184,19 +199,41 @@ function toolState({ result }) {
 
 /** @param {Page.ToolItem} item */
 function toolBody({ use, result, output }) {
-  const [text, rest] = cut(result?.output || output);
+  const text = result?.output || output;
   const command = use.operation === "execute" && use.input?.command;
+  const proposal = planOf(use);
+  if (proposal) return h("div", { class: "tool-body proposal" }, block(proposal, { whole: true }));
   return h(
     "div",
     { class: "tool-body" },
     command
       ? h("pre", { class: "command", dir: "auto" }, plain(command))
       : h("pre", { class: "input" }, plain(JSON.stringify(use.input ?? {}, null, 2)).slice(0, MOST_SHOWN)),
-    text && h("pre", { class: "output", dir: "auto" }, terminal(text)),
+    text && outputView(text),
     result && !text && h("p", { class: "quiet" }, "no output"),
-    rest > 0 &&
-      h("p", { class: "quiet" }, `${number(rest)} more characters are not shown; export the session to see them`),
   );
+}
+
+/**
+ * The end of an output, where errors stand; what came before it on request, page by page.
+ * @param {string} text
+ * @returns {Page.Child[]}
+ */
+function outputView(text) {
+  let from = Math.max(0, text.length - CUT);
+  const body = h("div", {});
+  const more = h("button", { class: "link", type: "button" });
+  const draw = () => {
+    replace(body, terminal(text.slice(from)));
+    more.textContent = `Show earlier output (${number(from)} characters)`;
+    more.hidden = from === 0;
+  };
+  more.addEventListener("click", () => {
+    from = Math.max(0, from - 5 * CUT);
+    draw();
+  });
+  draw();
+  return [more, h("pre", { class: "output", dir: "auto" }, body)];
 }
 
 /**

@@ -3,6 +3,7 @@
 
 import { get, messageOf, Problem } from "../core/api.js";
 import { announce, button, h, icon, makeReachable, replace, toast } from "../core/dom.js";
+import { block } from "../core/markdown.js";
 import { store } from "../core/store.js";
 import { firstLine, plain, within } from "../core/text.js";
 import { diffView, editView } from "./diff-view.js";
@@ -54,14 +55,15 @@ function settleAll(wait) {
 export function questionCard(question, { resolution, link = "" } = {}) {
   const { request } = question;
   if (resolution) return verdict(question, resolution);
-  const isPermission = !userQuestions(request).length;
-  const title = `${question.agent ?? request.agent ?? "The agent"} ${
-    isPermission ? (REQUESTS[request.operation] ?? REQUESTS.other) : "has a question"
-  }`;
+  const plan = planOf(request);
+  const isPermission = !userQuestions(request).length && !plan;
+  let matter = REQUESTS[request.operation] ?? REQUESTS.other;
+  if (!isPermission) matter = plan ? "has a plan" : "has a question";
+  const title = `${question.agent ?? request.agent ?? "The agent"} ${matter}`;
   const card = h(
     "article",
     {
-      class: `question ${request.risk ?? "medium"} ${question.open === false ? "closed" : ""}`,
+      class: `question ${plan ? "low" : (request.risk ?? "medium")} ${question.open === false ? "closed" : ""}`,
       "data-question": question.id,
       "aria-label": title,
     },
@@ -73,11 +75,13 @@ export function questionCard(question, { resolution, link = "" } = {}) {
       isPermission && h("span", { class: `chip ${request.risk}` }, RISKS[request.risk] ?? RISKS.medium),
     ),
     link && h("a", { class: "from", href: `#/s/${question.sessionId}` }, plain(link)),
-    request.riskReasons?.length &&
+    !plan &&
+      request.riskReasons?.length &&
       h("p", { class: "why quiet", dir: "auto" }, plain(request.riskReasons.slice(0, 3).join("; "))),
     request.description &&
       !repeatsTarget(request) &&
       h("p", { class: "quiet", dir: "auto" }, firstLine(request.description, 300)),
+    plan && h("div", { class: "proposal" }, block(plan, { whole: true })),
     isPermission && subject(request, store.sessions.get(question.sessionId)?.cwd),
   );
   card.append(question.open === false ? h("p", { class: "quiet" }, "Answered.") : answers(card, question));
@@ -85,6 +89,14 @@ export function questionCard(question, { resolution, link = "" } = {}) {
   requestAnimationFrame(() => makeReachable(card));
   return card;
 }
+
+/**
+ * What an agent wants to carry out, after it was only to plan.
+ * @param {{ input?: Record<string, any>, toolName?: string, nativeName?: string }} request
+ * @returns {string}
+ */
+export const planOf = ({ input, nativeName }) =>
+  /exit_?plan_?mode/i.test(nativeName ?? "") && typeof input?.plan === "string" ? input.plan : "";
 
 /**
  * Whether the description says only what is shown anyway, like "Edit a.py".
@@ -189,11 +201,18 @@ function answers(card, question) {
   const answerButton = (label, body, look) => button(label, (event) => answer(body, event), look);
   const back = () => button("Back", choose, { kind: "plain" });
 
+  const hasPlan = Boolean(planOf(question.request));
   const choose = () =>
     replace(
       bar,
-      answerButton("Allow once", { decision: "allow" }, { glyph: "check", kind: "allow", "data-key": "y" }),
-      answerButton("Deny", { decision: "deny" }, { glyph: "cross", kind: "deny", "data-key": "n" }),
+      answerButton(
+        hasPlan ? "Carry it out" : "Allow once",
+        { decision: "allow" },
+        { glyph: "check", kind: "allow", "data-key": "y" },
+      ),
+      hasPlan
+        ? button("Change it…", deny, { glyph: "cross", kind: "deny", "data-key": "n" })
+        : answerButton("Deny", { decision: "deny" }, { glyph: "cross", kind: "deny", "data-key": "n" }),
       button("More", more, { kind: "plain", "data-key": "a", "aria-haspopup": "true" }),
     );
 

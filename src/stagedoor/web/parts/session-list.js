@@ -8,6 +8,8 @@ import { ago, firstLine, lastPart, money, workplace } from "../core/text.js";
 const MINUTE = 60000;
 const TYPING = 250;
 const STATES = { running: "Running", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+/** @type {Record<string, string>} what a turn that did not succeed leaves behind */
+const OUTCOMES = { error: "Failed", max_turns: "Turn limit", max_budget: "Budget reached" };
 const ACTIVITIES = {
   starting: "Starting",
   working: "Working",
@@ -128,12 +130,13 @@ class SessionList extends HTMLElement {
   }
 
   /** @param {Page.Session} session */
-  passes({ agent, cwd, state, archived, openQuestions, title, prompt, result, id }) {
+  passes(session) {
+    const { agent, cwd, state, archived, openQuestions, title, prompt, result, id } = session;
     const filter = this.state.value;
     const words = this.search.value.trim().toLowerCase();
     if ((filter === "archived") !== Boolean(archived)) return false;
     if (filter === "waiting" && !openQuestions) return false;
-    if (filter in STATES && state !== filter) return false;
+    if (filter === "failed" ? !hasFailed(session) : filter in STATES && state !== filter) return false;
     if (this.agent.value && agent !== this.agent.value) return false;
     if (this.project.value && cwd !== this.project.value) return false;
     return `${title} ${prompt} ${result} ${cwd} ${id}`.toLowerCase().includes(words);
@@ -159,9 +162,9 @@ class SessionList extends HTMLElement {
 
   /** @param {Page.Session} session */
   row(session) {
-    const { id, title, state, activity, openQuestions, costUsd, updatedAt } = session;
+    const { id, title, state, activity, status, openQuestions, costUsd, updatedAt } = session;
     const isCurrent = this.currentId === id;
-    const key = JSON.stringify([title, state, activity, openQuestions, costUsd, ago(updatedAt), isCurrent]);
+    const key = JSON.stringify([title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent]);
     const row = this.rows.get(id) ?? h("li", { "data-id": id });
     this.rows.set(id, row);
     if (row.dataset.shows === key) return row;
@@ -183,9 +186,10 @@ class SessionList extends HTMLElement {
    * @param {boolean} isCurrent
    */
   link(session, isCurrent) {
-    const { id, state, activity, openQuestions, title, prompt } = session;
+    const { id, state, activity, status, openQuestions, title, prompt } = session;
     let label = activity === "ended" ? STATES[state] : ACTIVITIES[activity];
     let dot = activity === "ended" ? state : activity;
+    if (hasFailed(session)) [label, dot] = [OUTCOMES[status ?? ""] ?? STATES.failed, "failed"];
     if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
     return h(
       "a",
@@ -236,6 +240,13 @@ function fillOptions(select, label, values, name) {
   );
   select.value = before;
 }
+
+/**
+ * The session, or its last turn: an agent that gave up waits for the next message like one that is done.
+ * @param {Page.Session} session
+ */
+const hasFailed = ({ state, activity, status }) =>
+  state === "failed" || (["idle", "asleep"].includes(activity) && (status ?? "") in OUTCOMES);
 
 /**
  * A running session keeps its place; an ended one is placed by when it ended.

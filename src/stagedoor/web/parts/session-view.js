@@ -1,11 +1,11 @@
 // One session: its stream, what can be done with it, and the field to write to the agent.
 
 import { get, messageOf } from "../core/api.js";
-import { announce, bar, button, failed, h, icon, isWide, linkButton, replace, showDialog, toast } from "../core/dom.js";
+import { announce, bar, button, failed, h, icon, linkButton, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine, money, number, plain, workplace } from "../core/text.js";
 import "../core/virtual.js";
-import { diffView } from "./diff-view.js";
+import { changesDialog } from "./diff-view.js";
 import { itemElement } from "./items.js";
 
 const BUSY = ["working", "waiting", "starting"];
@@ -333,15 +333,7 @@ class SessionView extends HTMLElement {
   async showDiff(view) {
     /** @type {{ diff?: string }} */
     const { diff = "" } = await get(`/api/sessions/${view.id}/diff`);
-    const heading = h("h2", {}, "Changes since the start");
-    const dialog = h("dialog", { class: "sheet tall", "aria-label": "Changes" }, heading);
-    if (!diff) dialog.append(h("p", { class: "quiet" }, "Nothing has changed."));
-    for (const part of diff.split(/^(?=diff --git )/m).filter(Boolean)) {
-      const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1] ?? part.match(/^--- (?:a\/)?(.+)$/m)?.[1];
-      dialog.append(h("h3", {}, plain(name)), diffView(part, { wide: isWide() }));
-    }
-    dialog.append(button("Close", () => dialog.close(), { kind: "plain" }));
-    showDialog(dialog);
+    showDialog(changesDialog(diff));
   }
 }
 
