@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -227,6 +227,7 @@ class SessionEngine:
             self.relay.release()  # a reader that has gone away must not hold up the last events
             await asyncio.wait([self._pump])
         self._end()
+        await self.questions.recorded()
 
     def abandon(self) -> None:
         """For the finalizer: let go of everything; the native session's own finalizer kills its processes."""
@@ -437,12 +438,12 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _audit(path: str | None) -> Callable[[AuditEntry, int], object] | None:
+def _audit(path: str | None) -> Callable[[AuditEntry, int], Awaitable[object]] | None:
     if path is None:
         return None
-    from .permissions.audit import AuditLog
+    from .permissions.audit import audit_log
 
-    return AuditLog(Path(path)).append
+    return audit_log(Path(path)).keep
 
 
 def _always(path: str | None) -> Callable[[Rule], None] | None:

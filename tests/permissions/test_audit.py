@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagedoor.permissions.audit import AuditEntry, AuditLog, Head, Verification, entry_of, head_path, read_log, verify
+from stagedoor.permissions.audit import (
+    AuditEntry,
+    AuditLog,
+    Head,
+    Verification,
+    audit_log,
+    entry_of,
+    head_path,
+    read_log,
+    verify,
+)
 from stagedoor.unified.events import PermissionRequest, PermissionResolved
 
 
@@ -163,3 +175,41 @@ def test_what_an_entry_keeps() -> None:
         session="s", request="q", decision="deny", by="person", agent="claude", tool="shell", operation="execute",
         target="rm x", risk="medium", message="no",
     )  # fmt: skip
+
+
+def test_what_is_handed_over_at_once_is_written_in_order_by_a_thread(tmp_path: Path) -> None:
+    async def main() -> list[Head]:
+        log = audit_log(tmp_path / "audit.jsonl")
+        assert audit_log(tmp_path / "audit.jsonl") is log
+        return list(await asyncio.gather(*[log.keep(entry(number), number) for number in range(1, 201)]))
+
+    heads = asyncio.run(main())
+    assert [head.entries for head in heads] == list(range(1, 201))
+    assert verify(tmp_path / "audit.jsonl", head=heads[-1]) == Verification(ok=True, entries=200)
+    assert [record.entry for record in read_log(tmp_path / "audit.jsonl")] == [entry(n) for n in range(1, 201)]
+
+
+def test_the_loop_goes_on_while_another_process_holds_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def main() -> Head:
+        with path.open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(audit_log(path).keep(entry(1), 1))
+                for _ in range(100):
+                    await asyncio.sleep(0)  # would never come round if the loop waited for the lock
+                assert not keeping.done()
+                fcntl.flock(held, fcntl.LOCK_UN)
+        return keeping.result()
+
+    assert asyncio.run(main()).entries == 1
+
+
+def test_a_log_that_cannot_be_written_is_told_to_everybody_who_waits(tmp_path: Path) -> None:
+    async def main() -> list[object]:
+        (tmp_path / "audit.jsonl").mkdir()
+        log = audit_log(tmp_path / "audit.jsonl")
+        return list(await asyncio.gather(*[log.keep(entry(n), n) for n in range(3)], return_exceptions=True))
+
+    assert [type(outcome) for outcome in asyncio.run(main())] == [IsADirectoryError] * 3

@@ -38,9 +38,12 @@ class Stage:
             now=lambda: 1000,
             cwd=WORKSPACE,
             always=settings.pop("always", self.rules.append),
-            audit=settings.pop("audit", lambda entry, now: self.audited.append(entry)),
+            audit=settings.pop("audit", self._keep),
             **settings,
         )
+
+    async def _keep(self, entry: AuditEntry, now: int) -> None:
+        self.audited.append(entry)
 
     @property
     def resolved(self) -> list[tuple[str, str, str]]:
@@ -322,13 +325,54 @@ def test_a_rule_that_cannot_be_kept_is_said() -> None:
 
 def test_what_cannot_be_recorded_does_not_happen() -> None:
     async def main() -> None:
-        def full(entry: AuditEntry, now: int) -> None:
+        async def full(entry: AuditEntry, now: int) -> None:
             raise OSError("disk full")
 
         stage = Stage(callback=lambda request: Allow(), audit=full)
         decision = await stage.questions.ask(shell("make"))
         assert decision == Deny("the decision could not be recorded, so it does not count: disk full")
         assert stage.resolved == [("q1", "deny", "callback")]
+
+    run(main)
+
+
+def test_nobody_is_told_before_the_decision_is_recorded() -> None:
+    async def main() -> None:
+        disk = asyncio.Event()
+
+        async def slow(entry: AuditEntry, now: int) -> None:
+            await disk.wait()
+
+        stage = Stage(callback=lambda request: Allow(), audit=slow)
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(stage.questions.ask(shell("make")))
+            await until(lambda: not stage.questions.open and len(stage.events) == 1)
+            for _ in range(20):
+                await asyncio.sleep(0)  # the loop goes on; only this question waits
+            assert (asking.done(), stage.resolved) == (False, [])
+            disk.set()
+        assert (asking.result(), stage.resolved) == (Allow(), [("q1", "allow", "callback")])
+
+    run(main)
+
+
+def test_what_was_decided_is_recorded_though_the_agent_went_away_meanwhile() -> None:
+    async def main() -> None:
+        disk = asyncio.Event()
+        entries: list[AuditEntry] = []
+
+        async def slow(entry: AuditEntry, now: int) -> None:
+            await disk.wait()
+            entries.append(entry)
+
+        stage = Stage(callback=lambda request: Allow(), audit=slow)
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(stage.questions.ask(shell("make")))
+            await until(lambda: not stage.questions.open and len(stage.events) == 1)
+            asking.cancel()
+        disk.set()
+        await stage.questions.recorded()
+        assert ([entry.decision for entry in entries], stage.resolved) == (["allow"], [("q1", "allow", "callback")])
 
     run(main)
 

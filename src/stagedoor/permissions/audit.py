@@ -7,11 +7,16 @@ hash, so that a cut tail is found as well. Whoever can rewrite both files can fo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
 import re
+import threading
+import weakref
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -96,27 +101,85 @@ def entry_of(
     )
 
 
+class _Waiting(msgspec.Struct, frozen=True):
+    entry: AuditEntry
+    at: int
+    written: Future[Head]
+
+
 class AuditLog:
-    """Append-only; several processes may write to one file."""
+    """Append-only; several processes may write to one file. ``audit_log`` gives this process's one for a file.
+
+    What is handed over while the disk is busy is written together, in the order of the calls, by a thread: the loop
+    never waits for a lock or a disk.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._head_path = head_path(path)
+        self._mutex = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        self._thread: ThreadPoolExecutor | None = None
+        self._pid = 0
 
     def append(self, entry: AuditEntry, now_ms: int) -> Head:
         """Write one entry; when this returns, it is on the disk. Raises ``OSError`` when it cannot be."""
+        return self.hand_over(entry, now_ms).result()
+
+    async def keep(self, entry: AuditEntry, now_ms: int) -> Head:
+        """The same without holding up the loop."""
+        return await asyncio.wrap_future(self.hand_over(entry, now_ms))
+
+    def hand_over(self, entry: AuditEntry, now_ms: int) -> Future[Head]:
+        """It is written after all that were handed over before, at the latest when this process ends in order."""
+        waiting = _Waiting(entry, now_ms, Future())
+        with self._mutex:
+            if self._thread is None or self._pid != os.getpid():  # a thread does not survive a fork
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="stagedoor-audit")
+                self._pid = os.getpid()
+                self._waiting.clear()
+            self._waiting.append(waiting)
+            self._thread.submit(self._write_waiting)
+        return waiting.written
+
+    def _write_waiting(self) -> None:
+        with self._mutex:
+            batch, self._waiting = self._waiting, []
+        if not batch:
+            return  # written together with an earlier one
+        try:
+            heads = self._write(batch)
+        except BaseException as fault:
+            for waiting in batch:
+                _settle(waiting.written, fault)
+        else:
+            for waiting, head in zip(batch, heads, strict=True):
+                _settle(waiting.written, head)
+
+    def _write(self, batch: list[_Waiting]) -> list[Head]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path) as file:
-            head = self._continue(file)
-            body = msgspec.json.encode(AuditRecord(n=head.entries + 1, at=now_ms, prev=head.hash, entry=entry))
-            digest = hashlib.sha256(body).hexdigest()
+            head = start = self._continue(file)
+            heads: list[Head] = []
+            lines: list[bytes] = []
+            for waiting in batch:
+                record = AuditRecord(n=head.entries + 1, at=waiting.at, prev=head.hash, entry=waiting.entry)
+                body = msgspec.json.encode(record)
+                digest = hashlib.sha256(body).hexdigest()
+                lines.append(body[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
+                head = Head(head.entries + 1, digest, head.size + len(lines[-1]))
+                heads.append(head)
             file.seek(0, os.SEEK_END)
-            file.write(body[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
-            file.flush()
-            os.fsync(file.fileno())
-            written = Head(head.entries + 1, digest, file.tell())
-            self._keep(written)
-        return written
+            try:
+                file.write(b"".join(lines))
+                file.flush()
+                os.fsync(file.fileno())
+                self._keep(head)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    file.truncate(start.size)  # nobody may be told of them
+                raise
+        return heads
 
     def _continue(self, file: BinaryIO) -> Head:
         """The head to go on from; mended where a crash came between writing a line and writing the head."""
@@ -145,6 +208,29 @@ class AuditLog:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._head_path)
+
+
+_LOGS: weakref.WeakValueDictionary[Path, AuditLog] = weakref.WeakValueDictionary()
+_LOGS_MUTEX = threading.Lock()
+
+
+def audit_log(path: Path) -> AuditLog:
+    """The one of this process for that file, so that its sessions write together."""
+    place = path.absolute()
+    with _LOGS_MUTEX:
+        log = _LOGS.get(place)
+        if log is None:
+            log = _LOGS[place] = AuditLog(place)
+        return log
+
+
+def _settle(future: Future[Head], outcome: Head | BaseException) -> None:
+    if not future.set_running_or_notify_cancel():
+        return  # whoever waited has gone; the entry is written all the same
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 def head_path(path: Path) -> Path:
@@ -244,6 +330,10 @@ def _recovered(file: BinaryIO, stored_head: Head) -> Head:
 
 @contextmanager
 def _locked(path: Path) -> Generator[BinaryIO]:
-    with path.open("a+b") as file:
+    with open(path, "a+b", opener=_private) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import AuditEntry
     from .policy import Policy, Ruling
     from .rules import Rule
+
+
+RECORDING_SECONDS = 10.0
 
 
 class Judge(Protocol):
@@ -71,7 +74,7 @@ class SessionQuestions:
         attended: bool = False,
         editable: bool = True,
         always: Callable[[Rule], None] | None = None,
-        audit: Callable[[AuditEntry, int], object] | None = None,
+        audit: Callable[[AuditEntry, int], Awaitable[object]] | None = None,
         on_resolved: Callable[[PermissionRequest, PermissionResolved], None] = lambda request, resolved: None,
     ) -> None:
         self._emit = emit
@@ -89,6 +92,7 @@ class SessionQuestions:
         self._on_resolved = on_resolved
         self._open: dict[str, _OpenQuestion] = {}
         self._callbacks = TaskOwner()
+        self._resolving = TaskOwner()
         self._remembered: tuple[Rule, ...] = ()
         self._same: set[tuple[str, str]] = set()
 
@@ -101,7 +105,7 @@ class SessionQuestions:
         resolution = self._without_asking(request)
         if resolution is not None:
             self._emit(request)
-            return self._resolve(request, resolution)
+            return await self._resolve(request, resolution)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
         request = replace(request, expires_at=expires)
         loop = asyncio.get_running_loop()
@@ -119,12 +123,12 @@ class SessionQuestions:
             if answer.done() and not answer.cancelled():
                 resolution = answer.result()  # it came in time, and whoever gave it was told that it counts
         except asyncio.CancelledError:
-            self._resolve(request, _Resolution(WITHDRAWN, "interrupt"))
+            self._resolving.start(self._record(request, _Resolution(WITHDRAWN, "interrupt")))
             raise
         finally:
             self._open.pop(request.request_id, None)
             self._callbacks.cancel(request.request_id)
-        return self._resolve(request, self._checked(request, resolution))
+        return await self._resolve(request, self._checked(request, resolution))
 
     def answer(self, request_id: str, decision: Decision) -> None:
         """Decide from outside. Raises ``AlreadyAnswered`` when it is too late."""
@@ -140,6 +144,10 @@ class SessionQuestions:
         for question in self._open.values():
             if not question.answer.done():
                 question.answer.set_result(_Resolution(INTERRUPTED, by))
+
+    async def recorded(self) -> None:
+        """Wait until what was decided is in the audit log; not for ever, where a disk hangs."""
+        await self._resolving.finish(RECORDING_SECONDS)
 
     def _without_asking(self, request: PermissionRequest) -> _Resolution | None:
         if self._judge is not None and (judged := self._judge(request)) is not None:
@@ -201,7 +209,12 @@ class SessionQuestions:
     def _late(self) -> _Resolution:
         return _Resolution(Deny(f"nobody answered within {self._timeout:g} s"), "timeout")
 
-    def _resolve(self, request: PermissionRequest, resolution: _Resolution) -> Decision:
+    async def _resolve(self, request: PermissionRequest, resolution: _Resolution) -> Decision:
+        # Whoever asks may go away meanwhile; what was decided is recorded and told all the same.
+        return await asyncio.shield(self._resolving.start(self._record(request, resolution)))
+
+    async def _record(self, request: PermissionRequest, resolution: _Resolution) -> Decision:
+        """Nobody is told of a decision, the agent least of all, before it is in the audit log."""
         decision = resolution.decision
         event = resolved(request.request_id, decision, resolution.by, resolution.why)
         if self._audit is not None:
@@ -209,7 +222,7 @@ class SessionQuestions:
 
             entry = entry_of(request, event, rule=resolution.rule, why=resolution.why)
             try:
-                self._audit(entry, self._now())
+                await self._audit(entry, self._now())
             except Exception as fault:  # what cannot be recorded must not happen
                 if isinstance(decision, Allow):
                     decision = Deny(f"the decision could not be recorded, so it does not count: {fault}")
