@@ -92,9 +92,12 @@ class Session:
         """End the running turn; the session goes on."""
         await self._engine.interrupt()
 
-    def answer(self, request_id: str, decision: Decision) -> None:
-        """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster."""
-        self._engine.questions.answer(request_id, decision)
+    def answer(self, request_id: str, decision: Decision, *, who: str = "") -> None:
+        """Decide an open question from outside the callback. ``AlreadyAnswered`` when somebody was faster.
+
+        ``who`` decided is written to the audit log.
+        """
+        self._engine.questions.answer(request_id, decision, who=who)
 
     async def close(self, *, at_once: bool = False) -> None:
         """End the session in order; the last event is ``done``. ``at_once``: open questions are left unanswered."""

@@ -221,6 +221,14 @@ def test_every_decision_is_recorded_and_a_changed_line_is_found(stagedoor: Any) 
     assert (checked.returncode, checked.stderr) == (1, f"{log}: line 1: the line was changed\n")
 
 
+def test_the_audit_is_written_and_read_in_the_home_that_is_set(stagedoor: Any, tmp_path: Path) -> None:
+    home = {"STAGEDOOR_HOME": str(tmp_path / "elsewhere")}
+    stagedoor.run("run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n", env=home)
+    told = f"{tmp_path / 'elsewhere' / 'audit.jsonl'}: 1 decisions, complete and unchanged\n"
+    assert stagedoor.run("audit", "verify", env=home).stdout == told
+    assert "does not exist yet" in stagedoor.run("audit", "verify").stdout
+
+
 FILES_THAT_ARE_NOT_THERE = {
     "audit verify": (["audit", "verify", "none.jsonl"], 1, "stagedoor audit: log none.jsonl not found\n"),
     "policy simulate": (

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stagedoor.permissions.audit import AuditLog
 from stagedoor.service.journal import Journal, LocalHub
 from stagedoor.service.projection import asleep, closing, project, projected
 from stagedoor.service.runner import Continuation
@@ -53,7 +54,13 @@ def test_the_stored_row_is_what_the_records_add_up_to(path: Path, tmp_path: Path
         await store.open()
         faults: list[Exception] = []
         session_log = SessionLog(
-            EMPTY, Journal(store, LocalHub()), now=lambda: 5, new_id=lambda: "m", broken=faults.append, counts=Counter()
+            EMPTY,
+            Journal(store, LocalHub()),
+            now=lambda: 5,
+            new_id=lambda: "m",
+            broken=faults.append,
+            counts=Counter(),
+            audit=AuditLog(tmp_path / "audit.jsonl"),
         )
         events = _events(path)
         first = Continuation(session_log.view).join(events, lambda cut: False)

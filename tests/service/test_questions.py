@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionNotFound
+from stagedoor.permissions.audit import FILE_NAME, Verification, verify
 from stagedoor.service.question_rows import answered
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
@@ -49,8 +50,9 @@ def test_the_first_answer_counts_and_the_others_hear_that_it_came(kit: Any) -> N
             assert (resolved.by, resolved.decision == "allow") == ("client", isinstance(won[0].decision, Allow))
             [row] = await service.questions.list(open_only=False)
             assert (row.open, row.applied, row.decision, row.who) == (False, True, won[0].decision, won[0].who)
-            [audited] = await service._store.audit()
-            assert (audited.who, audited.entry.decision) == (won[0].who, resolved.decision)
+            [audited], total = await service.audit.page()
+            assert (total, audited.who, audited.entry.decision) == (1, won[0].who, resolved.decision)
+            assert verify(service.home / FILE_NAME) == Verification(ok=True, entries=1)
             for question_id, fault in ((question.id, AlreadyAnswered), ("x:y", SessionNotFound)):
                 with pytest.raises(fault):
                     await service.questions.answer(question_id, Allow())

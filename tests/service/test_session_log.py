@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import StoreBroken, StoreError
+from stagedoor.permissions.audit import AuditLog
 from stagedoor.service.journal import Journal, LocalHub
 from stagedoor.service.session_log import MOST_UNDER_WAY, SessionLog
 from stagedoor.service.sqlite import SqliteStore
@@ -41,7 +42,7 @@ class Disk(SqliteStore):
 class Recorder:
     """A session in the log, and what a follower heard of it."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, folder: Path) -> None:
         self.disk = disk
         self.journal = Journal(disk, LocalHub())
         self.faults: list[StoreError] = []
@@ -49,7 +50,13 @@ class Recorder:
         self.received: list[str] = []
         view = SessionView(id="s1", agent="understudy", cwd="/", activity="working", created_at=1)
         self.session_log = SessionLog(
-            view, self.journal, now=lambda: 5, new_id=lambda: "m", broken=self.faults.append, counts=self.counts
+            view,
+            self.journal,
+            now=lambda: 5,
+            new_id=lambda: "m",
+            broken=self.faults.append,
+            counts=self.counts,
+            audit=AuditLog(folder / "audit.jsonl"),
         )
 
     async def follow(self) -> None:
@@ -81,7 +88,7 @@ def on(folder: Path, work: Callable[[Recorder], Coroutine[Any, Any, None]]) -> N
     async def main() -> None:
         disk = Disk(folder / "log.db")
         await disk.open()
-        report = Recorder(disk)
+        report = Recorder(disk, folder)
         await report.session_log.store([stamped(TurnStarted(turn=1, prompt="go"))])
         following = asyncio.create_task(report.follow())
         try:

@@ -20,10 +20,9 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import StoreBroken, StoreTooNew
-from stagedoor.permissions.audit import AuditEntry
 from stagedoor.service.sqlite import SqliteStore, schema
 from stagedoor.service.sqlite import threads as writer
-from stagedoor.service.store import Append, Audited, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
+from stagedoor.service.store import Append, Change, ConfigChange, Forget, Query, Remember, Sweep, Trim
 from stagedoor.service.views import (
     Device,
     IdempotentReply,
@@ -86,7 +85,6 @@ SPENT = TurnUsage(session_id="s1", turn=1, at=50, agent="understudy", project="p
 MESSAGES = [QueuedPrompt(id=f"m{n}", session_id="s1", prompt="go", at=n) for n in (1, 2)]
 DEVICE = Device(id="d1", name="phone", scopes=("watch",), token_hash="h", created_at=1)
 ANSWERED = IdempotentReply(key="k", fingerprint="f", status=201, body=b"{}", at=5)
-DECIDED = Audited(entry=AuditEntry(session="s1", request="r1", decision="allow", by="person"), at=7, who="phone")
 CHANGED = ConfigChange(at=8, who="phone", name="policy", before="a", after="b")
 
 
@@ -98,9 +96,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         await store.write(
             Append("s1", records(1, 200)), Append("s2", records(1, 1)), question(1), question(2, open=False)
         )
-        await store.write(*MESSAGES, SPENT, DEVICE, ANSWERED, DECIDED, CHANGED, Remember("theme", b"dark"))
+        await store.write(*MESSAGES, SPENT, DEVICE, ANSWERED, CHANGED, Remember("theme", b"dark"))
         await store.write(replace(MESSAGES[0], state="sent"), view(last_seq=200, activity="ended", state="done"))
-        await store.write(DECIDED, Remember("gone", b"x"), Remember("gone", None))
+        await store.write(Remember("gone", b"x"), Remember("gone", None))
 
     async def read(store: SqliteStore) -> None:
         first, second = (
@@ -144,10 +142,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             (store.done("no"), None),
             (store.setting("theme"), b"dark"),
             (store.setting("gone"), None),
-            (store.audit(), [replace(DECIDED, n=2), replace(DECIDED, n=1)]),
-            (store.audit(offset=1, limit=5, session_id="s1"), [replace(DECIDED, n=1)]),
-            (store.audit(session_id="no"), []),
-            (store.audit_count(), 2),
             (store.config_changes(), [replace(CHANGED, n=1)]),
         ]  # fmt: skip
         for found, expected in table:
@@ -238,10 +232,10 @@ def test_an_older_file_becomes_a_new_one(tmp_path: Path, version: int) -> None:
     db.close()
 
     async def use(store: SqliteStore) -> list[object]:
-        await store.write(DECIDED, Append("s1", records(1 + bool(version), 2)))
-        return [await store.records("s1", 0, 10), await store.audit()]
+        await store.write(CHANGED, Append("s1", records(1 + bool(version), 2)))
+        return [await store.records("s1", 0, 10), await store.config_changes()]
 
-    assert on(path, use) == [records(1, 2), [replace(DECIDED, n=1)]]
+    assert on(path, use) == [records(1, 2), [replace(CHANGED, n=1)]]
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA,)
     db.close()
@@ -459,15 +453,14 @@ def test_old_keys_of_idempotency_are_swept_away(tmp_path: Path) -> None:
     on(tmp_path / "log.db", work)
 
 
-@pytest.mark.parametrize("table", ["audit", "config_changes"])
 @pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET n=9", "UPDATE {} SET body=''"])
-def test_the_audit_is_only_added_to(tmp_path: Path, table: str, statement: str) -> None:
+def test_changes_of_the_configuration_are_only_added_to(tmp_path: Path, statement: str) -> None:
     async def main(store: SqliteStore) -> None:
-        await store.write(DECIDED, CHANGED, view(), Append("s1", records(1, 3)))
+        await store.write(CHANGED, view(), Append("s1", records(1, 3)))
         with pytest.raises(StoreBroken, match="only added to"):
-            await store._writer.do(lambda db: db.execute(statement.format(table)))
+            await store._writer.do(lambda db: db.execute(statement.format("config_changes")))
         await store.write(Forget("s1"))
-        assert [await store.audit_count(), len(await store.config_changes()), await store.session("s1")] == [1, 1, None]
+        assert [len(await store.config_changes()), await store.session("s1")] == [1, None]
 
     on(tmp_path / "log.db", main)
 

@@ -33,7 +33,12 @@ def main(argv: list[str]) -> int:
         examples=("stagedoor audit show --agent codex --decision deny",),
     )
     for command in (checking, showing):
-        command.add_argument("file", nargs="?", type=Path, help="the log (default: the one of stagedoor run)")
+        command.add_argument(
+            "file",
+            nargs="?",
+            type=Path,
+            help="the log (default: audit.jsonl in $STAGEDOOR_HOME, where run and serve write it)",
+        )
     showing.add_argument("--json", action="store_true", help="print one JSON object per decision")
     showing.add_argument("--last", type=int, metavar="N", help="show only the last N")
     showing.add_argument("--agent", metavar="NAME")

@@ -40,7 +40,11 @@ def unrecognized_counts() -> dict[str, dict[str, int]]:
 
 
 def audit_path() -> Path:
-    return state_folder() / "audit.jsonl"
+    """The log of Stagedoor's home: what ``run``, ``parallel`` and the server write, and ``audit`` reads."""
+    from ..permissions.audit import FILE_NAME
+    from ..register import home
+
+    return home() / FILE_NAME
 
 
 def with_audit(options: dict[str, Any]) -> dict[str, Any]:

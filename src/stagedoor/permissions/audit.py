@@ -26,6 +26,8 @@ import msgspec
 from stagedoor.unified.events import Operation, PermissionRequest, PermissionResolved, Remember, Risk, ToolName
 
 START = "0" * 64
+FILE_NAME = "audit.jsonl"
+"""In Stagedoor's home: what the server, the command line and its readers mean."""
 By = Literal["rule", "callback", "person", "timeout", "interrupt"]
 _BY: dict[str, By] = {
     "policy": "rule",
@@ -52,6 +54,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     rule: str = ""
     message: str = ""
     remember: Remember = "once"
+    who: str = ""
+    """The device or person, where a server knows."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -81,7 +85,13 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_of(
-    request: PermissionRequest, resolved: PermissionResolved, *, session: str = "", rule: str = "", why: str = ""
+    request: PermissionRequest,
+    resolved: PermissionResolved,
+    *,
+    session: str = "",
+    rule: str = "",
+    why: str = "",
+    who: str = "",
 ) -> AuditEntry:
     """What the log keeps of a question and its answer."""
     return AuditEntry(
@@ -98,6 +108,7 @@ def entry_of(
         rule=rule,
         message=resolved.message or why,
         remember=resolved.remember,
+        who=who,
     )
 
 
@@ -241,12 +252,18 @@ def read_log(path: Path) -> Iterator[AuditRecord]:
     """The entries that can be read, in order; not verified."""
     with path.open("rb") as file:
         for line in file:
-            body, _ = _split(line)
-            if body is not None:
-                try:
-                    yield msgspec.json.decode(body, type=AuditRecord)
-                except msgspec.MsgspecError:
-                    continue
+            record = record_of(line)
+            if record is not None:
+                yield record
+
+
+def record_of(line: bytes) -> AuditRecord | None:
+    """One line of the log; not verified."""
+    body, _ = _split(line)
+    try:
+        return None if body is None else msgspec.json.decode(body, type=AuditRecord)
+    except msgspec.MsgspecError:
+        return None
 
 
 def verify(path: Path, *, head: Head | None = None) -> Verification:

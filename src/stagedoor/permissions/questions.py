@@ -37,6 +37,7 @@ class _Resolution(msgspec.Struct, frozen=True):
     by: By
     rule: str = ""
     why: str = ""
+    who: str = ""
 
 
 class _OpenQuestion(msgspec.Struct, frozen=True):
@@ -130,14 +131,14 @@ class SessionQuestions:
             self._callbacks.cancel(request.request_id)
         return await self._resolve(request, self._checked(request, resolution))
 
-    def answer(self, request_id: str, decision: Decision) -> None:
-        """Decide from outside. Raises ``AlreadyAnswered`` when it is too late."""
+    def answer(self, request_id: str, decision: Decision, *, who: str = "") -> None:
+        """Decide from outside; ``who`` is for the audit log. Raises ``AlreadyAnswered`` when it is too late."""
         question = self._open.get(request_id)
         if question is None or not question.is_open:
             raise AlreadyAnswered(
                 f"question {request_id!r} is not open: it was answered, it timed out, or its turn ended"
             )
-        question.answer.set_result(_Resolution(decision, "client"))
+        question.answer.set_result(_Resolution(decision, "client", who=who))
 
     def resolve_all(self, by: By) -> None:
         """Close every open question with a refusal."""
@@ -220,7 +221,7 @@ class SessionQuestions:
         if self._audit is not None:
             from .audit import entry_of
 
-            entry = entry_of(request, event, rule=resolution.rule, why=resolution.why)
+            entry = entry_of(request, event, rule=resolution.rule, why=resolution.why, who=resolution.who)
             try:
                 await self._audit(entry, self._now())
             except Exception as fault:  # what cannot be recorded must not happen

@@ -11,11 +11,13 @@ from typing import Any, cast
 import msgspec
 
 from stagedoor.errors import BadRequest, StoreError
+from stagedoor.permissions.audit import AuditEntry
+from stagedoor.permissions.audit_index import AuditIndex
 from stagedoor.transports.tasks import TaskOwner
 
 from .config.settings import Settings
 from .journal import Journal
-from .store import Audited, ConfigChange, Remember, Store
+from .store import ConfigChange, Remember, Store
 from .views import By, Device, IdempotentReply, UsageSum
 
 MOST_OFFSET = 14 * 60
@@ -62,20 +64,38 @@ class UsageLedger:
         )
 
 
-class AuditRows:
-    """``service.audit``: the decisions, and the changes of the configuration; newest first."""
+class Audited(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision, as it stands in the audit log."""
 
-    def __init__(self, store: Store) -> None:
+    entry: AuditEntry
+    at: int
+    who: str = ""
+    """The device or person."""
+    n: int = 0
+    """Its number in the log."""
+
+
+class AuditRows:
+    """``service.audit``: the decisions, and the changes of the configuration; newest first.
+
+    The decisions are those of the file in Stagedoor's home, the only place where they stand: also those of sessions
+    that the library or the command line ran with the same home.
+    """
+
+    def __init__(self, store: Store, file: Path) -> None:
         self._store = store
+        self._index = AuditIndex(file)
 
     async def config_changes(self) -> list[ConfigChange]:
         return await self._store.config_changes()
 
-    async def list(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
-        return await self._store.audit(offset=offset, limit=limit, session_id=session_id)
-
-    async def count(self, *, session_id: str | None = None) -> int:
-        return await self._store.audit_count(session_id=session_id)
+    async def page(
+        self, *, offset: int = 0, limit: int = 100, session_id: str | None = None
+    ) -> tuple[list[Audited], int]:
+        """The decisions, and how many there are in all."""
+        records, total = await asyncio.to_thread(self._index.page, offset=offset, limit=limit, session_id=session_id)
+        rows = [Audited(entry=one.entry, at=one.at, who=one.entry.who, n=one.n) for one in records]
+        return rows, total
 
 
 class DeviceRows:

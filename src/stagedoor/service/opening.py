@@ -12,6 +12,7 @@ from stagedoor import catalog
 from stagedoor.api import conversation
 from stagedoor.engine import home_of
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, PolicyError, SessionNotFound
+from stagedoor.permissions.audit import FILE_NAME, audit_log
 from stagedoor.permissions.policy import Policy, Ruling
 from stagedoor.permissions.policy_file import load_policy
 from stagedoor.session import Session
@@ -31,6 +32,7 @@ class Opening:
     def __init__(self, settings: Settings, home: Path) -> None:
         self._settings = settings
         self._home = home
+        self.audit = audit_log(home / FILE_NAME)
         self.policy_file = Path(settings.policy).expanduser() if settings.policy else home / "policy.yaml"
         self.policy = CurrentPolicy(self.policy_file) if settings.policy else None
 
@@ -64,7 +66,7 @@ class Opening:
             "permission_timeout": spec.permission_timeout or self._settings.answer_within,
             "policy": self._rules(spec, configured),
             "remember_in": str(self.policy_file),
-            "audit": str(self._home / "audit.jsonl"),
+            "audit": str(self.audit.path),
         }
         if resume is not None:
             options |= {"resume": resume, "fork": fork}

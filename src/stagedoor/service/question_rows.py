@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stagedoor.permissions.audit import entry_of
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import PermissionRequest, PermissionResolved
 
-from .store import Audited, Change
+from .store import Change
 from .views import Question, SessionView
 
 
@@ -77,8 +76,7 @@ class QuestionRows:
             resolved_at=question.resolved_at or event.timestamp,
             applied=True,
         )
-        entry = entry_of(question.request, event, session=question.session_id)
-        return [row, Audited(entry=entry, at=event.timestamp, who=row.who)]
+        return [row]
 
 
 def answered(question: Question, decision: Decision, *, by: str, who: str, now: int, answer_id: str = "") -> Question:

@@ -167,7 +167,7 @@ class SessionRunner:
             return True
         try:
             if self._life is not None and question.decision is not None:
-                self._life.answer(request_id, question.decision)
+                self._life.answer(request_id, question.decision, question.who)
                 return True
         except AlreadyAnswered:
             pass  # it timed out, or its turn ended, at the same moment: the stream is about to say so
@@ -281,7 +281,8 @@ class SessionRunner:
         for request_id, decision in due:
             with contextlib.suppress(AlreadyAnswered):  # by the policy: the same batch says so
                 if self._life is not None:
-                    self._life.answer(request_id, decision)
+                    question = questions.open.get(request_id)
+                    self._life.answer(request_id, decision, "" if question is None else question.who)
 
     async def _expire(self) -> None:
         now = self.log.now()
@@ -377,9 +378,9 @@ class Life:
     def ended(self) -> bool:
         return self.pump.done()
 
-    def answer(self, request_id: str, decision: Decision) -> None:
+    def answer(self, request_id: str, decision: Decision, who: str) -> None:
         """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
-        self.session.answer(request_id, decision)
+        self.session.answer(request_id, decision, who=who)
 
     async def steer(self, text: str) -> bool:
         """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""

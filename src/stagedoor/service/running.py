@@ -81,7 +81,13 @@ class RunningSessions:
 
     def open_log(self, view: SessionView) -> SessionLog:
         return SessionLog(
-            view, self._journal, now=self._now, new_id=self._new_id, broken=self.broken, counts=self.counts
+            view,
+            self._journal,
+            now=self._now,
+            new_id=self._new_id,
+            broken=self.broken,
+            counts=self.counts,
+            audit=self._opening.audit,
         )
 
     def counters(self) -> dict[str, int]:

@@ -90,7 +90,7 @@ class Service:
         self.questions = Questions(journal.store, running, opening, self.sessions.get, now=now, new_id=new_id)
         self.stored = Past(journal, settings, now=now, new_id=new_id)
         self.usage = UsageLedger(self._store)
-        self.audit = AuditRows(self._store)
+        self.audit = AuditRows(self._store, opening.audit.path)
         self.devices = DeviceRows(self._store)
         self.replies = ReplyRows(self._store)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from msgspec.structs import force_setattr, replace
 
 from stagedoor.errors import SessionEnded, StoreBroken, StoreError
+from stagedoor.permissions.audit import AuditLog, entry_of
 from stagedoor.unified.events import (
     Done,
     Error,
@@ -48,6 +49,7 @@ class SessionLog:
         new_id: Callable[[], str],
         broken: Callable[[StoreError], None],
         counts: Counter[str],
+        audit: AuditLog,
     ) -> None:
         self.view = view
         self.questions = QuestionRows()
@@ -60,6 +62,7 @@ class SessionLog:
         self._new_id = new_id
         self._broken = broken
         self._counts = counts
+        self._audit = audit
         self._writing = asyncio.Lock()
         self._pipeline = WritePipeline(journal, broken)
 
@@ -113,7 +116,25 @@ class SessionLog:
                 for name in self.questions.rearmed
             ]
             closed = closing(self.view, events, self.now(), why=why, status=status)
-            await self._append([self._as_decided(event) for event in (*map(self._stamped, refused), *closed)])
+            decided = [self._as_decided(event) for event in (*map(self._stamped, refused), *closed)]
+            await self._record(decided)
+            await self._append(decided)
+
+    async def _record(self, events: list[Event]) -> None:
+        """What was decided though no agent was there to be told: to the audit log before anybody hears of it.
+
+        Where that cannot be written nothing is allowed by it: an agent that comes back asks, and is recorded, again.
+        """
+        for event in events:
+            if not isinstance(event, PermissionResolved):
+                continue
+            known = self.questions.open.get(event.request_id) or self.questions.rearmed.get(event.request_id)
+            if known is not None:
+                entry = entry_of(known.request, event, session=self.view.id, who=known.who)
+                try:
+                    await self._audit.keep(entry, self.now())
+                except OSError as fault:
+                    _log.error("a decision could not be recorded: %s", fault, extra={"session": self.view.id})
 
     def _as_decided(self, event: Event) -> Event:
         """What somebody has decided stays decided, though the agent was never told."""
@@ -142,6 +163,7 @@ class SessionLog:
         left = [name for name in self.questions.rearmed if name != question.request.request_id]
         async with self._writing:
             new_events: list[Event] = [self._stamped(resolution(question))]
+            await self._record(new_events)
             if left:
                 await self._append(new_events)
             elif needs_the_agent(decided):

@@ -12,8 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from stagedoor.permissions.audit import AuditEntry
-
 from .views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, State, TurnUsage, UsageSum
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -56,17 +54,6 @@ class Remember(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
-class Audited(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A decision. The audit file holds the same ``entry`` in its chain of hashes; rows are only ever added."""
-
-    entry: AuditEntry
-    at: int
-    who: str = ""
-    """The device or person."""
-    n: int = 0
-    """Its number, given by the store."""
-
-
 class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Somebody changed what the server is told. Secrets are left out before it comes here; rows are only ever added."""
 
@@ -91,7 +78,6 @@ Change: TypeAlias = (
     | Trim
     | Sweep
     | Remember
-    | Audited
     | ConfigChange
 )
 """A row put (inserted or replaced by its id), or one of the above."""
@@ -159,12 +145,6 @@ class Store(Protocol):
     async def devices(self) -> list[Device]: ...
     async def done(self, key: str) -> IdempotentReply | None: ...
     async def setting(self, name: str) -> bytes | None: ...
-
-    async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
-        """Newest first."""
-        ...
-
-    async def audit_count(self, *, session_id: str | None = None) -> int: ...
 
     async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
         """Newest first."""

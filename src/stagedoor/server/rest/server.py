@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 
 from stagedoor.service.agents import AgentView
-from stagedoor.service.ledger import MOST_OFFSET, UsageSums
-from stagedoor.service.store import Audited, ConfigChange
+from stagedoor.service.ledger import MOST_OFFSET, Audited, UsageSums
+from stagedoor.service.store import ConfigChange
 from stagedoor.service.views import By
 from stagedoor.service.workspaces import roots
 
@@ -88,13 +88,9 @@ async def usage(call: RestCall[UsageQuery, None]) -> UsageSums:
 
 
 async def audit(call: RestCall[AuditQuery, None]) -> AuditPage:
-    query, rows = call.query, call.service.audit
-    return AuditPage(
-        entries=await rows.list(offset=query.offset, limit=query.limit, session_id=query.session_id),
-        total=await rows.count(session_id=query.session_id),
-        offset=query.offset,
-        limit=query.limit,
-    )
+    query = call.query
+    entries, total = await call.service.audit.page(offset=query.offset, limit=query.limit, session_id=query.session_id)
+    return AuditPage(entries=entries, total=total, offset=query.offset, limit=query.limit)
 
 
 async def config_changes(call: RestCall[None, None]) -> ConfigChangeList:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stagedoor.unified.events import Usage
 
-from ..store import MOST_BYTES, Audited, Change, ConfigChange, Query, Writing
+from ..store import MOST_BYTES, Change, ConfigChange, Query, Writing
 from ..views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, UsageSum
 from .rows import Rows
 from .schema import Claim, Durable, prepare, unusable
@@ -138,15 +138,6 @@ class SqliteStore:
         records = await self._readers.do(lambda db: db.execute(sql, (name,)).fetchone())
         return None if records is None else records[0]
 
-    async def audit(self, *, offset: int = 0, limit: int = 100, session_id: str | None = None) -> list[Audited]:
-        chosen = () if session_id is None else (session_id,)
-        sql = f"SELECT n, body FROM audit {_of(session_id)} ORDER BY n DESC LIMIT ? OFFSET ?"
-        return await self._numbered(sql, (*chosen, limit, offset), Audited)
-
-    async def audit_count(self, *, session_id: str | None = None) -> int:
-        chosen = () if session_id is None else (session_id,)
-        return await self._number(f"SELECT count(*) FROM audit {_of(session_id)}", chosen)
-
     async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
         sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
         return await self._numbered(sql, (limit, offset), ConfigChange)
@@ -183,10 +174,6 @@ def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
 def _questions_where(session_id: str | None, *, open_only: bool) -> tuple[str, tuple[str, ...]]:
     tests = [test for test, counts in (("open=1", open_only), ("session=?", session_id is not None)) if counts]
     return f"WHERE {' AND '.join(tests)}" if tests else "", () if session_id is None else (session_id,)
-
-
-def _of(session_id: str | None) -> str:
-    return "" if session_id is None else "WHERE session=?"
 
 
 def _first(rows: list[Value]) -> Value | None:

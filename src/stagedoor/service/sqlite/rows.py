@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stagedoor.errors import StoreBroken
 
-from ..store import Append, Audited, Change, ConfigChange, Forget, Remember, Sweep, Trim
+from ..store import Append, Change, ConfigChange, Forget, Remember, Sweep, Trim
 from ..views import Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
 
 TOGETHER = (64, 8, 1)
@@ -73,8 +73,6 @@ class Rows:
                     db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
                 case IdempotentReply():
                     db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
-                case Audited():
-                    db.execute("INSERT INTO audit(session, body) VALUES(?,?)", (change.entry.session, _json(change)))
                 case ConfigChange():
                     db.execute("INSERT INTO config_changes(body) VALUES(?)", (_json(change),))
                 case Remember(name, None):

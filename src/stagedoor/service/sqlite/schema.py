@@ -55,7 +55,8 @@ CREATE TRIGGER config_changes_are_not_cut BEFORE DELETE ON config_changes
 CREATE INDEX questions_by_session ON questions(session);
 """
 _PAGES = "CREATE INDEX questions_by_time ON questions(asked, id);"
-MIGRATIONS = (_FIRST, _AUDIT, _PAGES)
+_ONE_AUDIT = "DROP TABLE audit;"  # the file audit.jsonl has the same decisions, in a chain of hashes
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT)
 """The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 
