@@ -112,7 +112,7 @@ def entry_of(
     )
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class _HandedOver(msgspec.Struct, frozen=True):
     entry: AuditEntry
     at: int
     written: Future[Head]
@@ -129,7 +129,7 @@ class AuditLog:
         self.path = path
         self._head_path = head_path(path)
         self._mutex = threading.Lock()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_HandedOver] = []
         self._thread: ThreadPoolExecutor | None = None
         self._pid = 0
 
@@ -143,7 +143,7 @@ class AuditLog:
 
     def hand_over(self, entry: AuditEntry, now_ms: int) -> Future[Head]:
         """It is written after all that were handed over before, at the latest when this process ends in order."""
-        waiting = _Waiting(entry, now_ms, Future())
+        waiting = _HandedOver(entry, now_ms, Future())
         with self._mutex:
             if self._thread is None or self._pid != os.getpid():  # a thread does not survive a fork
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="stagedoor-audit")
@@ -167,7 +167,7 @@ class AuditLog:
             for waiting, head in zip(batch, heads, strict=True):
                 _settle(waiting.written, head)
 
-    def _write(self, batch: list[_Waiting]) -> list[Head]:
+    def _write(self, batch: list[_HandedOver]) -> list[Head]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path) as file:
             head = start = self._continue(file)
