@@ -186,6 +186,7 @@ MAY_START = {
     "transports/process.py": "agents, each under its guard",
     "transports/programs.py": "our own short programs, under a guard",
     "transports/guard.py": "the guard itself",
+    "transports/confinement/inside.py": "becomes the agent, under the guard that started it",
     "cli/questions.py": "the user's editor in the user's terminal, which a guard would take from it",
     "cli/config.py": "the user's editor in the user's terminal, which a guard would take from it",
     "understudy/mcp.py": "part of an agent, which is under a guard itself",

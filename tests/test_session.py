@@ -382,8 +382,8 @@ def test_run_sync(options: dict[str, Any]) -> None:
         ({"agent": "understudy", "driver": "exec"}, "understudy has no driver 'exec'; choose from acp"),
         ({"agent": "understudy", "max_turns": 3}, r"understudy \(acp\) does not support max_turns"),
         (
-            {"agent": "understudy", "sandbox": "fullAccess"},
-            "has no sandbox mode 'fullAccess'; it offers: none, readOnly",
+            {"agent": "understudy", "sandbox": "fullAccess", "confine": "workspace"},
+            "sandbox='fullAccess' and confine='workspace' contradict each other",
         ),
     ],
 )

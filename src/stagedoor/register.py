@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from .errors import NotAllowed, SessionNotFound
-from .unified.options import Approval, Options, Sandbox, Tier
+from .unified.options import Approval, Confine, Options, Sandbox, Tier
 
 NAME = "sessions.jsonl"
 
@@ -29,6 +29,8 @@ class RegisterEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tier: Tier = "supervised"
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    confine: Confine = "off"
+    confine_hide: tuple[str, ...] = ()
     ruled: bool = False
     """A policy was over its tier and modes."""
     policy: str = ""
@@ -51,6 +53,8 @@ def entry_of(
         tier=options.tier,
         approval=options.approval,
         sandbox=options.sandbox,
+        confine=options.confine,
+        confine_hide=options.confine_hide,
         ruled=options.policy is not None,
         policy=str(Path(options.policy).resolve()) if isinstance(options.policy, str | Path) else "",
         allowed_tools=options.allowed_tools,
@@ -109,7 +113,7 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Register
         return options
     if entry.agent != agent:
         raise SessionNotFound(f"session {options.resume!r} belongs to {entry.agent}, not to {agent}")
-    kept = {name: getattr(entry, name) for name in ("tier", "approval", "sandbox") if name not in named}
+    kept = {name: getattr(entry, name) for name in ("tier", "approval", "sandbox", "confine") if name not in named}
     if "tier" in named and "approval" not in named:
         kept.pop("approval")
     if "cwd" not in named and entry.cwd:
@@ -117,9 +121,22 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Register
     if "driver" not in named and entry.driver:
         kept["driver"] = entry.driver
     going_on = msgspec.structs.replace(options, resume=entry.native_id, **kept)
-    before = msgspec.structs.replace(options, tier=entry.tier, approval=entry.approval, sandbox=entry.sandbox)
-    if reach(going_on) > reach(before) or _room(going_on) > _room(before):
+    before = msgspec.structs.replace(
+        options,
+        tier=entry.tier,
+        approval=entry.approval,
+        sandbox=entry.sandbox,
+        confine=entry.confine,
+    )
+    if (
+        reach(going_on) > reach(before)
+        or _room(going_on) > _room(before)
+        or _CONFINES[going_on.confine] > _CONFINES[entry.confine]
+    ):
         raise _wider(options, _described(before), _described(going_on))
+    if going_on.confine != "off":  # what was hidden stays hidden
+        hidden = dict.fromkeys((*entry.confine_hide, *going_on.confine_hide))
+        going_on = msgspec.structs.replace(going_on, confine_hide=tuple(hidden))
     going_on = _within(going_on, entry)
     if entry.ruled and going_on.policy is None and going_on.tier != "dry-run":
         return msgspec.structs.replace(going_on, approval="ask")  # what its rules would have denied is unknown
@@ -154,6 +171,8 @@ _TIERS: dict[Tier, int] = {"dry-run": 0, "supervised": 2, "autonomous": 4}
 _APPROVALS: dict[Approval, int] = {"ask": 1, "autoEdit": 2, "askDangerous": 3, "autoAll": 4}
 _SANDBOXES: dict[Sandbox | None, int] = {"readOnly": 0, "workspaceWrite": 1, "fullAccess": 2, "none": 2, None: 2}
 
+_CONFINES: dict[Confine, int] = {"read-only": 0, "workspace": 1, "off": 2}
+
 
 def reach(options: Options) -> int:
     """How much happens without a question."""
@@ -174,4 +193,5 @@ def _described(options: Options) -> str:
     words = [f"tier {options.tier}"]
     words += [f"approval {options.approval}"] if options.approval is not None else []
     words += [f"sandbox {options.sandbox}"] if options.sandbox is not None else []
+    words += [f"confine {options.confine}"] if options.confine != "off" else []
     return ", ".join(words)

@@ -144,7 +144,7 @@ class BadFlag(ValueError):
 
 def add_option_flags(parser: argparse.ArgumentParser) -> None:
     """One flag for each field of ``Options``, except the callback, which a command line cannot carry."""
-    from ..unified.options import Approval, Sandbox, Tier
+    from ..unified.options import Approval, Confine, Sandbox, Tier
 
     where = parser.add_argument_group("workspace and agent")
     where.add_argument("-C", "--cwd", metavar="DIR", help="the workspace (default: here)")
@@ -159,7 +159,18 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     rights = parser.add_argument_group("permissions")
     rights.add_argument("--tier", choices=get_args(Tier), help="default: supervised")
     rights.add_argument("--approval", choices=get_args(Approval), help="finer than the tier")
-    rights.add_argument("--sandbox", choices=get_args(Sandbox))
+    rights.add_argument("--sandbox", choices=get_args(Sandbox), help="what commands may touch")
+    rights.add_argument(
+        "--confine",
+        choices=get_args(Confine),
+        help="run the agent in a sandbox of ours: it writes only in the workspace, or nowhere",
+    )
+    rights.add_argument(
+        "--confine-write", action="append", metavar="DIR", help="with --confine: one more folder to write (repeatable)"
+    )
+    rights.add_argument(
+        "--confine-hide", action="append", metavar="PATH", help="with --confine: what cannot be read (repeatable)"
+    )
     rights.add_argument("--policy", metavar="FILE", help="rules that decide before you are asked (YAML or TOML)")
     rights.add_argument("--remember-in", metavar="FILE", help="the policy file that stores your “always” answers")
     rights.add_argument(
@@ -345,6 +356,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "append_system_prompt": _text_or_file,
     "output_schema": _schema,
     "images": _images,
+    "confine_write": tuple,
+    "confine_hide": tuple,
     "env": _variables,
     "extra_args": tuple,
 }

@@ -182,6 +182,15 @@ class ScriptedSetup(msgspec.Struct, frozen=True):
     """``settings(url, home, cwd, model, key)``"""
 
 
+class StateFolders(msgspec.Struct, frozen=True):
+    """Where an agent keeps its own things. A confined one can write there, but not in the ``settings`` among them: what
+    they say is done by the next one, which may not be confined."""
+
+    folders: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    """Files, and folders with a trailing slash."""
+
+
 @dataclass(frozen=True)
 class Agent:
     """Everything we know of an agent outside its native library."""
@@ -204,6 +213,9 @@ class Agent:
     arguments: ArgumentRules = ArgumentRules()
     own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """A sandbox that the program makes around itself → the environment that asks for it."""
+    state: Callable[[Mapping[str, str]], StateFolders] | None = None
+    """Its own folders in this environment; ``None``: not known, so it cannot be confined. Whoever gives it also starts
+    the agent with ``confinement_of`` its options."""
     package: Package | None = None
     versions: ProvenVersions | None = None
     """The versions of its program that keep every rule of the permission contract."""

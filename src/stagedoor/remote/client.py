@@ -16,7 +16,7 @@ from ..errors import NotSupported
 from ..service.views import By, Question, SessionSpec, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
-from ..unified.options import Approval, McpServer, Options, Sandbox, Tier
+from ..unified.options import Approval, Confine, McpServer, Options, Sandbox, Tier
 from .address import Address, find
 from .connection import ServerConnection
 from .session import OpenRequest, RemoteSession, SessionLink, answer_body
@@ -41,6 +41,8 @@ REFUSED: dict[str, str] = {
     "stall_after": "the server watches its agents itself", "watch_files": "the server watches its workspaces itself",
     "extra_args": "the server's configuration says how each agent runs",
     "executable": "the server's configuration says how each agent runs",
+    "confine_write": "the server's configuration says what a confined agent may touch",
+    "confine_hide": "the server's configuration says what a confined agent may touch",
     "raw": "the server does not send the agents' own messages",
 }  # fmt: skip
 """Options of ``stagedoor.run`` that make sense only where the agent runs → why."""
@@ -74,6 +76,7 @@ class RemoteOptions(TypedDict, total=False):
     tier: Tier | None
     approval: Approval | None
     sandbox: Sandbox | None
+    confine: Confine
     container: str
     max_turns: int | None
     max_budget_usd: float | None

@@ -18,7 +18,7 @@ from stagedoor.permissions.policy_file import load_policy
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.events import PermissionRequest, ToolUse
-from stagedoor.unified.options import Options
+from stagedoor.unified.options import Confine, Options
 
 from .config.settings import AgentSettings, Settings
 from .views import PolicyRules, SessionSpec, SessionView
@@ -48,6 +48,7 @@ class Opening:
             "tier": view.tier,
             "approval": view.approval,
             "sandbox": view.sandbox,
+            **self._confined(view, configured),
             "model": view.model or None,
             "driver": view.driver or None,
             "executable": configured.command or None,
@@ -90,6 +91,14 @@ class Opening:
         except BadRequest:
             return Capabilities(resume=False)
 
+    def _confined(self, view: SessionView, configured: AgentSettings) -> dict[str, Any]:
+        """Nothing of the server's own can be read from inside."""
+        confine = narrower(view.confine, configured.confine)
+        if confine == "off" and view.sandbox != "workspaceWrite":
+            return {}
+        hidden = (*configured.confine_hide, str(self._home))
+        return {"confine": confine, "confine_write": configured.confine_write, "confine_hide": hidden}
+
     def _rules(self, spec: SessionSpec, configured: AgentSettings) -> CurrentPolicy | Policy | None:
         """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
         tools = (*configured.auto_accept, *spec.auto_approve)
@@ -99,6 +108,13 @@ class Opening:
         if policy is None:
             return Policy(auto_approve=tools) if tools else None
         return policy.stacked_on(Policy(auto_approve=tools)) if tools else policy
+
+
+CONFINES: tuple[Confine, ...] = ("off", "workspace", "read-only")
+
+
+def narrower(first: Confine, second: Confine) -> Confine:
+    return max(first, second, key=CONFINES.index)
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

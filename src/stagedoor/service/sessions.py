@@ -14,7 +14,7 @@ from stagedoor.transports.tasks import TaskOwner
 from .agents import Agents
 from .config.settings import Settings
 from .journal import SESSIONS, Bell, Journal
-from .opening import Opening, agent_named
+from .opening import Opening, agent_named, narrower
 from .running import RunningSessions, to_the_end
 from .store import Query
 from .views import QueuedPrompt, SessionSpec, SessionView
@@ -204,6 +204,7 @@ class Sessions:
             tier=spec.tier or configured.tier or self._settings.tier,
             approval=spec.approval or configured.approval,
             sandbox=spec.sandbox or configured.sandbox,
+            confine=narrower(spec.confine or "off", configured.confine),
             parent_id=None if parent is None else parent.id,
             forked=fork,
             keep_open=spec.keep_open,

@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.unified.decisions import Decision
 from stagedoor.unified.events import Event, PermissionRequest, Status, Usage, encode
-from stagedoor.unified.options import Approval, McpServer, Sandbox, Tier
+from stagedoor.unified.options import Approval, Confine, McpServer, Sandbox, Tier
 
 State: TypeAlias = Literal["running", "done", "failed", "cancelled"]
 Activity: TypeAlias = Literal["starting", "working", "waiting", "idle", "asleep", "ended"]
@@ -46,6 +46,8 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     tier: Tier | None = None
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    confine: Confine | None = None
+    """A sandbox of ours around the agent; never less than what the server's configuration says."""
     container: str = ""
     """A container the agent's program makes around itself, where it can: ``docker``, ``podman``."""
     max_turns: int | None = None
@@ -83,6 +85,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tier: Tier = "supervised"
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    confine: Confine = "off"
     native_id: str = ""
     agent_version: str = ""
     parent_id: str | None = None

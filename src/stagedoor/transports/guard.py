@@ -22,6 +22,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from types import FrameType
@@ -30,6 +31,10 @@ TERM_GRACE = 0.3
 KILL_BOUND = 5.0
 DYING = 0.3
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
+SCOPED = b"\0" * 16 + b"\3" + b"\0" * 7
+"""A Landlock domain that leaves files alone: only signals and abstract sockets do not get out of it."""
 
 
 def children(pid: int) -> list[int]:
@@ -51,8 +56,9 @@ def descendants(pid: int) -> list[int]:
 
 
 class Guard:
-    def __init__(self, control: int, cwd: str, folders: list[str], argv: list[str]) -> None:
+    def __init__(self, control: int, layers: int, cwd: str, folders: list[str], argv: list[str]) -> None:
         self._control = control
+        self._layers = layers
         self._cwd = cwd
         self._folders = folders
         self._parent = os.getppid()
@@ -127,6 +133,8 @@ class Guard:
             _become_ordinary()
             os.close(self._control)
             os.chdir(self._cwd)
+            if self._layers and not os.stat(self._argv[0]).st_mode & stat.S_ISUID:  # noqa: PTH116
+                keep_signals_inside()
             os.execvpe(self._argv[0], self._argv, os.environ)
         except OSError as error:
             os.write(error_write, str(error.errno).encode())
@@ -145,17 +153,34 @@ class Guard:
         for line in lines:
             match line.split():
                 case [b"signal", number]:
-                    self._signal(os.kill, int(number))
+                    self._signal([self._agent()], int(number))
                 case [b"signal-group", number]:
-                    self._signal(os.killpg, int(number))
+                    self._signal_group(int(number))
                 case _:
                     return False
         return True
 
-    def _signal(self, send: object, number: int) -> None:
-        if self._child and callable(send):
+    def _agent(self) -> int:
+        """The agent itself: below our child, where that is a sandbox that would die of a signal meant for it."""
+        pid = self._child
+        for _ in range(self._layers):
+            below = children(pid)
+            pid = below[0] if below else pid
+        return pid
+
+    def _signal_group(self, number: int) -> None:
+        """The agent and those of its descendants that have not left its process group. The sandbox is in it too."""
+        if self._child and not self._layers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                send(self._child, number)
+                os.killpg(self._child, number)
+            return
+        agent = self._agent()
+        self._signal([pid for pid in (agent, *descendants(agent)) if _group(pid) in (0, _group(agent))], number)
+
+    def _signal(self, pids: list[int], number: int) -> None:
+        for pid in pids if self._child else ():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
     def _reap(self) -> bool:
         """Collect what has ended; true once the agent itself has."""
@@ -332,6 +357,13 @@ def _become_ordinary() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
 def _wake(number: int, frame: FrameType | None) -> None:
     """The wake-up descriptor has already told the loop."""
 
@@ -343,10 +375,23 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def keep_signals_inside() -> None:
+    """What a sandbox of mounts and process ids leaves open, where the kernel can close it (Linux 6.12)."""
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    ruleset = libc.syscall(SYS_LANDLOCK_CREATE_RULESET, SCOPED, ctypes.c_size_t(len(SCOPED)), 0)
+    if ruleset >= 0:
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)
+
+
 if __name__ == "__main__":
     adopt_orphans()
     if sys.argv[1] == "series":
         SeriesGuard(0, sys.argv[2:]).run()
         os._exit(0)  # whoever closes it waits for it
     count = 4 + int(sys.argv[3])
-    Guard(int(sys.argv[1]), sys.argv[2], sys.argv[4:count], sys.argv[count:]).run()
+    control, _, layers = sys.argv[1].partition(":")
+    Guard(int(control), int(layers), sys.argv[2], sys.argv[4:count], sys.argv[count:]).run()

@@ -28,6 +28,21 @@ class Signal(msgspec.Struct, frozen=True):
 Step = EndInput | Signal
 
 
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child and all that it starts may touch; ``confinement`` makes it so or refuses to start.
+
+    Everything can be read but ``hidden``. Written can be the ``writable`` folders (made when they are missing), a
+    private temporary folder, the launch's own folders and, with ``workspace``, the working directory. What is in
+    ``readonly`` cannot be written although it lies in one of these; one that is missing is made there, empty, so that
+    nobody can plant it (not in the working directory). A trailing slash marks a folder.
+    """
+
+    workspace: bool
+    writable: tuple[str, ...] = ()
+    readonly: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One child process, whole.
 
@@ -37,6 +52,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     taken out. ``files`` are written into a private folder which ``SCRATCH`` in ``argv`` and ``env`` stands for.
     ``folders`` were made for the program and are ours to remove; if we are killed, they go with it.
     ``stop`` is the ladder of this program; whatever is still alive after it is killed, with every descendant.
+    ``confinement``: it runs in a sandbox of ours, or not at all.
     """
 
     argv: tuple[str, ...]
@@ -48,6 +64,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, bytes] = {}
     folders: tuple[str, ...] = ()
     stop: tuple[Step, ...] = (EndInput(),)
+    confinement: Confinement | None = None
 
 
 class Exited(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ from ..errors import LaunchError, ProcessExited
 from ..wire.jsonl import MAX_LINE, LineBuffer
 from ..wire.shapes import UnknownMessage
 from . import guard, tap
+from .confinement.mechanism import Wrapped, choose, wrap
+from .confinement.mounts import mounts_of
 from .launch import SCRATCH, EndInput, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
 from .tasks import TaskOwner
@@ -84,6 +86,7 @@ class ChildProcess:
         self.pid = 0
         self.left_running = 0
         self.scratch = scratch
+        self._temp = ""
 
     @classmethod
     async def start(
@@ -92,26 +95,33 @@ class ChildProcess:
         """Start ``launch`` and return once the program runs. ``base_env`` replaces ``os.environ`` when given."""
         if not os.path.isdir(launch.cwd):  # noqa: PTH112, ASYNC240 (one stat before a fork)
             raise LaunchError(f"the working directory {launch.cwd!r} does not exist; create it or pass another cwd")
+        means = None if launch.confinement is None else await choose()
         scratch = tempfile.mkdtemp(prefix="stagedoor-") if launch.files else ""
+        temp = tempfile.mkdtemp(prefix="stagedoor-") if means else ""
         try:
             for name, content in launch.files.items():
                 (Path(scratch) / name).write_bytes(content)
             process = cls(launch, scratch, max_line=max_line)
+            process._temp = temp
             env = environment(launch, os.environ if base_env is None else base_env, scratch)
-            argv = [part.replace(SCRATCH, scratch) for part in launch.argv]
-            process._spawn(argv, env)
+            wrapped = Wrapped(tuple(part.replace(SCRATCH, scratch) for part in launch.argv), 0, "")
+            if means:
+                mounts = mounts_of(launch, env, temp=temp, scratch=scratch, argv=wrapped.argv)
+                wrapped = wrap(means, wrapped.argv, mounts, cwd=launch.cwd, temp=temp)
+                env |= temporary(launch, env, wrapped.temp)
+            process._spawn(wrapped, env)
             try:
                 await process._started()
             except BaseException:  # whoever wanted it has gone meanwhile: nobody else knows of it
                 process.abandon()
                 raise
         except BaseException:
-            if scratch:
-                shutil.rmtree(scratch, ignore_errors=True)
+            for folder in filter(None, (scratch, temp)):
+                shutil.rmtree(folder, ignore_errors=True)
             raise
         return process
 
-    def _spawn(self, argv: list[str], env: dict[str, str]) -> None:
+    def _spawn(self, wrapped: Wrapped, env: dict[str, str]) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         stdin_theirs, stdin_ours = (-1, -1) if self._launch.stdin == "null" else input_pair()
@@ -119,8 +129,8 @@ class ChildProcess:
         stderr_ours, stderr_theirs = output_pair("pipe")
         null = os.open(os.devnull, os.O_RDWR)
         control = theirs.fileno()
-        folders = (*self._launch.folders, *((self.scratch,) if self.scratch else ()))
-        guarded = [str(control), self._launch.cwd, str(len(folders)), *folders, *argv]
+        folders = (*self._launch.folders, *filter(None, (self.scratch, self._temp)))
+        guarded = [f"{control}:{wrapped.layers}", self._launch.cwd, str(len(folders)), *folders, *wrapped.argv]
         os.set_inheritable(control, True)
         try:
             self._guard_pid = os.posix_spawn(
@@ -333,8 +343,16 @@ class ChildProcess:
         if self._guard_pid and not self._collected:
             # Nobody may be waiting for us here (a finalizer, a closed loop), and the guard still has work to do.
             threading.Thread(target=_collect, args=(self._guard_pid,), daemon=True).start()
-        if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in filter(None, (self.scratch, self._temp)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def temporary(launch: Launch, env: Mapping[str, str], temp: str) -> dict[str, str]:
+    """Where a confined child finds room for temporary files, unless its launch gives it a folder of ours."""
+    given = env.get("TMPDIR", "")
+    if any(given == folder or given.startswith(f"{folder}/") for folder in launch.folders):
+        return {}
+    return dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temp)
 
 
 def environment(launch: Launch, base: Mapping[str, str], scratch: str) -> dict[str, str]:

@@ -36,6 +36,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allowed_tools: bool = False
     disallowed_tools: bool = False
     dry_run: bool = True
+    """The agent changes nothing when it is told so. Where it cannot be told, `confine` sees to it."""
+    supervised: bool = True
+    """What the tier `supervised` asks about is asked about, or not done."""
+    confine: bool = False
+    """It can be run in a sandbox of ours."""
     sandbox: tuple[str, ...] = ()
     exit_codes: bool = False
     diffs: bool = False
@@ -63,8 +68,46 @@ def require(options: Options, capabilities: Capabilities, *, agent: str, driver:
         note = capabilities.notes.get("permissions", "")
         raise NotSupported(f"{agent} ({driver}) cannot ask for permission{': ' + note if note else ''}")
     if options.sandbox is not None and options.sandbox not in capabilities.sandbox:
-        offered = ", ".join(capabilities.sandbox) or "none"
-        raise NotSupported(f"{agent} ({driver}) has no sandbox mode {options.sandbox!r}; it offers: {offered}")
+        offered = ", ".join(mode for mode in capabilities.sandbox if mode not in _REFUSED_WITH.get(options.confine, ()))
+        ours = "; confine='workspace' or 'read-only' works with it" if capabilities.confine else ""
+        raise NotSupported(
+            f"{agent} ({driver}) has no sandbox mode {options.sandbox!r}; it offers: {offered or 'none'}{ours}"
+        )
+    if options.confine != "off" and not capabilities.confine:
+        raise NotSupported(
+            f"{agent} ({driver}) cannot be confined: it does not say where it keeps its own files. "
+            "Run Stagedoor itself in a container, or leave confine off"
+        )
+    if options.sandbox in _REFUSED_WITH.get(options.confine, ()):
+        raise NotSupported(
+            f"sandbox={options.sandbox!r} and confine={options.confine!r} contradict each other: leave one of them out"
+        )
+    _require_tier(options, capabilities, f"{agent} ({driver})")
+
+
+_REFUSED_WITH: dict[str, tuple[str, ...]] = {
+    "workspace": ("fullAccess",),
+    "read-only": ("workspaceWrite", "fullAccess"),
+}
+"""Sandbox modes that promise more room than the confinement leaves."""
+
+
+def _require_tier(options: Options, capabilities: Capabilities, who: str) -> None:
+    """A tier is a promise: where nobody can keep it, nothing is started."""
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        if not capabilities.dry_run and options.confine == "off":
+            named = "tier='dry-run'" if options.tier == "dry-run" else "sandbox='readOnly'"
+            how = "add confine='read-only', and the system sees to it" if capabilities.confine else "use another agent"
+            raise NotSupported(f"{who} cannot be told to change nothing, so {named} cannot be promised: {how}")
+        return
+    if not capabilities.supervised and (options.approval or options.tier) not in ("autonomous", "autoAll"):
+        named = f"approval={options.approval!r}" if options.approval else f"tier={options.tier!r}"
+        limit = " with confine='workspace'" if capabilities.confine else ""
+        note = capabilities.notes.get("supervised", "it does not say what it asks about")
+        raise NotSupported(
+            f"{who} may act without asking ({note}), so {named} cannot be promised: use tier='autonomous'{limit}, or "
+            f"tier='dry-run'{' with confine=' + repr('read-only') if capabilities.confine else ''}"
+        )
 
 
 def as_json(capabilities: Capabilities) -> dict[str, Any]:

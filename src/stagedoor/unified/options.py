@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Tier = Literal["dry-run", "supervised", "autonomous"]
 Approval = Literal["ask", "askDangerous", "autoEdit", "autoAll"]
 Sandbox = Literal["none", "readOnly", "workspaceWrite", "fullAccess"]
+Confine = Literal["off", "workspace", "read-only"]
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     """Which calls are asked about, in place of the tier's own choice."""
     sandbox: Sandbox | None = None
-    """What commands may touch, where the agent can enforce it."""
+    """What commands may touch: by the agent's own sandbox where it has one, else by `confine`."""
+    confine: Confine = "off"
+    """Run the agent with everything it starts in a sandbox of ours: `workspace` lets it write in `cwd` and its own
+    state folders only, `read-only` not even in `cwd`. Refused where the machine cannot do it. See
+    [confine](confine.md)."""
+    confine_write: tuple[str, ...] = ()
+    """With `confine`: more folders that may be written, such as a package cache."""
+    confine_hide: tuple[str, ...] = ()
+    """With `confine`: files and folders that cannot even be read, such as `~/.ssh`."""
     max_turns: int | None = None
     """Model calls per prompt before the turn ends as `max_turns`."""
     max_budget_usd: float | None = None
@@ -109,6 +118,9 @@ class OpenOptions(TypedDict, total=False):
     tier: Tier
     approval: Approval | None
     sandbox: Sandbox | None
+    confine: Confine
+    confine_write: list[str] | tuple[str, ...]
+    confine_hide: list[str] | tuple[str, ...]
     max_turns: int | None
     max_budget_usd: float | None
     resume: str | None
@@ -140,6 +152,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "tier": get_args(Tier),
     "approval": get_args(Approval),
     "sandbox": get_args(Sandbox),
+    "confine": get_args(Confine),
 }
 _ABOVE_ZERO = ("max_turns", "max_budget_usd", "timeout", "permission_timeout", "stall_after")
 _AS_THEY_ARE = ("can_use_tool", "policy")  # a function, and what is read where policies are known
@@ -155,6 +168,9 @@ def check_options(values: Mapping[str, Any]) -> Options:
     options = Options(**{name: _checked(name, value) for name, value in values.items()})
     if options.fork and options.resume is None:
         raise BadRequest("fork=True copies a session: name it with resume=")
+    for name in ("confine_write", "confine_hide"):
+        if getattr(options, name) and options.confine == "off" and options.sandbox != "workspaceWrite":
+            raise BadRequest(f"{name} changes what confine does: set confine='workspace' or 'read-only' too")
     return options
 
 

@@ -11,15 +11,13 @@ import pytest
 
 from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, HookCallback
 from stagedoor.drivers.claude import opening
-from stagedoor.drivers.claude.agent import CAPABILITIES
 from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
 from stagedoor.drivers.claude.tools import name_of, natives_of
-from stagedoor.errors import LocalProtocolError, NotSupported
+from stagedoor.errors import LocalProtocolError
 from stagedoor.permissions.policy import Policy, built_in
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified import decisions
-from stagedoor.unified.capabilities import require
 from stagedoor.unified.events import PermissionRequest
 from stagedoor.unified.options import McpServer, Options
 
@@ -183,9 +181,3 @@ def test_pictures(tmp_path: Path) -> None:
         opening.content_of("look", ("a.txt",))
     with pytest.raises(LocalProtocolError, match="cannot read the picture"):
         opening.content_of("look", (str(tmp_path / "none.png"),))
-
-
-def test_what_it_cannot_do_is_refused() -> None:
-    for sandbox in ("workspaceWrite", "fullAccess"):
-        with pytest.raises(NotSupported, match="sandbox"):
-            require(Options(sandbox=sandbox), CAPABILITIES, agent="claude", driver="stream")

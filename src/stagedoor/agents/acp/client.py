@@ -14,13 +14,14 @@ from msgspec import UNSET, UnsetType
 from stagedoor.errors import (
     AgentRefused,
     LaunchError,
+    LocalProtocolError,
     NotSupported,
     RemoteProtocolError,
     SessionNotFound,
     StagedoorError,
 )
 from stagedoor.transports.executables import find_executable
-from stagedoor.transports.launch import Launch
+from stagedoor.transports.launch import Confinement, Launch
 from stagedoor.transports.relay import LIMIT
 
 from .answers import AcpAnswers
@@ -62,7 +63,8 @@ class AcpClient:
 
     ``env`` takes the place of our own environment when given. ``sign_in`` is one of the agent's authentication methods,
     to be gone through at each start; agents that know their user already do not need it. Each session has its own
-    process, unless ``share_process`` is true; then all sessions open at a time live in one.
+    process, unless ``share_process`` is true; then all sessions open at a time live in one. ``confinement``: the agent
+    and all that it starts run in a sandbox of ours.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class AcpClient:
         share_process: bool = False,
         start_timeout: float = 120.0,
         quiet: float | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         self._command = command if isinstance(command, Launch) else _argv(command)
         self._cwd = str(Path(cwd).absolute())
@@ -87,6 +90,9 @@ class AcpClient:
         self._share_process = share_process
         self._start_timeout = start_timeout
         self._quiet = quiet
+        self._confinement = confinement
+        if confinement is not None and (self._capabilities.write_files or self._capabilities.terminals):
+            raise LocalProtocolError("files and terminals that we serve are outside the confinement: offer neither")
         self._shared: Connection | None = None
         self._starting = asyncio.Lock()
 
@@ -256,7 +262,7 @@ class AcpClient:
             raise LaunchError(f"the working directory {self._cwd!r} does not exist: create it or pass another cwd")
         name = self._command[0]
         executable = find_executable(name, executable=name if "/" in name else None, env=self._env)
-        return launch(self._command, cwd=self._cwd, executable=executable)
+        return launch(self._command, cwd=self._cwd, executable=executable, confinement=self._confinement)
 
 
 def _argv(command: str | Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from stagedoor.errors import LocalProtocolError
-from stagedoor.transports.launch import EndInput, Launch, Signal
+from stagedoor.transports.launch import Confinement, EndInput, Launch, Signal
 
 
 def launch(
@@ -16,6 +16,7 @@ def launch(
     executable: str | None = None,
     env: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
+    confinement: Confinement | None = None,
 ) -> Launch:
     """``executable`` is the program's full path and takes the place of ``argv[0]``."""
     if not argv or not argv[0]:
@@ -27,4 +28,5 @@ def launch(
         unset=tuple(unset),
         stdin="pipe",
         stop=(EndInput(2.0), Signal(signal.SIGTERM, 2.0, group=True)),
+        confinement=confinement,
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...errors import LocalProtocolError
+from ...transports.launch import Confinement
 from .commands import Decision
 from .events import CanUseTool, HookCallback
 from .tools import ToolServer
@@ -108,6 +109,8 @@ class ClaudeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     env: Mapping[str, str] = {}
     extra_args: Sequence[str] = ()
+    confinement: Confinement | None = None
+    """Run it in a sandbox of ours."""
     stall_after: float | None = None
 
     @property

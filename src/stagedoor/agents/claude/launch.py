@@ -88,6 +88,7 @@ def launch(
             **({SERVERS_FILE: _json(servers).encode()} if _is_secret(servers) else {}),
         },
         stop=STOP,
+        confinement=config.confinement,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ...transports.launch import Confinement
 from .commands import Decision
 from .questions import Question
 
@@ -105,6 +106,8 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Any key of ``config.toml``, dotted, for this run."""
     env: Mapping[str, str] = {}
     extra_args: tuple[str, ...] = ()
+    confinement: Confinement | None = None
+    """Run it in a sandbox of ours."""
     stall_after: float | None = None
     """Report ``Stalled`` after so many seconds without output and without processor time."""
 

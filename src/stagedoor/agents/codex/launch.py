@@ -55,6 +55,7 @@ def launch(
         files=_files(config),
         # SIGINT lets exec end its running command; SIGTERM would leave the children of an unsandboxed one behind.
         stop=(Signal(signal.SIGINT, 3.0, group=not native), Signal(signal.SIGTERM, 1.0, group=not native)),
+        confinement=config.confinement,
     )
 
 
@@ -113,6 +114,7 @@ def _app_server(config: CodexConfig, cwd: str, executable: str, *, native: bool)
         env=dict(config.env),
         # Never SIGINT: it would leave the running command behind.
         stop=(EndInput(3.0), Signal(signal.SIGTERM, 2.0, group=not native)),
+        confinement=config.confinement,
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from stagedoor.agents.acp.config import AcpProfile, AskPermission
 from stagedoor.errors import LocalProtocolError
+from stagedoor.transports.launch import Confinement
 
 from .policy import PolicyRule
 
@@ -134,6 +135,8 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Report ``Stalled`` after so many seconds without output and without processor time."""
     env: Mapping[str, str] = {}
     extra_args: tuple[str, ...] = ()
+    confinement: Confinement | None = None
+    """Run it in a sandbox of ours."""
 
     @property
     def chosen_driver(self) -> GeminiDriver:

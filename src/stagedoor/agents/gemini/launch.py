@@ -101,6 +101,7 @@ def launch(
         files=files,
         folders=(home,) if home else (),
         stop=(EndInput(1.0), Signal(SIGTERM, 1.0)) if acp else (Signal(SIGTERM, 1.0),),
+        confinement=config.confinement,
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from stagedoor.agents.acp.config import AcpProfile
 from stagedoor.agents.acp.requests import RequestPermission
 from stagedoor.errors import LocalProtocolError
+from stagedoor.transports.launch import Confinement
 
 from .commands import Action, Attachment, PermissionRule
 from .events import PermissionAsked, QuestionAsked
@@ -186,6 +187,8 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
     extra_args: tuple[str, ...] = ()
+    confinement: Confinement | None = None
+    """Run it in a sandbox of ours."""
     fork: bool = False
     stall_after: float | None = None
     most_steps: int | None = None

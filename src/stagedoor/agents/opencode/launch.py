@@ -46,6 +46,7 @@ def launch(
     """
     _check(config)
     plan = _plan(config, cwd, executable, prompt, resume, port, password, inherited)
+    plan = msgspec.structs.replace(plan, confinement=config.confinement)
     if not config.ask_every_command:
         return plan
     # Before a plugin is loaded, OpenCode waits for an installation from the network that it does not need.

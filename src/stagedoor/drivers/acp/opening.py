@@ -25,7 +25,10 @@ CAPABILITIES = Capabilities(
     resume=True,
     fork=True,
     diffs=True,
+    dry_run=False,
+    supervised=False,
     notes={
+        "supervised": "over the protocol an agent decides itself what it asks about",
         "permissions": "the agent decides what it asks about",
         "edit_input": "the protocol has no way to change a call's input",
         "fork": "where the agent offers it",

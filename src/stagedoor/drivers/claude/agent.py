@@ -17,6 +17,7 @@ from .dictionary import ClaudeDictionary
 from .opening import client_of, open_session
 from .recording import ClaudeRecordingReader
 from .scripted import scripted_settings
+from .state import state_of
 from .stored import list_stored, read_stored
 
 CAPABILITIES = Capabilities(
@@ -40,7 +41,8 @@ CAPABILITIES = Capabilities(
     append_system_prompt=True,
     allowed_tools=True,
     disallowed_tools=True,
-    sandbox=("none", "readOnly"),
+    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    confine=True,
     exit_codes=True,
     diffs=True,
     cost=True,
@@ -50,7 +52,9 @@ CAPABILITIES = Capabilities(
         "allowed_tools": "allowed without asking; other tools stay available under the tier's rules",
         "max_turns": "per prompt, counted by Claude Code",
         "max_budget": "over the whole process, counted by Claude Code",
-        "sandbox": "Claude Code enforces nothing on a command that runs; readOnly is the dry run",
+        "sandbox": "readOnly is the dry run. workspaceWrite is Claude Code's own sandbox (bubblewrap, socat): it holds "
+        "for commands, and we refuse edits outside; MCP servers are not in it, and the network is asked about by host, "
+        "but open when autonomous. confine='workspace' holds for everything but the network",
         "subagents": "their text comes whole, without deltas", "images": "with the first prompt of a session",
         "exit_codes": "unknown for commands in the background and for those whose code Claude Code reinterprets",
     },
@@ -98,6 +102,7 @@ AGENT = Agent(
             "--model": "model",
         },
     ),
+    state=state_of,
     package=Package("@anthropic-ai/claude-code", "2.1.197"),
     versions=VERSIONS,
     scripted=ScriptedSetup("claude-sonnet-4-5", scripted_settings),

@@ -20,6 +20,7 @@ from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import Risk
 from ...unified.options import McpServer, Options
 from ...unified.tools import operation_of
+from ..confinement import confinement_of
 from .dictionary import ClaudeDictionary
 from .rights import (
     NOT_IN_A_DRY_RUN,
@@ -31,6 +32,7 @@ from .rights import (
     hook_output,
     rights_of,
 )
+from .state import state_of
 from .tools import name_of, natives_of
 
 HOOK_TIMEOUT = 60.0
@@ -84,6 +86,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         forward_subagent_text=True,
         env=options.env if options.inherit_env else {},
         extra_args=options.extra_args,
+        confinement=confinement_of(options, state_of, own_sandbox=True),
         stall_after=options.stall_after,
     )
 

@@ -24,6 +24,7 @@ from .exec_dictionary import ExecDictionary
 from .opening import choose_driver, client_of, open_app_server, open_exec
 from .recording import AppServerRecordingReader
 from .scripted import scripted_settings
+from .state import state_of
 from .stored import list_stored, read_stored
 
 NOTES = {
@@ -53,6 +54,7 @@ APP_SERVER = Capabilities(
     system_prompt=True,
     append_system_prompt=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    confine=True,
     exit_codes=True,
     diffs=True,
     notes={
@@ -143,6 +145,7 @@ AGENT = Agent(
             "-m": "model",
         },
     ),
+    state=state_of,
     package=Package("@openai/codex", "0.166.0"),
     versions=VERSIONS,
     scripted=ScriptedSetup("gpt-5.5", scripted_settings),

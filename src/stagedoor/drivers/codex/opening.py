@@ -17,9 +17,10 @@ from ...agents.codex.sessions import CodexThread
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask
 from ...unified.options import Options
+from ..confinement import environ_of
 from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
-from .rights import allowed_unasked, asks, config_of, environ_of, has_rules, stance_of
+from .rights import allowed_unasked, asks, config_of, has_rules, stance_of
 from .tools import record
 
 NO_CHANGED_INPUT = "not run: Codex cannot run a call with changed input"

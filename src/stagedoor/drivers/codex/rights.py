@@ -8,7 +8,8 @@
 | autonomous, autoAll  | `never`, `danger-full-access`                           | `danger-full-access`         |
 
 A sandbox mode takes the place of the sandbox in the rows that act (`none` and `fullAccess` are both
-`danger-full-access`). MCP tools are asked about, refused or approved like commands.
+`danger-full-access`), and so does `confine`: the sandbox is ours then, and Codex's own is off in it. MCP tools are
+asked about, refused or approved like commands.
 
 Codex's own rules (`rules/*.rules` in its home, "always allow") let a command out of every sandbox unasked. ``exec`` can
 ignore them; the app-server cannot, so there a session that may not act has no shell tool when there are any.
@@ -26,6 +27,8 @@ from ...agents.codex.locate import codex_home
 from ...errors import NotSupported
 from ...unified.events import PermissionRequest
 from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
+from ..confinement import confinement_of, environ_of, is_confined
+from .state import state_of
 
 Stance = Literal["read", "ask", "edits", "free"]
 
@@ -55,10 +58,6 @@ def asks(options: Options) -> bool:
     return stance_of(options) in ("ask", "edits")
 
 
-def environ_of(options: Options) -> dict[str, str]:
-    return {**os.environ, **options.env} if options.inherit_env else dict(options.env)
-
-
 def has_rules(environ: Mapping[str, str]) -> bool:
     """Whether the user has rules that could let a command out of the sandbox."""
     places = (codex_home(environ) / "rules", SYSTEM_RULES)
@@ -85,6 +84,7 @@ def config_of(options: Options, driver: DriverName) -> CodexConfig:
         plan_tool=True,
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
+        confinement=confinement_of(options, state_of, own_sandbox=True),
         stall_after=options.stall_after,
     )
 
@@ -99,6 +99,8 @@ def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[Sand
     """The sandbox, and whether the network is open in it."""
     if stance == "read" or (driver == "exec" and stance == "ask"):
         return SandboxMode.READ_ONLY, False
+    if is_confined(options, own_sandbox=True):
+        return SandboxMode.DANGER_FULL_ACCESS, False  # its own sandbox does not start inside ours everywhere
     if options.sandbox is not None:
         return SANDBOXES[options.sandbox], False
     if stance == "free":

@@ -26,6 +26,7 @@ from .acp_dictionary import GeminiAcpDictionary
 from .opening import client_of, is_contained, open_acp, open_stream
 from .recording import StreamRecordingReader, acp_recording
 from .scripted import scripted_settings
+from .state import state_of
 from .stored import list_stored, read_stored
 from .stream_dictionary import StreamDictionary
 
@@ -34,7 +35,8 @@ NOTES = {
     "fork": "the CLI cannot branch a stored session", "structured_output": "the CLI has no output schema",
     "append_system_prompt": "the CLI only replaces its prompt; put more into GEMINI.md",
     "subagents": "the CLI does not tell what its sub-agents do",
-    "sandbox": "readOnly is enforced by policy; others need a container (GEMINI_SANDBOX=docker), by stream-json only",
+    "sandbox": "readOnly is enforced by policy, workspaceWrite is confine='workspace'; its own containers "
+    "(docker, podman) are chosen by name, with stream-json only",
     "images": "only over acp",
 }  # fmt: skip
 STREAM = Capabilities(
@@ -47,7 +49,8 @@ STREAM = Capabilities(
     system_prompt=True,
     allowed_tools=True,
     disallowed_tools=True,
-    sandbox=("none", "readOnly", "fullAccess"),
+    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    confine=True,
     exit_codes=True,
     diffs=True,
     notes={
@@ -162,6 +165,7 @@ AGENT = Agent(
         },
     ),
     own_sandboxes={"docker": {"GEMINI_SANDBOX": "docker"}, "podman": {"GEMINI_SANDBOX": "podman"}},
+    state=state_of,
     package=Package("@google/gemini-cli", "0.61.0"),
     versions=VERSIONS,
     scripted=ScriptedSetup("gemini-2.5-flash", scripted_settings),

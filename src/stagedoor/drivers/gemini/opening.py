@@ -31,8 +31,10 @@ from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
+from ..confinement import confinement_of, is_confined
 from .acp_dictionary import GeminiAcpDictionary
 from .rules import DRY_RUN, MODES, Stance, rules, stance_of
+from .state import state_of
 from .stream_dictionary import StreamDictionary
 
 
@@ -46,6 +48,8 @@ def is_contained(options: Options) -> bool:
 
 
 def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
+    if is_contained(options) and is_confined(options):
+        raise NotSupported("a container cannot be started from within confine or workspaceWrite: leave one of them out")
     return GeminiConfig(
         driver=driver,
         approval_mode=MODES[stance_of(options)],
@@ -58,6 +62,7 @@ def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
         sandbox=is_contained(options),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
+        confinement=confinement_of(options, state_of),
     )
 
 

@@ -27,13 +27,14 @@ from .recording import ServeRecordingReader
 from .run_dictionary import RunDictionary
 from .scripted import scripted_settings
 from .serve_dictionary import ServeDictionary
+from .state import state_of
 from .stored import list_stored, read_stored
 
 NAME = "opencode"
 TITLE = "OpenCode"
 SIGN_IN = "opencode auth login"
 NOTES = {
-    "sandbox": "OpenCode enforces nothing on a command that runs; readOnly denies every tool that acts",
+    "sandbox": "OpenCode has none: readOnly denies every tool that acts, workspaceWrite is confine='workspace'",
     "allowed_tools": "only these can be used; write_file and edit_file cannot be told apart, nor glob and list",
     "disallowed_tools": "write_file and edit_file cannot be told apart, nor glob and list",
     "system_prompt": "takes the place of the agent's prompt; what OpenCode adds about the folder stays",
@@ -52,7 +53,8 @@ RUN = Capabilities(
     system_prompt=True,
     allowed_tools=True,
     disallowed_tools=True,
-    sandbox=("none", "readOnly"),
+    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    confine=True,
     exit_codes=True,
     diffs=True,
     cost=True,
@@ -164,6 +166,7 @@ AGENT = Agent(
     arguments=ArgumentRules(
         reserved={"run": 0, "serve": 0, "acp": 0, "--format": 1}, replaced={"--model": "model", "-m": "model"}
     ),
+    state=state_of,
     package=Package("opencode-ai", "1.18.33"),
     versions=VERSIONS,
     scripted=ScriptedSetup("scripted/scripted-model", scripted_settings),

@@ -38,10 +38,12 @@ from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import PermissionRequest
 from ...unified.options import McpServer, Options
+from ..confinement import confinement_of
 from .acp_dictionary import OpenCodeAcpDictionary
 from .rights import rules, stance_of
 from .run_dictionary import RunDictionary
 from .serve_dictionary import ServeDictionary, answers_in
+from .state import state_of
 
 CALL_WAIT = 0.5
 """How long a question waits for the call it is about: the server asks before it announces the call."""
@@ -81,6 +83,7 @@ def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
         files=tuple(str(path) for path in _images(options)) if driver is OpenCodeDriver.RUN else (),
         settings=settings,
         extra_args=options.extra_args,
+        confinement=confinement_of(options, state_of),
         fork=options.fork,
         stall_after=options.stall_after,
     )

@@ -12,6 +12,7 @@ from ... import __version__
 from ...agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
 from ...agents.acp.protocol import AcpProtocol
 from ...understudy import command
+from ...understudy.store import default_home
 from ...unified.decisions import Ask
 from ...unified.events import ToolName
 from ...unified.options import Options
@@ -19,7 +20,8 @@ from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.opening import config
 from ..acp.recording import AcpRecordingReader
-from ..agent import Agent, Driver, Presence
+from ..agent import Agent, Driver, Presence, StateFolders
+from ..confinement import confinement_of
 from .stored import NAME, list_stored, read_stored
 
 MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
@@ -30,8 +32,15 @@ CAPABILITIES = replace(
     cost=True,
     exit_codes=True,
     subagents=True,
-    sandbox=("none", "readOnly"),
-    notes={**CAPABILITIES_OF_ACP.notes, "permissions": "asks about every edit and command its mode does not allow"},
+    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    dry_run=True,
+    supervised=True,
+    confine=True,
+    notes={
+        **{field: note for field, note in CAPABILITIES_OF_ACP.notes.items() if field != "supervised"},
+        "permissions": "asks about every edit and command its mode does not allow",
+        "sandbox": "readOnly is the dry run; workspaceWrite is confine='workspace'",
+    },
 )
 TOOLS: tuple[ToolName, ...] = (
     "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp", "question",
@@ -71,13 +80,17 @@ def mode_of(options: Options) -> str:
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
     argv = [*command(), *options.extra_args]
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
-    client = AcpClient(argv, options.cwd, env, quiet=options.stall_after)
+    client = AcpClient(argv, options.cwd, env, quiet=options.stall_after, confinement=confinement_of(options, state_of))
     settings = config(options, ask, dictionary, mode=mode_of(options))
     if options.resume is None:
         return await client.create_session(prompt, settings)
     if options.fork:
         return await client.fork_session(options.resume, prompt, settings)
     return await client.resume_session(options.resume, prompt, settings)
+
+
+def state_of(env: Mapping[str, str]) -> StateFolders:
+    return StateFolders((str(default_home(env)),))
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
@@ -112,4 +125,5 @@ AGENT = Agent(
     read_stored=read_stored,
     inspect=inspect,
     tools=TOOLS,
+    state=state_of,
 )

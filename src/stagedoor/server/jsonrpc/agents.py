@@ -159,6 +159,7 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         group=params.group,
         keep_open=params.keep_open,
         sandbox=sandbox,
+        confine=options.confine,
         container=container,
         model=options.model or configured.model,
         tier=options.tier or configured.tier,

@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.service.views import State
 from stagedoor.unified.events import Remember
-from stagedoor.unified.options import Approval, McpServer, Tier
+from stagedoor.unified.options import Approval, Confine, McpServer, Tier
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 PageSize: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -41,6 +41,7 @@ class ConfigureParams(RpcParams, frozen=True, kw_only=True):
 
 class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     sandbox: str | None = None
+    confine: Confine | None = None
     model: str | None = None
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()

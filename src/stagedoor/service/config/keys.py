@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from stagedoor.unified.options import Approval, Sandbox, Tier
+from stagedoor.unified.options import Approval, Confine, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
 from .settings import AgentSettings, Settings
@@ -74,6 +74,14 @@ KEYS: tuple[Key, ...] = (
         kind="text",
         about=f"{', '.join(get_args(Sandbox))}, or a container where the program has one (docker, podman)",
     ),
+    Key(
+        path="agents.*.confine",
+        kind="text",
+        about="run it in a sandbox of ours; a client may ask for a narrower one, not for a wider",
+        choices=get_args(Confine),
+    ),
+    Key(path="agents.*.confine_write", kind="paths", about="with confine: more folders it may write"),
+    Key(path="agents.*.confine_hide", kind="paths", about="with confine: what it cannot read"),
     Key(path="agents.*.skip_permissions", kind="flag", about="true: the same as tier `autonomous`, no questions"),
     Key(
         path="agents.*.trusted_folders",
@@ -195,7 +203,8 @@ _EXAMPLES: dict[str, str] = {
     "agents.default": "understudy", "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
     "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
     "agents.*.trusted_folders": "[~/projects]", "agents.*.auto_accept": "[read_file, find_files]",
-    "agents.*.sandbox": "readOnly",
+    "agents.*.sandbox": "readOnly", "agents.*.confine": "workspace",
+    "agents.*.confine_write": "[~/.npm]", "agents.*.confine_hide": "[~/.ssh]",
 }  # fmt: skip
 _ANY_AGENT = "understudy"
 

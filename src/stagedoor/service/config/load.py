@@ -283,7 +283,18 @@ def _in_force(chosen: Mapping[str, Value]) -> tuple[Value, ...]:
     return (*out, *(chosen[path] for path in sorted(chosen) if path.startswith("agents.") and path != "agents.default"))
 
 
-_AS_THEY_ARE = ("enabled", "model", "driver", "tier", "approval", "auto_accept", "trusted_folders")
+_AS_THEY_ARE = (
+    "enabled",
+    "model",
+    "driver",
+    "tier",
+    "approval",
+    "auto_accept",
+    "trusted_folders",
+    "confine",
+    "confine_write",
+    "confine_hide",
+)
 
 
 class AgentEntries:

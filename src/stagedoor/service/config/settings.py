@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from stagedoor.unified.options import Approval, Sandbox, Tier
+from stagedoor.unified.options import Approval, Confine, Sandbox, Tier
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier | None = None
     approval: Approval | None = None
     sandbox: Sandbox | None = None
+    confine: Confine = "off"
+    """The least a session of this agent is confined."""
+    confine_write: tuple[str, ...] = ()
+    confine_hide: tuple[str, ...] = ()
     auto_accept: tuple[str, ...] = ()
     """Tools that are allowed without a question, by normalized or own name."""
     trusted_folders: tuple[str, ...] = ()

@@ -1,0 +1,119 @@
+"""Which means this machine has to confine a child, found by trying each, and the command line that uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from ...errors import NotSupported
+from . import inside
+from .mounts import Mount
+
+Means = Literal["bubblewrap", "namespaces", "landlock"]
+CHOSEN_BY = "STAGEDOOR_CONFINE_WITH"
+"""Names the one to use in place of the first that works."""
+INSTALL = (
+    "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap, apk add bubblewrap) and "
+    "allow user namespaces, or use a kernel with Landlock (Linux 6.2 or newer); `stagedoor doctor` shows what was tried"
+)
+UNCONFINED_AS_ROOT = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""bubblewrap leaves these writable to root: it asks whether they are with a test that proc always denies."""
+REFUSES = 'if (: > "$1/outside") 2>/dev/null; then exit 9; fi; : > "$2/inside"'
+"""The trial: a file outside cannot be written, one inside can."""
+
+
+class Wrapped(msgspec.Struct, frozen=True):
+    """``layers``: how many processes of the means stand above the child. ``temp``: where it finds its ``TMPDIR``."""
+
+    argv: tuple[str, ...]
+    layers: int
+    temp: str
+
+
+def wrap(means: Means, argv: Sequence[str], mounts: Sequence[Mount], *, cwd: str, temp: str) -> Wrapped:
+    if means == "bubblewrap":
+        return Wrapped((*_bubblewrap(mounts), "--chdir", cwd, "--", *argv), 2, "/tmp")
+    plan = {"means": means, "cwd": cwd, "temp": temp, "mounts": [[one.path, one.access, one.source] for one in mounts]}
+    words = (sys.executable, "-I", "-S", inside.__file__, json.dumps(plan), *argv)
+    return Wrapped(words, 0, "/tmp" if means == "namespaces" else temp)
+
+
+def _bubblewrap(mounts: Sequence[Mount]) -> list[str]:
+    words = [shutil.which("bwrap") or "bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent"]
+    words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    if os.geteuid() == 0:
+        for path in UNCONFINED_AS_ROOT:
+            words += ["--ro-bind-try", path, path]
+    for mount in mounts:
+        match mount.access:
+            case "write":
+                words += ["--bind", mount.source or mount.path, mount.path]
+            case "read":
+                words += ["--ro-bind", mount.source or mount.path, mount.path]
+            case "hide" if mount.is_folder:
+                words += ["--perms", "0755", "--tmpfs", mount.path]
+            case "hide":
+                words += ["--ro-bind", "/dev/null", mount.path]
+    return words
+
+
+_works: dict[tuple[str, str], str] = {}
+"""(means, path of programs) → why it does not work; empty: it does."""
+
+
+async def choose(env: Mapping[str, str] = os.environ) -> Means:
+    """The first that works here. Raises ``NotSupported``."""
+    if sys.platform != "linux":
+        raise NotSupported(f"confine needs Linux; on {sys.platform} run the agent in a container or a virtual machine")
+    named = env.get(CHOSEN_BY, "")
+    if named and named not in get_args(Means):
+        raise NotSupported(f"{CHOSEN_BY}={named!r}: choose from {', '.join(get_args(Means))}")
+    reasons: list[str] = []
+    everything: tuple[Means, ...] = get_args(Means)
+    for means in everything:
+        if named and named != means:
+            continue
+        reason = await trial(means)
+        if not reason:
+            return means
+        reasons.append(f"{means}: {reason}")
+    raise NotSupported(f"this machine cannot confine an agent, so it was not started ({'; '.join(reasons)}): {INSTALL}")
+
+
+async def trial(means: Means) -> str:
+    """Why ``means`` does not work here; empty: it does. Tried once per process, with a real start."""
+    key = (means, os.environ.get("PATH", ""))
+    if key not in _works:
+        _works[key] = await _try(means)
+    return _works[key]
+
+
+async def _try(means: Means) -> str:
+    from ..launch import Launch
+    from ..process import ChildProcess  # it starts confined children by what is found here
+
+    if means == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bwrap is not on the PATH"
+    with tempfile.TemporaryDirectory(prefix="stagedoor-trial-") as folder:
+        place = Path(folder).resolve()  # noqa: ASYNC240 (once per process)
+        outside, temp = place / "out", place / "temp"
+        outside.mkdir()
+        temp.mkdir()
+        mounts = [Mount(str(temp), "write")]
+        script = ("/bin/sh", "-c", REFUSES, "sh", str(outside), str(temp))
+        argv = wrap(means, script, mounts, cwd="/", temp=str(temp)).argv
+        launch = Launch(argv=argv, cwd="/", stdin="null", stop=())
+        async with await ChildProcess.start(launch) as process:
+            code = await process.wait()
+        if code == 0 and (temp / "inside").exists() and not (outside / "outside").exists():
+            return ""
+        words = process.stderr_tail.strip().splitlines()
+        return words[-1] if words else f"a trial ended with code {code}"
