@@ -51,7 +51,6 @@ WIDER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tier": "supervised", "approval": "ask"}, {"tier": "supervised"}),
     ({"tier": "autonomous", "sandbox": "readOnly"}, {"sandbox": "fullAccess"}),
     ({"tier": "supervised", "allowed_tools": ("read_file",)}, {"allowed_tools": ("read_file", "shell")}),
-    ({"tier": "supervised"}, {"allowed_tools": ("shell",)}),
     ({"tier": "supervised", "policy": "/rules.yaml"}, {"policy": "/other.yaml"}),
 ]
 
@@ -96,6 +95,9 @@ def test_tools_and_rules_hold_on() -> None:
     assert again() == Options(resume="theirs", policy="/rules.yaml", cwd="/repo", driver="stream", **rules)
     assert again(allowed_tools=("shell",)).allowed_tools == ("shell",)
     assert again(disallowed_tools=("shell",)).disallowed_tools == ("shell", "web_fetch")
+    first = RegisterEntry(session_id="ours", native_id="theirs", agent="claude", tier="supervised")
+    narrower = resumed(Options(resume="ours", allowed_tools=("shell",)), frozenset({"resume"}), "claude", first)
+    assert narrower.allowed_tools == ("shell",)
     assert again(policy="/rules.yaml").policy == "/rules.yaml"
 
 

@@ -60,7 +60,13 @@ def conversation(
     driver = catalog.driver(entry, effective)
     identity: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
     return Session(
-        agent=entry.name, options=effective, requested=requested, driver=driver, attended=attended, **identity
+        agent=entry.name,
+        options=effective,
+        requested=requested,
+        driver=driver,
+        attended=attended,
+        lists=entry.tool_lists(effective),
+        **identity,
     )
 
 
@@ -143,10 +149,11 @@ def _requested(arguments: Mapping[str, Any], agent: str) -> Options:
 def _with_policy(options: Options) -> Options:
     """With a policy, every call has to reach us: the agent asks about all of them, and the rules decide.
 
-    Where the rules are silent, what was asked for by tier and modes holds. Without a policy only two modes need one
-    of ours: those that no agent knows.
+    Where the rules are silent, what was asked for by tier and modes holds. Without a policy, ours is needed for two
+    modes that no agent knows, and with a list of tools: an agent may have to ask about those that it has.
     """
-    if options.policy is None and options.tier != "dry-run" and options.approval != "askDangerous":
+    listed = options.allowed_tools is not None or bool(options.disallowed_tools)
+    if options.policy is None and not listed and options.tier != "dry-run" and options.approval != "askDangerous":
         return options
     from .permissions.policy import built_in
     from .permissions.policy_file import load_policy

@@ -57,6 +57,8 @@ def driver(of: Agent, options: Options) -> AnyDriver:
         raise NotSupported(f"{of.name} has no driver {name!r}; choose from {', '.join(of.drivers)}")
     chosen = of.drivers[name]
     require(options, chosen.capabilities, agent=of.name, driver=name)
+    of.tool_lists(options)
+    chosen.check(options)
     return chosen
 
 

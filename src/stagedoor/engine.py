@@ -20,13 +20,13 @@ from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
-from .permissions.questions import SessionQuestions
+from .permissions.questions import Judge, SessionQuestions
 from .register import Register, entry_of
 from .transports.programs import in_thread
 from .transports.relay import Relay
 from .transports.tasks import TaskOwner
 from .unified.capabilities import as_json
-from .unified.decisions import Decision
+from .unified.decisions import Decision, Deny
 from .unified.events import (
     Error,
     Event,
@@ -48,6 +48,7 @@ from .unified.events import (
 from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import Options
+from .unified.tool_lists import ToolLists
 from .workspace import WorkspaceChanges, inside
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class SessionEngine:
         *,
         requested: Options,
         attended: bool,
+        lists: ToolLists | None = None,
     ) -> None:
         self.session_id = session_id
         self.native_id = ""
@@ -85,6 +87,7 @@ class SessionEngine:
             callback=options.can_use_tool,
             timeout=options.permission_timeout,
             attended=attended,
+            judge=_listed(lists),
             policy=options.policy,
             always=_always(options.remember_in),
             audit=_audit(options.audit),
@@ -444,6 +447,18 @@ def _audit(path: str | None) -> Callable[[AuditEntry, int], Awaitable[object]] |
     from .permissions.audit import audit_log
 
     return audit_log(Path(path)).keep
+
+
+def _listed(lists: ToolLists | None) -> Judge | None:
+    """Denies what the lists of tools do not have, before any policy or person is asked."""
+    if lists is None or not lists.limits:
+        return None
+
+    def judge(request: PermissionRequest) -> Decision | None:
+        reason = lists.refusal(request)
+        return Deny(reason) if reason else None
+
+    return judge
 
 
 def _always(path: str | None) -> Callable[[Rule], None] | None:

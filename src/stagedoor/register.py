@@ -147,9 +147,7 @@ def _within(options: Options, entry: RegisterEntry) -> Options:
     """The tools and the rules it had hold on: a list may only get shorter, and a policy file is not exchanged."""
     had = entry.allowed_tools
     allowed = had if options.allowed_tools is None else options.allowed_tools
-    # Some agents offer the tools of the list and no more, others run them without a question: a new list makes the
-    # first narrower, and the second wider where anything is asked at all.
-    if (had is not None or reach(options) < _TIERS["autonomous"]) and not set(allowed or ()) <= set(had or ()):
+    if had is not None and not set(allowed or ()) <= set(had):
         raise _wider(options, _tools(had), _tools(allowed))
     policy = options.policy if options.policy is not None else entry.policy or None
     if entry.policy and isinstance(policy, str | Path) and str(Path(policy).resolve()) != entry.policy:

@@ -16,6 +16,7 @@ from .unified.events import (
     TurnCompleted,
 )
 from .unified.options import Options
+from .unified.tool_lists import ToolLists
 
 
 class Session:
@@ -32,12 +33,13 @@ class Session:
         driver: AnyDriver,
         requested: Options | None = None,
         attended: bool = False,
+        lists: ToolLists | None = None,
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.agent = agent
         self._engine = SessionEngine(
-            agent, new_id(), options, driver, now, requested=requested or options, attended=attended
+            agent, new_id(), options, driver, now, requested=requested or options, attended=attended, lists=lists
         )
         weakref.finalize(self, SessionEngine.abandon, self._engine).atexit = False
 

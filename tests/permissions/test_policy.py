@@ -226,7 +226,7 @@ CALLS: dict[str, ToolUse] = {
 A, Q, D = "allow", "ask", "deny"
 #                     read  out secret edit out  ls  redir test rm commit fetch mcp plan
 MODES: list[tuple[Policy, list[str]]] = [
-    (TIERS["dry-run"],          [A, A, D, D, D, A, D, D, D, D, Q, D, A]),
+    (TIERS["dry-run"],          [A, A, D, D, D, A, D, D, D, D, D, D, A]),
     (TIERS["supervised"],       [A, A, Q, A, Q, Q, Q, Q, Q, Q, Q, Q, A]),
     (TIERS["autonomous"],       [A, A, A, A, A, A, A, A, A, A, A, A, A]),
     (APPROVALS["ask"],          [Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, Q, A]),
@@ -237,7 +237,7 @@ MODES: list[tuple[Policy, list[str]]] = [
     (built_in(tier="autonomous", sandbox="workspaceWrite"), [A, A, A, A, D, A, A, A, D, A, A, A, A]),
     (built_in(tier="autonomous", sandbox="none"),           [A, A, A, A, A, A, A, A, A, A, A, A, A]),
     (built_in(tier="autonomous", sandbox="fullAccess"),     [A, A, A, A, A, A, A, A, A, A, A, A, A]),
-    (built_in(tier="dry-run", approval="autoAll"),          [A, A, D, D, D, A, D, D, D, D, Q, D, A]),
+    (built_in(tier="dry-run", approval="autoAll"),          [A, A, D, D, D, A, D, D, D, D, D, D, A]),
     (built_in(approval="askDangerous"),                     [A, A, Q, A, Q, A, A, A, Q, A, A, A, A]),
 ]  # fmt: skip
 

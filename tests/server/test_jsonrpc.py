@@ -125,8 +125,8 @@ def test_discovery_as_the_seed_shows_it(play: Play) -> None:
         "version": __version__,
         "capabilities": {"streaming": True, "sessionResume": True, "thinking": True, "mcp": True, "sandbox": True},
         "tools": [
-            "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp",
-            "question",
+            "shell", "read_file", "write_file", "edit_file", "delete_file", "search_content", "find_files", "task",
+            "plan", "question",
         ],
         "drivers": ["acp"],
         "sandboxModes": ["readOnly"],
@@ -649,7 +649,7 @@ def test_the_seeds_examples_with_the_real_claude_code(play: Play, settings: Sett
         model.assert_consumed()
     [claude] = [one for one in discovered["available"] if one["type"] == "claude"]
     assert claude["name"] == "Claude Code"
-    assert claude["tools"] == ["Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"]
+    assert {"Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"} < set(claude["tools"])
     assert set(claude["capabilities"]) == {"streaming", "sessionResume", "thinking", "mcp", "sandbox"}
     assert (session["agent_type"], session["status"]) == ("claude", "completed")
     assert session["tokens_used"] > 0

@@ -32,8 +32,9 @@ from stagedoor.agents.codex.threads import CallRefusal, CodexTurn
 from stagedoor.drivers.codex.app_server_dictionary import AppServerDictionary
 from stagedoor.drivers.codex.exec_dictionary import ExecDictionary
 from stagedoor.drivers.codex.opening import native_answer
-from stagedoor.drivers.codex.rights import SHELL_TOOLS, allowed_unasked, asks, config_of
+from stagedoor.drivers.codex.rights import allowed_unasked, asks, config_of
 from stagedoor.drivers.codex.tools import plain_command
+from stagedoor.drivers.codex.withholding import SHELL_FEATURES
 from stagedoor.errors import NotSupported
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.unified.decisions import Allow
@@ -604,7 +605,7 @@ RIGHTS: list[tuple[dict[str, Any], DriverName, SandboxMode, ApprovalPolicy | Non
     ({"tier": "autonomous", "approval": "ask"}, "app-server", WRITE, ALL, True, ()),
     ({"tier": "dry-run"}, "exec", READ, None, False, ()),
     ({"approval": "ask", "sandbox": "fullAccess"}, "exec", READ, None, False, ()),
-    ({}, "exec", WRITE, None, False, SHELL_TOOLS),
+    ({}, "exec", WRITE, None, False, SHELL_FEATURES),
     ({"approval": "autoAll"}, "exec", FULL, None, False, ()),
     ({"tier": "autonomous", "sandbox": "workspaceWrite"}, "exec", WRITE, None, False, ()),
 ]
@@ -622,12 +623,16 @@ def test_rights(
 ) -> None:
     options = Options(cwd=str(tmp_path), env={"HOME": str(tmp_path)}, inherit_env=False, **fields)
     config = config_of(options, driver)
+    mode = fields.get("approval") or fields.get("tier")
+    read_only = fields.get("tier") == "dry-run" or fields.get("sandbox") == "readOnly"
+    free = mode in ("autonomous", "autoAll", "askDangerous") and not read_only
     assert (config.sandbox, config.approval_policy, config.network_access, config.disable) == (
         sandbox,
         policy,
         network,
-        disabled,
+        disabled if free else (*disabled, "image_generation"),
     )
+    assert config.config == ({} if free else {"web_search": "disabled"})  # it never asks about a search
     assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in fields))
 
 
@@ -636,7 +641,7 @@ def test_rules_of_the_user_cost_a_dry_run_its_shell(tmp_path: Path) -> None:
     rules.mkdir(parents=True)
     (rules / "default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
     options = Options(cwd=str(tmp_path), tier="dry-run", env={"HOME": str(tmp_path)}, inherit_env=False)
-    assert config_of(options, "app-server").disable == SHELL_TOOLS
+    assert config_of(options, "app-server").disable == (*SHELL_FEATURES, "image_generation")
     assert config_of(options, "exec").ignore_rules
     assert catalog.agent("codex").choose_driver(options) == "exec"
     free = Options(cwd=str(tmp_path), tier="autonomous", env={"HOME": str(tmp_path)}, inherit_env=False)

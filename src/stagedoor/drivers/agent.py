@@ -18,6 +18,7 @@ from ..unified.decisions import Ask
 from ..unified.events import Event
 from ..unified.options import Options
 from ..unified.recording import OneSided, RecordingReader
+from ..unified.tool_lists import MCP, AgentTool, ToolLists, tool_lists
 
 NativeT = TypeVar("NativeT")
 """An agent's native events."""
@@ -112,6 +113,8 @@ class Driver(Generic[NativeT, DictionaryT]):
     """What a recording tells of prompts and answers."""
     check_version: Callable[[Options], Awaitable[CheckedVersion]] | None = None
     """Asked before the start; raises ``UnsupportedVersion``. ``None``: there are no versions to tell apart."""
+    check: Callable[[Options], None] = lambda options: None
+    """Raises ``NotSupported`` for a combination of options that this driver cannot keep, before anything starts."""
 
 
 AnyDriver = Driver[Any, Any]
@@ -208,8 +211,11 @@ class Agent:
     """Installed? Where? Which version? Signed in?"""
     read_stored: Callable[[StoredSession, Mapping[str, str]], Iterable[Event]] | None = None
     """A stored session in unified events; ``None``: what it keeps cannot be read."""
-    tools: tuple[str, ...] = ()
-    """Its tools for files, commands and the web, by its own names."""
+    tools: tuple[AgentTool, ...] = ()
+    """Its own tools, as the running program offers them (a live test compares). One that is not in it counts as one
+    that acts: asked about where the tier asks, and in no list."""
+    mcp_name: str = MCP
+    """How it names the tool of an MCP server."""
     arguments: ArgumentRules = ArgumentRules()
     own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """A sandbox that the program makes around itself → the environment that asks for it."""
@@ -220,3 +226,7 @@ class Agent:
     versions: ProvenVersions | None = None
     """The versions of its program that keep every rule of the permission contract."""
     scripted: ScriptedSetup | None = None
+
+    def tool_lists(self, options: Options) -> ToolLists:
+        """What ``allowed_tools`` and ``disallowed_tools`` mean here. Raises ``BadRequest`` for an unknown name."""
+        return tool_lists(options, self.tools, agent=self.title, mcp_name=self.mcp_name)

@@ -165,6 +165,7 @@ TIERS: dict[Tier, Policy] = {
             _READS,
             _LOW,
             _NO_COMMANDS,
+            Rule(action="deny", name="no network", operation=("network",), message=_ONLY_READS),
             Rule(action="deny", name="no unknown tools", tool=("mcp", "other"), message=_ONLY_READS),
             Rule(action="deny", name="no dangerous reading", risk=("high",), message=_ONLY_READS),
         ),

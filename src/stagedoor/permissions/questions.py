@@ -152,7 +152,7 @@ class SessionQuestions:
 
     def _without_asking(self, request: PermissionRequest) -> _Resolution | None:
         if self._judge is not None and (judged := self._judge(request)) is not None:
-            return _Resolution(judged, "policy")
+            return _Resolution(judged, "policy", "tool lists", judged.message if isinstance(judged, Deny) else "")
         ruling = self._ruling(request)
         if ruling is not None and ruling.action != "ask":
             decision = Allow() if ruling.action == "allow" else Deny(ruling.message)

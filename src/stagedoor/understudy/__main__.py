@@ -30,6 +30,7 @@ def main() -> int:
     )
     parser.add_argument("--script", type=Path, help="the script to play, as YAML or JSON; without it, a short demo")
     parser.add_argument("--home", type=Path, help="the folder for stored sessions")
+    parser.add_argument("--without", default="", metavar="TOOL,…", help="tools that it shall not have")
     parser.add_argument("--version", action="version", version=f"understudy {VERSION}")
     options = parser.parse_args()
     script: Script | None = None
@@ -43,15 +44,18 @@ def main() -> int:
             print(f"understudy: {error}", file=sys.stderr)
             return 2
         script, routes = loaded.script, loaded.routes
-    asyncio.run(_serve(UnderstudyStore(options.home or default_home()), script, routes))
+    without = frozenset(options.without.split(",")) - {""}
+    asyncio.run(_serve(UnderstudyStore(options.home or default_home()), script, routes, without))
     return 0
 
 
-async def _serve(store: UnderstudyStore, script: Script | None, routes: Mapping[str, Script]) -> None:
+async def _serve(
+    store: UnderstudyStore, script: Script | None, routes: Mapping[str, Script], without: frozenset[str]
+) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     link = AgentLink(_write)
-    understudy = Understudy(link, store, script, routes)
+    understudy = Understudy(link, store, script, routes, without)
     lines = LineBuffer()
 
     def receive(chunk: bytes) -> None:

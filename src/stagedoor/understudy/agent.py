@@ -43,7 +43,9 @@ class Understudy:
         store: UnderstudyStore,
         script: Script | None = None,
         routes: Mapping[str, Script] | None = None,
+        without: frozenset[str] = frozenset(),
     ) -> None:
+        self._without = without
         self._link = link
         self._store = store
         self._script = script
@@ -196,7 +198,7 @@ class Understudy:
             )
         more = tuple(params.additional_directories or ())
         session = UnderstudySession(session_id, params.cwd, self._link, self._store, more)
-        session.model = MODELS[0]
+        session.model, session.without = MODELS[0], self._without
         session.mcp_specs = {server.name: server for server in params.mcp_servers or ()}
         self._sessions[session_id] = session
         return session

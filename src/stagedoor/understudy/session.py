@@ -54,6 +54,7 @@ class UnderstudySession:
         self.cwd = cwd
         self.files = WorkspaceFiles(cwd, more)
         self.mode = "ask"
+        self.without: frozenset[str] = frozenset()  # the tools it does not have
         self.model = ""
         self.route = ""
         self.step = 0

@@ -110,13 +110,14 @@ class Toolbox:
 
     async def use(self, call: ScriptedCall) -> ToolOutcome:
         """Run one call to its end. Whatever happens, the client sees how it ended."""
-        if call.tool == "plan":
+        withheld = call.tool in self._session.without
+        if call.tool == "plan" and not withheld:
             return self._plan(call)
         card = ToolCallCard(self._session, call, self._parent)
         card.begin()
         try:
             tool = self._tools.get(call.tool)
-            if tool is None:
+            if tool is None or withheld:
                 raise ToolCallFailed(f"The understudy has no tool {call.tool!r}.")
             output = await tool(call, card)
         except (ToolCallFailed, ClientRefused) as failure:

@@ -65,9 +65,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fork: bool = False
     """With `resume`: continue in a copy and leave the original unchanged."""
     allowed_tools: tuple[str, ...] | None = None
-    """The tools the agent may use, by our names or its own."""
+    """Only these tools exist or are allowed; naming one grants nothing. By our words (`shell`, `read`), the agent's own
+    names (`Bash`), or a server's (`mcp__server__tool`, `mcp`). See [permissions](permissions.md#lists-of-tools)."""
     disallowed_tools: tuple[str, ...] = ()
-    """The tools the agent may never use."""
+    """These tools do not exist or are denied, also those of `allowed_tools`. The same names."""
     can_use_tool: CanUseTool | None = None
     """Your function that decides about a permission request, plain or `async`. Without one, every request is
     denied."""

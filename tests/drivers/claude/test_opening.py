@@ -13,20 +13,19 @@ from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, HookCallba
 from stagedoor.drivers.claude import opening
 from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
-from stagedoor.drivers.claude.tools import name_of, natives_of
+from stagedoor.drivers.claude.tools import TOOLS, name_of
 from stagedoor.errors import LocalProtocolError
 from stagedoor.permissions.policy import Policy, built_in
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified import decisions
 from stagedoor.unified.events import PermissionRequest
 from stagedoor.unified.options import McpServer, Options
+from stagedoor.unified.tool_lists import tool_lists
 
 
-def test_names_in_both_directions() -> None:
-    for ours in ("shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "web_fetch", "task"):
-        assert {name_of(native) for native in natives_of(ours)} == {ours}
+def test_names() -> None:
+    assert {tool.name: tool.kind for tool in TOOLS} == {tool.name: name_of(tool.name) for tool in TOOLS}
     assert (name_of("mcp__github__search"), name_of("CronCreate")) == ("mcp", "other")
-    assert natives_of("Bash(git status:*)") == ("Bash(git status:*)",)
 
 
 async def nobody(request: PermissionRequest) -> decisions.Decision:
@@ -63,7 +62,7 @@ VERDICTS: list[tuple[str, str, dict[str, Any], str | None]] = [
     ("deny_acts", "Read", {}, None),
     ("deny_acts", "TaskCreate", {}, None),
     ("deny_acts", "Agent", {}, None),
-    ("deny_acts", "WebFetch", {}, None),
+    ("deny_acts", "WebFetch", {}, "deny"),
     ("deny_acts", "Bash", {"command": "ls"}, "deny"),
     ("deny_acts", "Write", {}, "deny"),
     ("deny_acts", "mcp__x__y", {}, "deny"),
@@ -87,12 +86,15 @@ def test_the_hook(hook: Any, tool: str, arguments: dict[str, Any], verdict: str 
     assert judge.judge(tool, arguments) == verdict
 
 
-def test_the_hook_leaves_alone_what_was_allowed_beforehand() -> None:
-    judge = HookJudge("ask_acts", lambda *_: "high", ("Bash(git status:*)", "WebFetch", "mcp__x"))
-    tools = ("Bash", "WebFetch", "Write", "mcp__x__y", "mcp__xy__z")
-    assert [judge.judge(tool, {}) for tool in tools] == [None, None, "ask", None, "ask"]
-    dry = HookJudge("deny_acts", lambda *_: "low", ("Bash", "Write"))
-    assert [dry.judge(tool, {}) for tool in ("Bash", "Write")] == ["deny", "deny"]
+def test_the_hook_denies_what_is_in_no_list_and_grants_nothing() -> None:
+    lists = tool_lists(Options(allowed_tools=("shell", "Read", "mcp__x")), TOOLS)
+    tools = ("Bash", "WebFetch", "Write", "Read", "mcp__x__y", "mcp__xy__z", "ToolOfTomorrow")
+    asking = HookJudge("ask_acts", lambda *_: "high", lists=lists)
+    assert [asking.judge(tool, {}) for tool in tools] == ["ask", "deny", "deny", None, "ask", "deny", "deny"]
+    free = HookJudge(None, lambda *_: "high", lists=lists)
+    assert [free.judge(tool, {}) for tool in tools] == [None, "deny", "deny", None, None, "deny", "deny"]
+    dry = HookJudge("deny_acts", lambda *_: "low", lists=lists)
+    assert [dry.judge(tool, {}) for tool in ("Bash", "Read")] == ["deny", None]
 
 
 def test_a_policy_of_the_callers_sees_reading_too() -> None:
@@ -141,7 +143,8 @@ def test_every_option_has_its_place() -> None:
     }
     native_config = config(
         model="m", max_turns=3, max_budget_usd=0.5, system_prompt="s", append_system_prompt="a", fork=True,
-        output_schema={"type": "object"}, allowed_tools=("shell", "Bash(ls:*)"), disallowed_tools=("web_fetch",),
+        output_schema={"type": "object"}, allowed_tools=("shell", "web_fetch", "mcp"),
+        disallowed_tools=("web_fetch", "mcp__far__x"),
         mcp_servers=servers, env={"E": "1"}, extra_args=("--bare",), stall_after=7.0,
     )  # fmt: skip
     assert (
@@ -155,14 +158,21 @@ def test_every_option_has_its_place() -> None:
         True,
         {"type": "object"},
     )
-    assert (native_config.allowed_tools, native_config.disallowed_tools) == (("Bash", "Bash(ls:*)"), ("WebFetch",))
+    offered = {"Bash", "BashOutput", "KillShell", "TaskOutput", "TaskStop", "SandboxNetworkAccess"}
+    plumbing = {"StructuredOutput", "ToolSearch", "ListMcpResourcesTool", "ReadMcpResourceTool"}
+    assert set(native_config.tools or ()) == offered | plumbing
+    assert (native_config.allowed_tools, native_config.disallowed_tools) == ((), ("mcp__far__x",))
     assert native_config.mcp_servers == {
         "local": {"type": "stdio", "command": "serve", "args": ["-x"], "env": {"A": "1"}},
         "far": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"K": "v"}},
     }
     assert (native_config.env, native_config.extra_args, native_config.stall_after) == ({"E": "1"}, ("--bare",), 7.0)
     assert config(env={"E": "1"}, inherit_env=False).env == {}
-    assert config(tier="dry-run", allowed_tools=("shell",)).allowed_tools == ()
+    only = config(tier="autonomous", allowed_tools=("shell",), mcp_servers=servers)
+    assert (only.mcp_servers, only.strict_mcp_config, list(only.hooks)) == ({}, True, ["PreToolUse"])
+    less = config(disallowed_tools=("shell", "mcp__far"), mcp_servers=servers)
+    assert (less.tools, list(less.mcp_servers), less.strict_mcp_config) == (None, ["local"], False)
+    assert {"Bash", "TaskStop", "mcp__far"} < set(less.disallowed_tools)
 
 
 def test_pictures(tmp_path: Path) -> None:

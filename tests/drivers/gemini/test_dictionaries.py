@@ -18,7 +18,7 @@ from stagedoor.drivers.gemini.acp_dictionary import GeminiAcpDictionary
 from stagedoor.drivers.gemini.corrections import Repeats, error_of, repeated_text
 from stagedoor.drivers.gemini.rules import HIGHEST, SECOND, rules, stance_of
 from stagedoor.drivers.gemini.stream_dictionary import StreamDictionary
-from stagedoor.errors import NotSupported
+from stagedoor.errors import BadRequest
 from stagedoor.replay import translate
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.unified.events import (
@@ -652,10 +652,18 @@ ALLOW, DENY, ASK = Decision.ALLOW, Decision.DENY, Decision.ASK_USER
         (
             Options(tier="autonomous", allowed_tools=("read_file", "edit_file", "mcp_a_b")),
             True,
-            {"read_file": None, "replace": None, "mcp_a_b": ALLOW, "mcp_a_c": DENY, "run_shell_command": DENY},
+            {
+                "read_file": ALLOW,
+                "replace": ALLOW,
+                "mcp_a_b": ALLOW,
+                "mcp_a_c": DENY,
+                "run_shell_command": DENY,
+                "update_topic": ALLOW,
+                "a_tool_of_tomorrow": DENY,
+            },
         ),
         (
-            Options(tier="dry-run", allowed_tools=("shell(ls)", "mcp_a_b")),
+            Options(tier="dry-run", allowed_tools=("shell", "mcp__a__b")),
             True,
             {"run_shell_command": DENY, "mcp_a_b": DENY, "read_file": DENY},
         ),
@@ -666,14 +674,14 @@ def test_rules(options: Options, asks: bool, decisions: dict[str, Decision | Non
     policy_toml(rules(options, asks=asks))
 
 
-def test_a_command_can_be_allowed_by_how_it_begins() -> None:
-    options = Options(allowed_tools=("shell(git status)",))
+def test_a_list_names_whole_tools_and_grants_nothing() -> None:
+    options = Options(allowed_tools=("shell",))
     assert decided(options, "run_shell_command", command="git status -s") is ASK
-    assert decided(options, "run_shell_command", command="git push") is DENY
+    assert decided(options, "replace") is DENY
     assert HIGHEST > SECOND
-    for tools in (("nothing_like_it",), ("edit_file(x)",)):
-        with pytest.raises(NotSupported):
-            rules(Options(allowed_tools=tools), asks=True)
+    for name, hint in (("shel", "'shell'"), ("shell(git status)", "policy"), ("nothing_like_it", "its own names")):
+        with pytest.raises(BadRequest, match=hint):
+            rules(Options(allowed_tools=(name,)), asks=True)
 
 
 @pytest.mark.parametrize(

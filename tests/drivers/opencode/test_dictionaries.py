@@ -38,11 +38,11 @@ from stagedoor.drivers.opencode.agent import AGENT
 from stagedoor.drivers.opencode.calls import Calls, changes_of, judge_call, plan_of
 from stagedoor.drivers.opencode.endings import error_of, usage_of
 from stagedoor.drivers.opencode.opening import RecordedRun
-from stagedoor.drivers.opencode.rights import rules, stance_of
+from stagedoor.drivers.opencode.rights import check_run, rules, stance_of
 from stagedoor.drivers.opencode.run_dictionary import RunDictionary
 from stagedoor.drivers.opencode.serve_dictionary import ServeDictionary, answers_in
-from stagedoor.drivers.opencode.tools import permissions_of
-from stagedoor.errors import NotSupported
+from stagedoor.drivers.opencode.tools import permission_of
+from stagedoor.errors import BadRequest, NotSupported
 from stagedoor.replay import translate
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.unified.events import (
@@ -930,17 +930,20 @@ def test_tool_lists() -> None:
     assert actions(only, "edit", "webfetch", "glob", "task", "other_tool") == ["deny"] * 5
     dry = effective(Options(tier="dry-run", allowed_tools=("shell", "read_file")))
     assert actions(dry, "bash", "edit", "grep") == ["deny"] * 3
-    less = effective(Options(tier="autonomous", disallowed_tools=("write_file", "web_fetch")))
-    assert actions(less, "edit", "webfetch", "bash") == ["deny", "deny", "allow"]
-    for wrong in ("shell(git *)", "mcp", "nonsense"):
-        with pytest.raises(NotSupported):
+    less = effective(Options(tier="autonomous", disallowed_tools=("write_file", "edit_file", "web_fetch", "mcp")))
+    assert actions(less, "edit", "webfetch", "bash", "sums_add") == ["deny", "deny", "allow", "deny"]
+    served = effective(Options(tier="autonomous", allowed_tools=("mcp",), disallowed_tools=("mcp__sums__add",)))
+    assert actions(served, "sums_add", "bash", "other_tool") == ["deny", "deny", "allow"]
+    # Both stand behind one permission: the question tells them apart, and where nobody asks, nothing can.
+    split = Options(tier="autonomous", disallowed_tools=("write_file",))
+    assert actions(effective(split), "edit", "bash") == ["ask", "allow"]
+    check_run(Options(disallowed_tools=("write_file", "edit_file")))
+    with pytest.raises(NotSupported, match="driver='serve'"):
+        check_run(split)
+    for wrong in ("shell(git *)", "nonsense", "todo_write"):
+        with pytest.raises(BadRequest):
             rules(Options(disallowed_tools=(wrong,)), asks=True)
-    assert [permissions_of(name) for name in ("edit_file", "write", "bash", "find_files")] == [
-        ("edit",),
-        ("edit",),
-        ("bash",),
-        ("glob", "list"),
-    ]
+    assert [permission_of(name) for name in ("edit", "write", "bash")] == ["edit", "edit", "bash"]
 
 
 def test_credentials(tmp_path: Path) -> None:

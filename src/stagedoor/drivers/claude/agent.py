@@ -19,6 +19,7 @@ from .recording import ClaudeRecordingReader
 from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
+from .tools import TITLE, TOOLS
 
 CAPABILITIES = Capabilities(
     text_deltas=True,
@@ -49,7 +50,6 @@ CAPABILITIES = Capabilities(
     notes={
         "permissions": "every call that acts, by a PreToolUse hook; none when autonomous",
         "deny_message": "with interrupt the message is not delivered: the turn ends at once",
-        "allowed_tools": "allowed without asking; other tools stay available under the tier's rules",
         "max_turns": "per prompt, counted by Claude Code",
         "max_budget": "over the whole process, counted by Claude Code",
         "sandbox": "readOnly is the dry run. workspaceWrite is Claude Code's own sandbox (bubblewrap, socat): it holds "
@@ -78,7 +78,7 @@ async def check_version(options: Options) -> CheckedVersion:
 
 AGENT = Agent(
     name="claude",
-    title="Claude Code",
+    title=TITLE,
     install=INSTALL,
     drivers={
         "stream": Driver(
@@ -90,7 +90,7 @@ AGENT = Agent(
     list_stored=list_stored,
     read_stored=read_stored,
     inspect=inspect,
-    tools=("Read", "Write", "Edit", "Bash", "Glob", "Grep", "WebFetch", "WebSearch"),
+    tools=TOOLS,
     arguments=ArgumentRules(
         reserved={
             "-p": 0, "--print": 0, "--verbose": 0, "--output-format": 1, "--input-format": 1,
@@ -100,6 +100,11 @@ AGENT = Agent(
             "--dangerously-skip-permissions": "skip_permissions: true",
             "--permission-mode": "tier or approval",
             "--model": "model",
+            "--tools": "allowed_tools",
+            "--allowedTools": "allowed_tools",
+            "--allowed-tools": "allowed_tools",
+            "--disallowedTools": "disallowed_tools",
+            "--disallowed-tools": "disallowed_tools",
         },
     ),
     state=state_of,

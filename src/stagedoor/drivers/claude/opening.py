@@ -19,6 +19,7 @@ from ...errors import LocalProtocolError, SessionNotFound
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import Risk
 from ...unified.options import McpServer, Options
+from ...unified.tool_lists import MCP, ToolLists, tool_lists
 from ...unified.tools import operation_of
 from ..confinement import confinement_of
 from .dictionary import ClaudeDictionary
@@ -28,12 +29,11 @@ from .rights import (
     THE_PLAN_IS_ALL,
     HookJudge,
     Rights,
-    allowed_in,
     hook_output,
     rights_of,
 )
 from .state import state_of
-from .tools import name_of, natives_of
+from .tools import TITLE, TOOLS, name_of
 
 HOOK_TIMEOUT = 60.0
 
@@ -65,23 +65,28 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Clau
 def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSessionConfig:
     """Our options in Claude Code's words."""
     rights = rights_of(options)
-    allowed = allowed_in(options, rights)
+    lists = tool_lists(options, TOOLS, agent=TITLE)
+    hooked = rights.hook is not None or lists.limits
     asks = rights.hook is not None or options.can_use_tool is not None
     return ClaudeSessionConfig(
         permission_mode=rights.mode,
         can_use_tool=_callback(ask, dictionary, rights) if asks else None,
-        hooks=_hooks(rights, options, allowed, dictionary),
+        hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
         # The user's own settings must not switch the hook off.
-        settings={"disableAllHooks": False} if rights.hook is not None else None,
+        settings={"disableAllHooks": False} if hooked else None,
         model=options.model,
         system_prompt=options.system_prompt,
         append_system_prompt=options.append_system_prompt,
         max_turns=options.max_turns,
         max_budget_usd=options.max_budget_usd,
         json_schema=options.output_schema,
-        allowed_tools=allowed,
-        disallowed_tools=tuple(rule for name in options.disallowed_tools for rule in natives_of(name)),
-        mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
+        # Never its --allowedTools: that is a grant, which no question, policy or audit comes before.
+        tools=None if lists.allowed is None else [tool.name for tool in lists.offered],
+        disallowed_tools=_withheld(lists),
+        mcp_servers={
+            name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)
+        },
+        strict_mcp_config=not lists.permits_servers,
         fork_session=options.fork,
         forward_subagent_text=True,
         env=options.env if options.inherit_env else {},
@@ -108,11 +113,16 @@ def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
     return decide
 
 
+def _withheld(lists: ToolLists) -> tuple[str, ...]:
+    """What is taken from the model's list by name; with ``allowed_tools`` its own tools already are."""
+    own = () if lists.allowed is not None else tuple(tool.name for tool in lists.withheld)
+    servers = (MCP.format(server=one.server, tool=one.tool).removesuffix("__") for one in lists.denied.servers)
+    return (*own, *servers)
+
+
 def _hooks(
-    rights: Rights, options: Options, allowed: tuple[str, ...], dictionary: ClaudeDictionary
+    rights: Rights, options: Options, lists: ToolLists, dictionary: ClaudeDictionary
 ) -> dict[str, Sequence[HookMatcher]]:
-    if rights.hook is None:
-        return {}
 
     def risk(tool: str, arguments: Mapping[str, Any]) -> Risk:
         from ...permissions.risk.judge import (
@@ -122,12 +132,15 @@ def _hooks(
         name = name_of(tool)
         return judge(name, operation_of(name), arguments, cwd=options.cwd).risk
 
-    rules = HookJudge(rights.hook, risk, allowed, _is_policed(options))
+    rules = HookJudge(rights.hook, risk, _is_policed(options), lists)
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
-        verdict = rules.judge(str(call.input.get("tool_name", "")), call.input.get("tool_input") or {})
+        tool = str(call.input.get("tool_name", ""))
+        verdict = rules.judge(tool, call.input.get("tool_input") or {})
         if verdict == "deny":
             dictionary.refuse(str(call.input.get("tool_use_id") or call.tool_use_id))
+        if rules.is_unlisted(tool):
+            return hook_output("deny", f"{tool} is not among the tools of this session.")
         return hook_output(verdict, NOT_IN_A_DRY_RUN if verdict == "deny" else "")
 
     return {"PreToolUse": [HookMatcher([before_tool], timeout=HOOK_TIMEOUT)]}

@@ -3,7 +3,7 @@
 =============  ===================  =================================================================================
 asked for      permission mode      what the ``PreToolUse`` hook adds (it sees every call, sub-agents' calls too)
 =============  ===================  =================================================================================
-dry-run        plan                 denies all but reading, planning and talking; the network is asked about
+dry-run        plan                 denies all but reading, planning and talking
 supervised     acceptEdits          asks about every call but reading, planning, talking, and edits
 autonomous     bypassPermissions    nothing: no hook, no questions
 ask            default              asks about every call but reading, planning and talking
@@ -15,7 +15,8 @@ readOnly       plan                 as dry-run
 
 Without the hook, Claude Code runs commands it takes for harmless, and ``plan`` writes what somebody allows. Where the
 hook has no opinion, the mode decides: reading and editing outside the working directory are asked about. With a policy
-of the caller's (``policed``) reading and starting sub-agents are asked about too: its rules decide.
+of the caller's (``policed``) reading and starting sub-agents are asked about too: its rules decide. With a list of
+tools there is a hook in every mode: it denies what is not in the lists.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import msgspec
 from ...agents.claude.config import ClaudePermissionMode
 from ...unified.events import Risk
 from ...unified.options import Approval, Options, Tier
-from .tools import natives_of
+from ...unified.tool_lists import ToolLists
+from .tools import TOOLS, name_of
 
 Verdict = Literal["allow", "ask", "deny"]
 Hook = Literal["deny_acts", "ask_acts", "ask_dangerous", "ask_commands"]
@@ -39,9 +41,8 @@ TALKING = frozenset({"AskUserQuestion", "StructuredOutput", "ReportFindings", "T
 DELEGATING = frozenset({"Agent", "Task"})
 """A sub-agent is only started; each of its calls is judged again."""
 EDITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
-NETWORK = frozenset({"WebFetch", "WebSearch"})
 HARMLESS = READING | PLANNING | TALKING | DELEGATING
-QUESTIONS_IN_A_DRY_RUN = READING | NETWORK | DELEGATING | {"AskUserQuestion"}
+QUESTIONS_IN_A_DRY_RUN = READING | DELEGATING | {"AskUserQuestion"}
 """Where the mode or a policy asks, the answer may be yes; for anything else it is no."""
 
 NOT_IN_A_DRY_RUN = "This is a dry run: nothing is written and nothing is run. Say what you would do instead."
@@ -71,29 +72,24 @@ def rights_of(options: Options) -> Rights:
     return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
 
 
-def allowed_in(options: Options, rights: Rights) -> tuple[str, ...]:
-    """The calls allowed beforehand, as Claude Code's rules. A dry run allows none."""
-    if rights is _DRY:
-        return ()
-    return tuple(rule for name in options.allowed_tools or () for rule in natives_of(name))
-
-
 class HookJudge(msgspec.Struct, frozen=True):
     """The hook's verdict on a call; ``None`` is no opinion. A tool that we do not know counts as one that acts."""
 
-    hook: Hook
+    hook: Hook | None
     risk: Callable[[str, Mapping[str, Any]], Risk]
-    allowed: tuple[str, ...] = ()
     policed: bool = False
+    lists: ToolLists = ToolLists(TOOLS)
 
     def judge(self, tool: str, arguments: Mapping[str, Any]) -> Verdict | None:
+        if self.is_unlisted(tool):
+            return "deny"
         if tool in HARMLESS:
             return "ask" if self.policed and tool in READING | DELEGATING else None
-        if self.hook == "deny_acts":
-            return None if tool in NETWORK else "deny"
-        if any(_is_about(rule, tool) for rule in self.allowed):
-            return None  # the rule may hold for some calls only: that is for Claude Code to read
         match self.hook:
+            case None:
+                return None
+            case "deny_acts":
+                return "deny"
             case "ask_commands":
                 return None if tool in EDITING else "ask"
             case "ask_dangerous":
@@ -101,11 +97,8 @@ class HookJudge(msgspec.Struct, frozen=True):
             case "ask_acts":
                 return "ask"
 
-
-def _is_about(rule: str, tool: str) -> bool:
-    """``Bash(git status:*)`` is about ``Bash``, ``mcp__github`` about every tool of that server."""
-    name = rule.split("(", 1)[0].removesuffix("__*")
-    return tool == name or (name.startswith("mcp__") and tool.startswith(f"{name}__"))
+    def is_unlisted(self, tool: str) -> bool:
+        return self.lists.limits and not self.lists.permits(tool, name_of(tool))
 
 
 def hook_output(verdict: Verdict | None, reason: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Claude Code's tools by our names, in both directions."""
+"""Claude Code's tools: by our names, and what each of them reaches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from ...unified import tools
 from ...unified.events import ToolName
+from ...unified.tool_lists import AgentTool
 
+TITLE = "Claude Code"
 NAMES: dict[str, ToolName] = {
     "Bash": "shell", "Read": "read_file", "NotebookRead": "read_file", "Write": "write_file", "Edit": "edit_file",
     "MultiEdit": "edit_file", "NotebookEdit": "edit_file", "Grep": "search_content", "Glob": "find_files",
@@ -18,19 +20,54 @@ NAMES: dict[str, ToolName] = {
 }  # fmt: skip
 """Every other tool of Claude Code's own is ``other``, every ``mcp__…`` is ``mcp``."""
 
-_NATIVES: dict[ToolName, tuple[str, ...]] = {
-    "shell": ("Bash",),
-    "read_file": ("Read",),
-    "write_file": ("Write",),
-    "edit_file": ("Edit", "NotebookEdit"),
-    "search_content": ("Grep",),
-    "find_files": ("Glob",),
-    "web_fetch": ("WebFetch",),
-    "web_search": ("WebSearch",),
-    "task": ("Agent", "Task"),
-    "plan": ("TaskCreate", "TaskUpdate", "TaskList", "TaskGet"),
-    "question": ("AskUserQuestion",),
-}
+TOOLS: tuple[AgentTool, ...] = (
+    AgentTool("Bash", "shell", ("files", "network", "process")),
+    AgentTool("BashOutput", "other", control="free", also=("shell",)),
+    AgentTool("TaskOutput", "other", control="free", also=("shell", "task")),
+    AgentTool("KillShell", "other", ("process",), also=("shell",)),
+    AgentTool("TaskStop", "other", ("process",), also=("shell", "task")),
+    AgentTool("Read", "read_file", ("files",), "free"),
+    AgentTool("NotebookRead", "read_file", ("files",), "free"),
+    AgentTool("Write", "write_file", ("files",)),
+    AgentTool("Edit", "edit_file", ("files",)),
+    AgentTool("MultiEdit", "edit_file", ("files",)),
+    AgentTool("NotebookEdit", "edit_file", ("files",)),
+    AgentTool("Grep", "search_content", ("files",), "free"),
+    AgentTool("Glob", "find_files", ("files",), "free"),
+    AgentTool("LS", "find_files", ("files",), "free"),
+    AgentTool("WebFetch", "web_fetch", ("network",)),
+    AgentTool("WebSearch", "web_search", ("network",)),
+    AgentTool("Agent", "task", control="free"),
+    AgentTool("Task", "task", control="free"),
+    AgentTool("Workflow", "other", ("process",), also=("task",)),
+    AgentTool("SendMessage", "other", also=("task",)),
+    AgentTool("ListAgents", "other", also=("task",)),
+    AgentTool("Skill", "other", ("process",)),
+    AgentTool("SlashCommand", "other", ("process",)),
+    AgentTool("CronCreate", "other", ("process",)),
+    AgentTool("CronDelete", "other", ("process",)),
+    AgentTool("CronList", "other", control="free"),
+    AgentTool("ScheduleWakeup", "other", ("process",)),
+    AgentTool("EnterWorktree", "other", ("files", "process")),
+    AgentTool("ExitWorktree", "other", ("files", "process")),
+    AgentTool("TodoWrite", "plan", control="free"),
+    AgentTool("TaskCreate", "plan", control="free"),
+    AgentTool("TaskUpdate", "plan", control="free"),
+    AgentTool("TaskList", "plan", control="free"),
+    AgentTool("TaskGet", "plan", control="free"),
+    AgentTool("EnterPlanMode", "plan", control="free"),
+    AgentTool("ExitPlanMode", "plan", control="free"),
+    AgentTool("AskUserQuestion", "question"),
+    AgentTool("ReportFindings", "other", control="free"),
+    AgentTool("ListMcpResourcesTool", "mcp", ("network", "process")),
+    AgentTool("ReadMcpResourceTool", "mcp", ("network", "process")),
+    AgentTool("SandboxNetworkAccess", "other", ("network",), also=("shell",)),
+    AgentTool("StructuredOutput", "other", control="plumbing"),
+    AgentTool("ToolSearch", "other", control="plumbing"),
+)
+"""Its own tools, those of other versions too. A sub-agent is only started unasked: each of its calls is asked about. A
+background task is a call of ``Bash`` or ``Agent``; a scheduled one is asked about when it is made. ``ToolSearch``
+brings no tool that the session does not have; ``SandboxNetworkAccess`` is its sandbox asking about a command."""
 
 
 def name_of(native: str) -> ToolName:
@@ -46,11 +83,3 @@ def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
             return ""
         case _:
             return tools.target_of(name, arguments)
-
-
-def natives_of(name: str) -> tuple[str, ...]:
-    """Claude Code's tools behind one of our names. Its own names and rules (``Bash(git status:*)``) stay themselves."""
-    for ours, natives in _NATIVES.items():
-        if ours == name:
-            return natives
-    return (name,)

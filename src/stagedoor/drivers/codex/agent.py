@@ -23,15 +23,16 @@ from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
 from .opening import choose_driver, client_of, open_app_server, open_exec
 from .recording import AppServerRecordingReader
+from .rights import check_exec
 from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
+from .withholding import OWN_TOOLS, TITLE
 
 NOTES = {
     "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
     "max_turns": "the CLI has no such limit; timeout= ends a turn",
-    "allowed_tools": "the CLI has no list of tools; a policy or can_use_tool decides call by call",
-    "disallowed_tools": "the CLI has no list of tools; a policy or can_use_tool decides call by call",
+    "web_search": "the CLI never asks about it: off unless tier, mode or policy allow it",
     "thinking": "when the provider sends summaries: extra_args=('-c', 'model_reasoning_summary=auto') asks for them",
     "dry_run": "a command that the sandbox stops at once may leave no event; only the model hears of it",
     "append_system_prompt": "not when resuming: a thread keeps the instructions it was started with",
@@ -53,6 +54,8 @@ APP_SERVER = Capabilities(
     images=True,
     system_prompt=True,
     append_system_prompt=True,
+    allowed_tools=True,
+    disallowed_tools=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     confine=True,
     exit_codes=True,
@@ -61,7 +64,8 @@ APP_SERVER = Capabilities(
         **NOTES,
         "permissions": "every command, patch and MCP call. An allowed command counts as full access: when the sandbox "
         "stops it, Codex may run it again without one, unasked. What the user's own rules of Codex allow is not asked; "
-        "web searches run at the provider and are not asked either",
+        "web searches run at the provider and cannot be asked about: they are off unless tier, mode or policy allow "
+        "them",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "deny_message": "the model is only told that the user rejected the call",
         "sandbox": "workspaceWrite includes /tmp and $TMPDIR, not .git, and has no network. It holds for what nobody "
@@ -80,6 +84,8 @@ EXEC = replace(
         **NOTES,
         "permissions": "exec asks nobody: what the tier would ask about is refused; use driver='app-server'",
         "plan": "told, but not which step is in progress",
+        "allowed_tools": "apply_patch is withheld only together with shell, by the read-only sandbox",
+        "disallowed_tools": "apply_patch is withheld only together with shell, by the read-only sandbox",
         "subagents": "what sub-agents do is not told, only that they were started and what they answered",
         "text_deltas": "whole messages only",
         "supervised": "without a shell, because commands cannot be asked about; use driver='app-server'",
@@ -113,7 +119,7 @@ async def check_version(options: Options) -> CheckedVersion:
 
 AGENT = Agent(
     name="codex",
-    title="Codex CLI",
+    title=TITLE,
     install=INSTALL,
     drivers={
         "app-server": Driver(
@@ -126,13 +132,15 @@ AGENT = Agent(
             AppServerRecordingReader,
             check_version,
         ),
-        "exec": Driver("exec", EXEC, ExecDictionary, ExecProtocol, open_exec, check_version=check_version),
+        "exec": Driver(
+            "exec", EXEC, ExecDictionary, ExecProtocol, open_exec, check_version=check_version, check=check_exec
+        ),
     },
     choose_driver=choose_driver,
     list_stored=list_stored,
     read_stored=read_stored,
     inspect=inspect,
-    tools=("exec_command", "apply_patch", "view_image", "web_search"),
+    tools=OWN_TOOLS,
     arguments=ArgumentRules(
         reserved={"exec": 0, "--json": 0, "app-server": 0, "-": 0, "--skip-git-repo-check": 0},
         replaced={

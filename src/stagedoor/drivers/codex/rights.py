@@ -9,7 +9,8 @@
 
 A sandbox mode takes the place of the sandbox in the rows that act (`none` and `fullAccess` are both
 `danger-full-access`), and so does `confine`: the sandbox is ours then, and Codex's own is off in it. MCP tools are
-asked about, refused or approved like commands.
+asked about, refused or approved like commands. Which tools it has at all: ``withholding``. A list without
+``apply_patch`` makes a session that would never ask ask: there is no switch for it.
 
 Codex's own rules (`rules/*.rules` in its home, "always allow") let a command out of every sandbox unasked. ``exec`` can
 ignore them; the app-server cannot, so there a session that may not act has no shell tool when there are any.
@@ -23,12 +24,21 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ...agents.codex.config import ApprovalPolicy, CodexConfig, DriverName, SandboxMode
-from ...agents.codex.locate import codex_home
+from ...agents.codex.locate import codex_home, trust_roots
 from ...errors import NotSupported
 from ...unified.events import PermissionRequest
 from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
 from ..confinement import confinement_of, environ_of, is_confined
 from .state import state_of
+from .withholding import (
+    SHELL_FEATURES,
+    features_off,
+    lists_of,
+    server_limits,
+    settings_off,
+    unasked_tools_off,
+    user_servers,
+)
 
 Stance = Literal["read", "ask", "edits", "free"]
 
@@ -40,10 +50,9 @@ SANDBOXES: dict[Sandbox, SandboxMode] = {
     "workspaceWrite": SandboxMode.WORKSPACE_WRITE,
     "fullAccess": SandboxMode.DANGER_FULL_ACCESS,
 }
-SHELL_TOOLS = ("shell_tool", "unified_exec")
-"""The features without which the model has no shell, in code mode neither."""
 PROTECTED = (".git", ".codex", ".agents", ".aws")
 """What the sandbox keeps read-only inside a workspace is asked about there, too."""
+PATCH, SHELL = "apply_patch", "exec_command"
 SYSTEM_RULES = Path("/etc/codex/rules")
 
 
@@ -54,8 +63,22 @@ def stance_of(options: Options) -> Stance:
 
 
 def asks(options: Options) -> bool:
-    """Whether Codex must ask before something happens."""
-    return stance_of(options) in ("ask", "edits")
+    """Whether Codex must ask before something happens: also about a patch, which it has no switch for."""
+    return stance_of(options) in ("ask", "edits") or (stance_of(options) == "free" and not _patches(options))
+
+
+def check_exec(options: Options) -> None:
+    """``exec`` asks nobody, and takes patches away only together with all other writing."""
+    lists = lists_of(options)
+    if stance_of(options) == "free" and lists.withholds(PATCH) and not lists.withholds(SHELL):
+        raise NotSupported(
+            "codex (exec) cannot withhold apply_patch from a session that has a shell: use driver='app-server', or "
+            "withhold shell too"
+        )
+
+
+def _patches(options: Options) -> bool:
+    return not lists_of(options).withholds(PATCH)
 
 
 def has_rules(environ: Mapping[str, str]) -> bool:
@@ -66,8 +89,10 @@ def has_rules(environ: Mapping[str, str]) -> bool:
 
 def config_of(options: Options, driver: DriverName) -> CodexConfig:
     """Everything but the callback."""
-    stance = stance_of(options)
+    stance, lists = stance_of(options), lists_of(options)
     sandbox, network = _sandbox(options, stance, driver)
+    off = (*(tool.name for tool in lists.withheld), *unasked_tools_off(options))
+    mine = {name: _server(name, server, options) for name, server in options.mcp_servers.items()}
     return CodexConfig(
         driver=driver,
         model=options.model,
@@ -75,18 +100,25 @@ def config_of(options: Options, driver: DriverName) -> CodexConfig:
         sandbox=sandbox,
         network_access=network,
         ignore_rules=driver == "exec" and stance != "free",
-        disable=_without_shell(options, stance, driver),
+        disable=tuple(dict.fromkeys((*_without_shell(options, stance, driver), *features_off(off)))),
         base_instructions=_instructions(options, options.system_prompt),
         developer_instructions=_instructions(options, options.append_system_prompt),
-        mcp_servers={name: _server(name, server, options) for name, server in options.mcp_servers.items()},
+        mcp_servers=user_servers(_config_files(options), lists, asks=stance != "free") | mine,
         output_schema=options.output_schema,
         images=options.images,
-        plan_tool=True,
+        plan_tool=not lists.withholds("update_plan"),
+        config=settings_off(off),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
         confinement=confinement_of(options, state_of, own_sandbox=True),
         stall_after=options.stall_after,
     )
+
+
+def _config_files(options: Options) -> list[Path]:
+    """Where servers that nobody gave us can come from; the last one decides."""
+    roots = [Path(root) / ".codex" for root in reversed(trust_roots(options.cwd))]
+    return [folder / "config.toml" for folder in (SYSTEM_RULES.parent, codex_home(environ_of(options)), *roots)]
 
 
 def _policy(options: Options, driver: DriverName) -> ApprovalPolicy | None:
@@ -97,7 +129,7 @@ def _policy(options: Options, driver: DriverName) -> ApprovalPolicy | None:
 
 def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[SandboxMode, bool]:
     """The sandbox, and whether the network is open in it."""
-    if stance == "read" or (driver == "exec" and stance == "ask"):
+    if stance == "read" or (driver == "exec" and (stance == "ask" or not _patches(options))):
         return SandboxMode.READ_ONLY, False
     if is_confined(options, own_sandbox=True):
         return SandboxMode.DANGER_FULL_ACCESS, False  # its own sandbox does not start inside ours everywhere
@@ -111,8 +143,8 @@ def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[Sand
 
 def _without_shell(options: Options, stance: Stance, driver: DriverName) -> tuple[str, ...]:
     if driver == "exec":
-        return SHELL_TOOLS if stance == "edits" else ()
-    return SHELL_TOOLS if stance == "read" and has_rules(environ_of(options)) else ()
+        return SHELL_FEATURES if stance == "edits" else ()
+    return SHELL_FEATURES if stance == "read" and has_rules(environ_of(options)) else ()
 
 
 def _instructions(options: Options, text: str | None) -> str | None:
@@ -125,20 +157,20 @@ def _instructions(options: Options, text: str | None) -> str | None:
 
 def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]:
     mode = "approve" if stance_of(options) == "free" else "prompt"
+    limits = {"default_tools_approval_mode": mode, **server_limits(name, lists_of(options))}
     match server.transport:
         case "stdio":
-            stdio = {"command": server.command, "args": list(server.args), "env": dict(server.env)}
-            return {**stdio, "default_tools_approval_mode": mode}
+            return {"command": server.command, "args": list(server.args), "env": dict(server.env), **limits}
         case "http":
-            http = {"url": server.url, "http_headers": dict(server.headers)}
-            return {**http, "default_tools_approval_mode": mode}
+            return {"url": server.url, "http_headers": dict(server.headers), **limits}
         case "sse":
             raise NotSupported(f"MCP server {name!r}: Codex does not support SSE: use http or stdio")
 
 
 def allowed_unasked(request: PermissionRequest, options: Options) -> bool:
     """Whether the stance lets this happen without a question."""
-    return stance_of(options) == "edits" and request.operation == "write" and _in_workspace(request, options.cwd)
+    edits = stance_of(options) == "edits" and request.operation == "write" and _patches(options)
+    return edits and _in_workspace(request, options.cwd)
 
 
 def _in_workspace(request: PermissionRequest, cwd: str) -> bool:

@@ -29,6 +29,7 @@ from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
 from .stream_dictionary import StreamDictionary
+from .tools import MCP_NAME, OWN_TOOLS, TITLE
 
 NOTES = {
     "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
@@ -123,7 +124,7 @@ async def check_version(options: Options) -> CheckedVersion:
 
 AGENT = Agent(
     name="gemini",
-    title="Gemini CLI",
+    title=TITLE,
     install=INSTALL,
     drivers={
         "acp": Driver(
@@ -140,10 +141,8 @@ AGENT = Agent(
     list_stored=list_stored,
     read_stored=read_stored,
     inspect=inspect,
-    tools=(
-        "run_shell_command", "read_file", "write_file", "replace", "grep_search", "glob", "web_fetch",
-        "google_web_search",
-    ),
+    tools=OWN_TOOLS,
+    mcp_name=MCP_NAME,
     arguments=ArgumentRules(
         reserved={
             "-p": 1,
@@ -157,6 +156,7 @@ AGENT = Agent(
         replaced={
             "--yolo": "skip_permissions: true",
             "-y": "skip_permissions: true",
+            "--allowed-tools": "allowed_tools",
             "--approval-mode": "tier or approval",
             "--sandbox": "sandbox",
             "-s": "sandbox",

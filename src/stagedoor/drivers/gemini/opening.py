@@ -33,7 +33,7 @@ from ...unified.options import McpServer as Server
 from ...unified.options import Options
 from ..confinement import confinement_of, is_confined
 from .acp_dictionary import GeminiAcpDictionary
-from .rules import DRY_RUN, MODES, Stance, rules, stance_of
+from .rules import DRY_RUN, MODES, lists_of, rules, stance_of
 from .state import state_of
 from .stream_dictionary import StreamDictionary
 
@@ -50,13 +50,16 @@ def is_contained(options: Options) -> bool:
 def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
     if is_contained(options) and is_confined(options):
         raise NotSupported("a container cannot be started from within confine or workspaceWrite: leave one of them out")
+    lists = lists_of(options)
     return GeminiConfig(
         driver=driver,
         approval_mode=MODES[stance_of(options)],
         model=options.model,
         policy=rules(options, asks=driver is GeminiDriver.ACP),
         max_session_turns=options.max_turns,
-        mcp_servers={name: _server(server) for name, server in options.mcp_servers.items()},
+        mcp_servers={
+            name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)
+        },
         system_prompt=options.system_prompt,
         quiet=options.stall_after,
         sandbox=is_contained(options),
@@ -90,7 +93,7 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 
 
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
-    questions = GeminiQuestions(stance_of(options), ask, dictionary)
+    questions = GeminiQuestions(options, ask, dictionary)
     client = client_of(options)
     config = msgspec.structs.replace(config_of(options, GeminiDriver.ACP), can_use_tool=questions.decide)
     first = _with_images(prompt, options)
@@ -108,8 +111,9 @@ async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAc
 class GeminiQuestions:
     """Answers the CLI's questions with our caller's decisions."""
 
-    def __init__(self, stance: Stance, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
-        self._stance = stance
+    def __init__(self, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
+        self._stance = stance_of(options)
+        self._listed = lists_of(options).limits
         self._ask = ask
         self._dictionary = dictionary
         self._tasks = TaskOwner()
@@ -117,7 +121,7 @@ class GeminiQuestions:
         self.session: asyncio.Future[weakref.ref[GeminiAcpSession]] = asyncio.get_running_loop().create_future()
 
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
-        if self._stance == "act":
+        if self._stance == "act" and not self._listed:
             return "allow_once"  # even then it asks before it edits a build file
         request = self._dictionary.request(question)
         decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)

@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import Literal
 
 from ...agents.gemini.config import ApprovalMode
-from ...agents.gemini.policy import TOOLS, Decision, PolicyRule
-from ...errors import NotSupported
+from ...agents.gemini.policy import Decision, PolicyRule
 from ...unified.options import Approval, Options, Tier
-from .tools import MCP, natives_of
+from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
+from .tools import MCP_NAME, OWN_TOOLS, TITLE
 
 Stance = Literal["read", "ask", "edit", "act"]
 TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edit", "autonomous": "act"}
@@ -54,23 +54,25 @@ def stance_of(options: Options) -> Stance:
     return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
 
 
+def lists_of(options: Options) -> ToolLists:
+    return tool_lists(options, OWN_TOOLS, agent=TITLE, mcp_name=MCP_NAME)
+
+
 def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
     """``asks``: over this driver somebody can be asked."""
-    stance = stance_of(options)
-    refused = [rule for tool in options.disallowed_tools for rule in _disallowed(tool)]
-    if options.allowed_tools is not None:
-        refused += _only(options.allowed_tools, stance)
+    stance, lists = stance_of(options), lists_of(options)
+    refused, closing = _unlisted(lists, stance), _closing(lists, stance)
     match stance:
         case "read":
             acting = (*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES)
-            return (*_refuse(acting, DRY_RUN), *refused, _free(HARMLESS))
+            return (*_refuse(acting, DRY_RUN), *refused, _free(HARMLESS), *closing)
         case "act":
-            return tuple(refused)
+            return (*refused, *closing)
         case "ask" | "edit":
             acting = (*SHELL, *NETWORK, *(EDITS if stance == "ask" else ()))
             free = (*HARMLESS, *(EDITS if stance == "edit" else ()))
             limits = _ask(acting) if asks else _refuse((*acting, "activate_skill"), UNATTENDED)
-            return (*refused, *limits, _free(free))
+            return (*refused, *limits, _free(free), *closing)
 
 
 def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:
@@ -96,47 +98,35 @@ def _free(tools: tuple[str, ...]) -> PolicyRule:
     return PolicyRule(tool_name=tools, decision=Decision.ALLOW, priority=LOWEST)
 
 
-def _disallowed(tool: str) -> list[PolicyRule]:
-    name, prefix = _parsed(tool)
-    if name == "mcp":
-        return [PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=HIGHEST)]
-    natives = _natives(name)
-    return [_rule(natives, prefix, Decision.DENY, HIGHEST)]
-
-
-def _only(allowed: tuple[str, ...], stance: Stance) -> list[PolicyRule]:
-    """Only these can be used. Whether they ask is still the mode's to say, save where a rule must name them."""
-    named = [_parsed(tool) for tool in allowed]
-    whole = {native for name, prefix in named if prefix is None and name != "mcp" for native in _natives(name)}
-    parts = [(name, prefix) for name, prefix in named if prefix is not None]
+def _unlisted(lists: ToolLists, stance: Stance) -> list[PolicyRule]:
+    """Take away what the lists do not have. A rule without a pattern also takes it from the model's list."""
+    out: list[PolicyRule] = []
+    if withheld := tuple(tool.name for tool in lists.withheld):
+        out.append(PolicyRule(tool_name=withheld, decision=Decision.DENY, priority=HIGHEST))
+    out += [rule for one in lists.denied.servers for rule in _served(one, Decision.DENY)]
+    every = PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=HIGHEST)
+    if lists.denied.all_servers:
+        return [*out, every]
+    if lists.allowed is None or lists.allowed.all_servers:
+        return out
     decision = Decision.ALLOW if stance == "act" else Decision.ASK_USER
-    listed = [_rule(_natives(name), prefix, decision, HIGHEST) for name, prefix in parts]
-    served = tuple(sorted(native for native in whole if native.startswith(MCP)))
-    if served:
-        listed.append(PolicyRule(tool_name=served, decision=decision, priority=HIGHEST))
-    unlisted = tuple(native for native in TOOLS if native not in whole and native not in HARMLESS)
-    out = [*listed, PolicyRule(tool_name=unlisted, decision=Decision.DENY, priority=HIGHEST)]
-    if ("mcp", None) not in named:
-        out.append(PolicyRule(tool_name="*", mcp_name="*", decision=Decision.DENY, priority=HIGHEST))
-    return out
+    return [*out, *(rule for one in lists.allowed.servers for rule in _served(one, decision)), every]
 
 
-def _rule(tools: tuple[str, ...], prefix: str | None, decision: Decision, priority: int) -> PolicyRule:
-    if prefix is None:
-        return PolicyRule(tool_name=tools, decision=decision, priority=priority)
-    if tools != SHELL:
-        raise NotSupported(f"only shell takes a command in brackets, not {tools[0]}: leave the brackets out")
-    return PolicyRule(tool_name=tools[0], decision=decision, priority=priority, command_prefix=prefix)
+def _served(entry: ServerTool, decision: Decision) -> list[PolicyRule]:
+    by_server = PolicyRule(tool_name=entry.tool or "*", mcp_name=entry.server, decision=decision, priority=HIGHEST)
+    if not entry.tool:
+        return [by_server]
+    native = MCP_NAME.format(server=entry.server, tool=entry.tool)
+    return [by_server, PolicyRule(tool_name=native, decision=decision, priority=HIGHEST)]
 
 
-def _parsed(tool: str) -> tuple[str, str | None]:
-    """``shell(git status)`` → the tool, and how its command must begin."""
-    name, bracket, rest = tool.partition("(")
-    return name, rest.removesuffix(")").removesuffix(":*").removesuffix(" *") if bracket else None
-
-
-def _natives(name: str) -> tuple[str, ...]:
-    natives = natives_of(name)
-    if not natives:
-        raise NotSupported(f"Gemini CLI has no tool {name!r}: use our names (shell, edit_file) or its own ({TOOLS[6]})")
-    return natives
+def _closing(lists: ToolLists, stance: Stance) -> list[PolicyRule]:
+    """With ``allowed_tools``: a tool that nobody has heard of is refused, so those that are listed need a rule."""
+    if lists.allowed is None:
+        return []
+    free = tuple(tool.name for tool in lists.offered if stance == "act" or tool.control in ("free", "plumbing"))
+    rest = tuple(tool.name for tool in lists.offered if tool.name not in free)
+    out = [_free(free)] if free else []
+    out += [PolicyRule(tool_name=rest, decision=Decision.ASK_USER, priority=LOWEST)] if rest else []
+    return [*out, PolicyRule(tool_name="*", decision=Decision.DENY, priority=0)]

@@ -1,4 +1,4 @@
-"""Gemini CLI's own tool names and ours, in both directions."""
+"""Gemini CLI's own tools: by our names, and what each of them reaches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from ...unified import tools
 from ...unified.events import ToolName
+from ...unified.tool_lists import AgentTool
 
 OLDER: dict[str, ToolName] = {
     "shell": "shell",
@@ -29,8 +30,47 @@ NAMES: dict[str, ToolName] = {
     "tracker_create_task": "other", "tracker_get_task": "other", "tracker_list_tasks": "other",
     "tracker_update_task": "other", "tracker_visualize": "other", "update_topic": "other",
 }  # fmt: skip
+TITLE = "Gemini CLI"
+OWN_TOOLS: tuple[AgentTool, ...] = (
+    AgentTool("run_shell_command", "shell", ("files", "network", "process")),
+    AgentTool("list_background_processes", "other", control="free", also=("shell",)),
+    AgentTool("read_background_output", "other", control="free", also=("shell",)),
+    AgentTool("read_file", "read_file", ("files",), "free"),
+    AgentTool("read_many_files", "read_file", ("files",), "free"),
+    AgentTool("get_internal_docs", "read_file", control="free"),
+    AgentTool("write_file", "write_file", ("files",)),
+    AgentTool("replace", "edit_file", ("files",)),
+    AgentTool("save_memory", "other", ("files",)),
+    AgentTool("grep_search", "search_content", ("files",), "free"),
+    AgentTool("search_file_content", "search_content", ("files",), "free"),
+    AgentTool("glob", "find_files", ("files",), "free"),
+    AgentTool("list_directory", "find_files", ("files",), "free"),
+    AgentTool("web_fetch", "web_fetch", ("network",)),
+    AgentTool("google_web_search", "web_search", ("network",)),
+    AgentTool("invoke_agent", "task"),
+    AgentTool("codebase_investigator", "task"),
+    AgentTool("cli_help", "task"),
+    AgentTool("activate_skill", "other", ("files",)),
+    AgentTool("write_todos", "plan", control="free"),
+    AgentTool("tracker_add_dependency", "other", control="free", also=("plan",)),
+    AgentTool("tracker_create_task", "other", control="free", also=("plan",)),
+    AgentTool("tracker_get_task", "other", control="free", also=("plan",)),
+    AgentTool("tracker_list_tasks", "other", control="free", also=("plan",)),
+    AgentTool("tracker_update_task", "other", control="free", also=("plan",)),
+    AgentTool("tracker_visualize", "other", control="free", also=("plan",)),
+    AgentTool("enter_plan_mode", "other", also=("plan",)),
+    AgentTool("exit_plan_mode", "other", also=("plan",)),
+    AgentTool("ask_user", "question"),
+    AgentTool("read_mcp_resource", "mcp", ("network", "process")),
+    AgentTool("list_mcp_resources", "mcp", ("network", "process")),
+    AgentTool("update_topic", "other", control="plumbing"),
+    AgentTool("complete_task", "other", control="plumbing"),
+)
+"""Its own tools, those of other models and modes too. ``update_topic`` names the topic of the conversation and
+``complete_task`` is how a sub-agent answers: neither reaches anything."""
 MCP = "mcp_"
 """How the name of a server's tool begins: ``mcp_<server>_<tool>``."""
+MCP_NAME = MCP + "{server}_{tool}"
 
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
@@ -57,10 +97,3 @@ def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
     if name == "web_fetch" and isinstance(prompt, str) and (address := _ADDRESS.search(prompt)):
         return address[0]
     return native if name == "mcp" else tools.target_of(name, arguments)
-
-
-def natives_of(name: str) -> tuple[str, ...]:
-    """The CLI's tools that ``name``, ours or its own, stands for; empty for one it does not have."""
-    if name in NAMES or name.startswith(MCP):
-        return (name,)
-    return tuple(native for native, normalized in NAMES.items() if normalized == name)

@@ -24,19 +24,18 @@ from ..inspection import SignIn, inspected
 from .acp_dictionary import OpenCodeAcpDictionary
 from .opening import RecordedRun, client_of, open_acp, open_run, open_serve
 from .recording import ServeRecordingReader
+from .rights import check_run
 from .run_dictionary import RunDictionary
 from .scripted import scripted_settings
 from .serve_dictionary import ServeDictionary
 from .state import state_of
 from .stored import list_stored, read_stored
+from .tools import MCP_NAME, OWN_TOOLS, TITLE
 
 NAME = "opencode"
-TITLE = "OpenCode"
 SIGN_IN = "opencode auth login"
 NOTES = {
     "sandbox": "OpenCode has none: readOnly denies every tool that acts, workspaceWrite is confine='workspace'",
-    "allowed_tools": "only these can be used; write_file and edit_file cannot be told apart, nor glob and list",
-    "disallowed_tools": "write_file and edit_file cannot be told apart, nor glob and list",
     "system_prompt": "takes the place of the agent's prompt; what OpenCode adds about the folder stays",
     "cost": "by the prices OpenCode knows; none for a model without prices",
 }
@@ -61,6 +60,8 @@ RUN = Capabilities(
     notes={
         **NOTES,
         "text_deltas": "this mode prints whole messages",
+        "allowed_tools": "write_file and edit_file only together; a patch is both",
+        "disallowed_tools": "write_file and edit_file only together; a patch is both",
         "permissions": "nobody can be asked: what the tier would ask about is denied; use driver='serve'",
         "subagents": "this mode does not print what sub-agents do",
         "structured_output": "only over serve",
@@ -146,7 +147,7 @@ AGENT = Agent(
             ServeRecordingReader,
             check_version,
         ),
-        "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run, check_version=check_version),
+        "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run, check_version=check_version, check=check_run),
         "acp": Driver(
             "acp",
             ACP,
@@ -162,7 +163,8 @@ AGENT = Agent(
     list_stored=list_stored,
     read_stored=read_stored,
     inspect=inspect,
-    tools=("bash", "read", "write", "edit", "grep", "glob", "webfetch", "websearch"),
+    tools=OWN_TOOLS,
+    mcp_name=MCP_NAME,
     arguments=ArgumentRules(
         reserved={"run": 0, "serve": 0, "acp": 0, "--format": 1}, replaced={"--model": "model", "-m": "model"}
     ),

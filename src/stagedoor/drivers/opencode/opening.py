@@ -40,7 +40,7 @@ from ...unified.events import PermissionRequest
 from ...unified.options import McpServer, Options
 from ..confinement import confinement_of
 from .acp_dictionary import OpenCodeAcpDictionary
-from .rights import rules, stance_of
+from .rights import lists_of, rules, stance_of
 from .run_dictionary import RunDictionary
 from .serve_dictionary import ServeDictionary, answers_in
 from .state import state_of
@@ -63,7 +63,7 @@ def client_of(options: Options) -> OpenCodeClient:
 
 
 def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
-    asks = driver is not OpenCodeDriver.RUN
+    asks, lists = driver is not OpenCodeDriver.RUN, lists_of(options)
     settings: dict[str, object] = {}
     if driver is not OpenCodeDriver.SERVE:
         # Elsewhere a refusal carries no reason, and without this it would end the turn.
@@ -78,7 +78,7 @@ def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
         output_schema=options.output_schema,
         most_steps=options.max_turns,
         ask_every_command=asks and stance_of(options) in ("ask", "edit"),
-        mcp={name: _server(server) for name, server in options.mcp_servers.items()},
+        mcp={name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)},
         attachments=attachments(options) if driver is OpenCodeDriver.SERVE else (),
         files=tuple(str(path) for path in _images(options)) if driver is OpenCodeDriver.RUN else (),
         settings=settings,
@@ -188,7 +188,8 @@ class CallerDecisions:
     """Answers OpenCode's questions with our caller's decisions."""
 
     def __init__(self, options: Options, ask: Ask, dictionary: ServeDictionary | OpenCodeAcpDictionary) -> None:
-        self._allows_edits = stance_of(options) == "edit" and not is_policed(options)
+        listed = lists_of(options).limits  # then every question goes through the lists
+        self._allows_edits = stance_of(options) == "edit" and not is_policed(options) and not listed
         self._cwd = options.cwd
         self._ask = ask
         self._dictionary = dictionary

@@ -23,7 +23,8 @@ from typing import Literal
 from ...agents.opencode.commands import Action
 from ...errors import NotSupported
 from ...unified.options import Approval, Options, Tier
-from .tools import NAMES, permissions_of
+from ...unified.tool_lists import AgentTool, ServerTool, ToolLists, tool_lists
+from .tools import MCP_NAME, OWN_TOOLS, TITLE, permission_of
 
 Stance = Literal["read", "ask", "edit", "act"]
 Rules = dict[str, Action | Mapping[str, Action]]
@@ -63,36 +64,58 @@ def rules(options: Options, *, asks: bool, policed: bool = False) -> Rules:
         granted |= {name: "ask" for name in ("read", *READING)}
     # Nobody waits for somebody who cannot be asked.
     granted["question"] = "allow" if asks and options.can_use_tool is not None else "deny"
-    return _limit_tools(granted, options)
+    return _limit_tools(granted, lists_of(options))
 
 
-def _limit_tools(granted: Rules, options: Options) -> Rules:
+def lists_of(options: Options) -> ToolLists:
+    return tool_lists(options, OWN_TOOLS, agent=TITLE, mcp_name=MCP_NAME)
+
+
+def check_run(options: Options) -> None:
+    """``run`` asks nobody, so it cannot tell apart what one permission stands before."""
+    if any(_is_split(lists_of(options), permission) for permission in _OF_TOOLS):
+        raise NotSupported(
+            "opencode (run) has one permission for write and edit and cannot withhold only one of them: "
+            "list both, or use driver='serve'"
+        )
+
+
+def _limit_tools(granted: Rules, lists: ToolLists) -> Rules:
     """Only the allowed tools can be used, and the disallowed ones cannot; the tier decides whether they ask."""
-    if options.allowed_tools is not None:
-        allowed = {name for tool in options.allowed_tools for name in _permissions_for(tool, "allowed_tools")}
-        denied: Rules = {name: "deny" for name in granted if name not in ("*", *allowed) and name not in _NO_TOOLS}
-        every: Rules = {**denied, **{name: granted.get(name, granted["*"]) for name in allowed}}
-        conditions: Rules = {name: granted.get(name, granted["*"]) for name in _NO_TOOLS}
-        granted = {"*": "deny", **conditions, **every}
-    for tool in options.disallowed_tools:
-        for permission in _permissions_for(tool, "disallowed_tools"):
-            granted.pop(permission, None)  # the last rule decides
-            granted[permission] = "deny"
-    return granted
+    if not lists.limits:
+        return granted
+    rest = granted["*"]
+    has_servers = (lists.allowed is None or lists.allowed.all_servers) and not lists.denied.all_servers
+    limited: Rules = {"*": rest if has_servers else "deny"}
+    limited |= {name: granted.get(name, rest) for name in _NO_TOOLS}
+    for permission, tools in _OF_TOOLS.items():
+        action = granted.get(permission, rest)
+        if not any(lists.permits(tool.name, tool.kind) for tool in tools):
+            action = "deny"
+        elif action != "deny" and _is_split(lists, permission):
+            action = "ask"  # which of its tools it is, the question says
+        limited[permission] = action
+    if lists.allowed is not None:
+        limited |= {_served(one): rest for one in lists.allowed.servers}
+    for one in lists.denied.servers:
+        limited.pop(_served(one), None)  # the last rule decides
+        limited[_served(one)] = "deny"
+    return limited
+
+
+def _is_split(lists: ToolLists, permission: str) -> bool:
+    """Whether the session has only some of the tools behind this permission."""
+    return len({lists.permits(tool.name, tool.kind) for tool in _OF_TOOLS[permission] if tool.name in _APART}) > 1
+
+
+def _served(entry: ServerTool) -> str:
+    return MCP_NAME.format(server=entry.server, tool=entry.tool or "*")
 
 
 _NO_TOOLS = ("external_directory", "doom_loop")
 """Permissions that stand before no tool of their own."""
-
-
-def _permissions_for(tool: str, option: str) -> tuple[str, ...]:
-    if "(" in tool:
-        raise NotSupported(f"OpenCode takes whole tools in {option}, not {tool!r}: remove the brackets")
-    if tool in ("mcp", "other"):
-        raise NotSupported(
-            f"OpenCode has no name for all tools of MCP servers: list them in {option}, for example 'sums_*'"
-        )
-    permissions = permissions_of(tool)
-    if permissions == (tool,) and tool not in NAMES and "_" not in tool and "*" not in tool:
-        raise NotSupported(f"OpenCode has no tool {tool!r}: use our names (shell, edit_file) or its own (bash, edit)")
-    return permissions
+_APART = ("write", "edit")
+_OF_TOOLS: dict[str, list[AgentTool]] = {}
+for _tool in OWN_TOOLS:
+    if _tool.control != "plumbing":
+        _OF_TOOLS.setdefault(permission_of(_tool.name), []).append(_tool)

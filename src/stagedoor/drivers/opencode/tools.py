@@ -7,6 +7,7 @@ from typing import Any
 
 from ...unified import tools
 from ...unified.events import ToolName
+from ...unified.tool_lists import AgentTool
 
 NAMES: dict[str, ToolName] = {
     "bash": "shell", "read": "read_file", "write": "write_file", "edit": "edit_file", "multiedit": "edit_file",
@@ -35,22 +36,38 @@ class OpenCodeToolNames(Mapping[str, ToolName]):
 
 
 TOOLS = OpenCodeToolNames()
+TITLE = "OpenCode"
+MCP_NAME = "{server}_{tool}"
+OWN_TOOLS: tuple[AgentTool, ...] = (
+    AgentTool("bash", "shell", ("files", "network", "process")),
+    AgentTool("read", "read_file", ("files",), "free"),
+    AgentTool("write", "write_file", ("files",)),
+    AgentTool("edit", "edit_file", ("files",)),
+    AgentTool("multiedit", "edit_file", ("files",)),
+    AgentTool("patch", "edit_file", ("files",), also=("write_file",)),
+    AgentTool("apply_patch", "edit_file", ("files",), also=("write_file",)),
+    AgentTool("grep", "search_content", ("files",), "free"),
+    AgentTool("codesearch", "search_content", ("network",)),
+    AgentTool("glob", "find_files", ("files",), "free"),
+    AgentTool("list", "find_files", ("files",), "free"),
+    AgentTool("lsp", "other", ("files", "process"), "free"),
+    AgentTool("webfetch", "web_fetch", ("network",)),
+    AgentTool("websearch", "web_search", ("network",)),
+    AgentTool("task", "task", control="free"),
+    AgentTool("skill", "other", ("files",), "free"),
+    AgentTool("todowrite", "plan", control="free"),
+    AgentTool("todoread", "plan", control="free"),
+    AgentTool("plan_enter", "other", also=("plan",)),
+    AgentTool("plan_exit", "other", also=("plan",)),
+    AgentTool("question", "question"),
+    AgentTool("batch", "other"),
+    AgentTool("StructuredOutput", "other", control="plumbing"),
+    AgentTool("invalid", "other", control="plumbing"),
+)
+"""Its own tools, those of other models and settings too. A sub-agent is only started unasked: each of its calls is
+asked about. A skill is a text that is read."""
 
-# OpenCode guards tools by permissions; these three of our names share the one for everything that writes.
-_PERMISSIONS: dict[str, tuple[str, ...]] = {
-    "shell": ("bash",),
-    "read_file": ("read",),
-    "write_file": ("edit",),
-    "edit_file": ("edit",),
-    "search_content": ("grep",),
-    "find_files": ("glob", "list"),
-    "web_fetch": ("webfetch",),
-    "web_search": ("websearch",),
-    "task": ("task",),
-    "plan": ("todowrite",),
-    "question": ("question",),
-}
-_WRITING = ("write", "multiedit", "patch", "apply_patch")
+_WRITING = frozenset({"write", "edit", "multiedit", "patch", "apply_patch"})
 
 
 def name_of(native: str, error: str = "") -> ToolName:
@@ -65,8 +82,6 @@ def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
     return tools.target_of(name, arguments) or (native if name == "other" else "")
 
 
-def permissions_of(name: str) -> tuple[str, ...]:
-    """The permissions that ``name``, our name of a tool or OpenCode's own, stands for."""
-    if name in _PERMISSIONS:
-        return _PERMISSIONS[name]
-    return ("edit",) if name in _WRITING else (name,)
+def permission_of(tool: str) -> str:
+    """The permission that stands before a tool: one for all that write."""
+    return "edit" if tool in _WRITING else tool

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from ... import __version__
 from ...agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
 from ...agents.acp.protocol import AcpProtocol
+from ...errors import NotSupported
 from ...understudy import command
 from ...understudy.store import default_home
 from ...unified.decisions import Ask
-from ...unified.events import ToolName
 from ...unified.options import Options
+from ...unified.tool_lists import AgentTool, ToolLists, tool_lists
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.opening import config
@@ -29,6 +30,8 @@ APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "auto
 CAPABILITIES = replace(
     CAPABILITIES_OF_ACP,
     permissions="all",
+    allowed_tools=True,
+    disallowed_tools=True,
     cost=True,
     exit_codes=True,
     subagents=True,
@@ -42,9 +45,19 @@ CAPABILITIES = replace(
         "sandbox": "readOnly is the dry run; workspaceWrite is confine='workspace'",
     },
 )
-TOOLS: tuple[ToolName, ...] = (
-    "shell", "read_file", "write_file", "edit_file", "search_content", "find_files", "task", "plan", "mcp", "question",
-)  # fmt: skip
+TITLE = "Understudy (embedded, scripted)"
+TOOLS: tuple[AgentTool, ...] = (
+    AgentTool("shell", "shell", ("files", "network", "process")),
+    AgentTool("read_file", "read_file", ("files",), "free"),
+    AgentTool("write_file", "write_file", ("files",)),
+    AgentTool("edit_file", "edit_file", ("files",)),
+    AgentTool("delete_file", "edit_file", ("files",)),
+    AgentTool("search_content", "search_content", ("files",), "free"),
+    AgentTool("find_files", "find_files", ("files",), "free"),
+    AgentTool("task", "task", control="free"),
+    AgentTool("plan", "plan", control="free"),
+    AgentTool("question", "question"),
+)
 
 
 def _exit_code(raw_output: object) -> int | None:
@@ -64,7 +77,7 @@ def _parent(meta: object) -> str | None:
 
 
 MANNER = Manner(
-    tools={name: name for name in TOOLS},
+    tools={**{tool.name: tool.kind for tool in TOOLS if tool.name == tool.kind}, "mcp": "mcp"},
     profile=AcpProfile(tool_name_in_id=r"(.+?)__\d+$"),
     exit_code=_exit_code,
     parent=_parent,
@@ -77,8 +90,23 @@ def mode_of(options: Options) -> str:
     return MODES[options.tier] if options.approval is None else APPROVALS[options.approval]
 
 
+def lists_of(options: Options) -> ToolLists:
+    return tool_lists(options, TOOLS, agent=TITLE)
+
+
+def check(options: Options) -> None:
+    lists = lists_of(options)
+    entries = (*(lists.allowed.servers if lists.allowed is not None else ()), *lists.denied.servers)
+    if one := next((entry for entry in entries if entry.tool), None):
+        raise NotSupported(f"understudy withholds whole MCP servers: write 'mcp__{one.server}' in the list")
+
+
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
-    argv = [*command(), *options.extra_args]
+    lists = lists_of(options)
+    without = ",".join(tool.name for tool in lists.withheld)
+    argv = [*command(), *(("--without", without) if without else ()), *options.extra_args]
+    servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
+    options = replace(options, mcp_servers=servers)
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
     client = AcpClient(argv, options.cwd, env, quiet=options.stall_after, confinement=confinement_of(options, state_of))
     settings = config(options, ask, dictionary, mode=mode_of(options))
@@ -96,7 +124,7 @@ def state_of(env: Mapping[str, str]) -> StateFolders:
 async def inspect(env: Mapping[str, str] | None) -> Presence:
     return Presence(
         agent=NAME,
-        title=AGENT.title,
+        title=TITLE,
         installed=True,
         executable=sys.executable,
         version=__version__,
@@ -107,7 +135,7 @@ async def inspect(env: Mapping[str, str] | None) -> Presence:
 
 AGENT = Agent(
     name=NAME,
-    title="Understudy (embedded, scripted)",
+    title=TITLE,
     install="",
     drivers={
         "acp": Driver(
@@ -118,6 +146,7 @@ AGENT = Agent(
             open_session,
             (RequestPermission,),
             lambda _: AcpRecordingReader(),
+            check=check,
         )
     },
     choose_driver=lambda options: "acp",

@@ -76,7 +76,7 @@ def _available(view: AgentView) -> AvailableAgent:
             mcp=can.mcp_servers,
             sandbox=bool(modes),
         ),
-        tools=list(agent.tools),
+        tools=[tool.name for tool in agent.tools if tool.control != "plumbing"],
         drivers=list(agent.drivers),
         sandbox_modes=modes,
         signed_in=view.signed_in,
