@@ -22,6 +22,8 @@ from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.questions import Judge, SessionQuestions
 from .register import Register, entry_of
+from .transports.launch import Exited
+from .transports.process import LOST_GUARD
 from .transports.programs import in_thread
 from .transports.relay import Relay
 from .transports.tasks import TaskOwner
@@ -262,6 +264,8 @@ class SessionEngine:
         try:
             async for batch in _batches(native):
                 self.native_id = native.session_id or self.native_id
+                if _has_lost_guard(batch) and self._cut_short is None:
+                    self.emit(Error(kind="connection_failed", message=LOST_GUARD, fatal=True))
                 await self._publish(batch)
         except Exception as fault:  # our own fault must end as an event, not as a hung reader
             self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
@@ -428,6 +432,12 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes
     else:
         async for pair in native.received:
             yield (pair,)
+
+
+def _has_lost_guard(batch: Iterable[tuple[bytes, Any]]) -> bool:
+    """How a program ended is the last that is said of it."""
+    last = batch[-1][1] if isinstance(batch, list | tuple) and batch else None
+    return type(last) is Exited and last.guard_was_killed
 
 
 def home_of(options: Options) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 from stagedoor.errors import LaunchError, NotInstalled, ProcessExited
 from stagedoor.transports.executables import find_executable, read_version
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal, Stalled, Step
-from stagedoor.transports.process import ChildProcess, Silence
+from stagedoor.transports.process import LOST_GUARD, ChildProcess, Silence
 from stagedoor.transports.tap import record_lines
 from stagedoor.wire.shapes import UnknownMessage
 
@@ -341,6 +342,53 @@ def test_the_ladder_ends_a_child_in_order() -> None:
     assert output[0] == b"up"
     assert output[-1] == b"interrupted"
     assert asyncio.run(main((EndInput(0.2),)))[0] == -signal.SIGKILL
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("kill", ["guard", "keeper", "both"])
+def test_a_guard_that_is_killed_takes_everything_along(kill: str) -> None:
+    async def main() -> tuple[list[int], bool, str, int]:
+        process = await ChildProcess.start(python(FAMILY))
+        async with process:
+            [line] = await anext(aiter(process.batches()))
+            assert isinstance(line, bytes)
+            guard = parent_of(process.pid)
+            family = [*map(int, line.split()), guard, parent_of(guard)]
+            assert parent_of(family[-1]) == os.getpid()
+            for pid in {"guard": [guard], "keeper": [family[-1]], "both": [guard, family[-1]]}[kill]:
+                os.kill(pid, signal.SIGKILL)
+            code = await asyncio.wait_for(process.wait(), 60)
+            return family, process.guard_was_killed, process.stderr_tail.strip(), code
+
+    (agent, inner, orphan, *guards), was_killed, words, code = asyncio.run(main())
+    assert (was_killed, words, code) == (True, LOST_GUARD, -signal.SIGKILL)
+    promised = [agent, *guards] if kill == "both" else [agent, inner, orphan, *guards]
+    try:
+        until(lambda: not any(map(alive, promised)), f"the end of {promised}")
+    finally:
+        for pid in (inner, orphan):  # where both were killed, those who left the session are not promised to end
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_where_both_are_killed_the_session_of_the_agent_ends() -> None:
+    code = "import subprocess, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
+
+    async def main() -> list[int]:
+        async with await ChildProcess.start(python(code)) as process:
+            [line] = await anext(aiter(process.batches()))
+            assert isinstance(line, bytes)
+            guard = parent_of(process.pid)
+            for pid in (parent_of(guard), guard):
+                os.kill(pid, signal.SIGKILL)
+            await asyncio.wait_for(process.wait(), 60)
+            return [process.pid, int(line)]
+
+    pids = asyncio.run(main())
+    until(lambda: not any(map(alive, pids)), "the end of the session")
 
 
 def test_find_executable(tmp_path: Path) -> None:

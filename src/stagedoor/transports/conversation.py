@@ -94,8 +94,7 @@ class Conversation(Generic[Event]):
                 await self._publish(pairs)
             last: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]
             last = [(b"", event) for event in self._protocol.receive_eof()]
-            code = await self.process.wait()
-            await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
+            await self._publish([*last, (b"", await self.process.exited())])
         finally:
             # Cancelled, or our own fault: either way the child must not outlive its reader.
             if self.process.code is None:

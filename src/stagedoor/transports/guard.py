@@ -3,12 +3,16 @@
 It is the agent's parent and the reaper of its orphans (``PR_SET_CHILD_SUBREAPER``), so every descendant stays in its
 tree, shells in their own process session included. It is told what to do over a socket. When that socket closes,
 because we closed it, were collected, crashed or were killed with ``kill -9``, it kills the whole tree and ends. If we
-are gone by then, it also removes the folders that were made for the agent.
+are gone by then, the folders that were made for the agent are removed, too.
+
+The guard may be killed itself. So its own parent is a second process, its *keeper*, which does nothing but wait for it:
+what a dead guard leaves falls to the keeper, which kills it and says ``lost``; a guard whose keeper is killed does the
+same. Where both are killed at once, the agent dies of it (``PR_SET_PDEATHSIG``), and we end the rest of its session.
 
 This file is run on its own (``python -I -S guard.py``): standard library only, and only what starts fast.
 
     ours → guard     ``signal N`` · ``signal-group N`` · ``end``           (one a line)
-    guard → ours     ``started PID`` · ``failed ERRNO`` · ``exited CODE`` · ``left N``, then the socket closes
+    guard → ours     ``started PID`` · ``failed ERRNO`` · ``exited CODE`` · ``left N`` · ``lost``, then it closes
 
 With the word ``series`` it runs short programs for us, one after the other (see ``programs``): each request is its
 length (four bytes), then working directory, argument count, arguments and environment, NUL between them; it carries the
@@ -30,6 +34,7 @@ from types import FrameType
 TERM_GRACE = 0.3
 KILL_BOUND = 5.0
 DYING = 0.3
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
@@ -61,7 +66,7 @@ class Guard:
         self._layers = layers
         self._cwd = cwd
         self._folders = folders
-        self._parent = os.getppid()
+        self._keeper = os.getppid()
         self._argv = argv
         self._child = 0
         self._inbox = b""
@@ -87,34 +92,19 @@ class Guard:
                     break
             if self._control in ready and not self._obey():
                 break
+        is_alone = os.getppid() != self._keeper
+        if is_alone:
+            self._tell("lost")
         self._kill_all()
-        if self._folders and self._is_orphaned():
-            import shutil  # only now: it would slow down every start
-
-            for folder in self._folders:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _is_orphaned(self) -> bool:
-        """Whether we are gone. Our end of the socket closes a moment before we are."""
-        deadline = time.monotonic() + DYING
-        while os.getppid() == self._parent:
-            if time.monotonic() > deadline or not self._is_cut_off():
-                return False
-            time.sleep(0.005)
-        return True
-
-    def _is_cut_off(self) -> bool:
-        ready, _, _ = select.select([self._control], [], [], 0)
-        try:
-            return bool(ready) and not os.read(self._control, 4096)
-        except OSError:
-            return True
+        if is_alone and _is_cut_off(self._control):  # nobody else is there to do it
+            _remove(self._folders)
 
     def _start(self) -> bool:
         error_read, error_write = os.pipe()
+        own = os.getpid()
         self._child = os.fork()
         if self._child == 0:
-            self._become_agent(error_write)
+            self._become_agent(own, error_write)
         os.close(error_write)
         failure = os.read(error_read, 64)
         os.close(error_read)
@@ -128,9 +118,9 @@ class Guard:
         self._tell(f"started {self._child}")
         return True
 
-    def _become_agent(self, error_write: int) -> None:
+    def _become_agent(self, guard: int, error_write: int) -> None:
         try:
-            _become_ordinary()
+            _become_ordinary(guard)
             os.close(self._control)
             os.chdir(self._cwd)
             if self._layers and not os.stat(self._argv[0]).st_mode & stat.S_ISUID:  # noqa: PTH116
@@ -244,11 +234,7 @@ class SeriesGuard:
         while (request := self._receive()) is not None and (not request[1] or self._carry_out(*request, wake_read)):
             pass
         _end_tree()
-        for folder in self._folders:
-            if os.path.lexists(folder):
-                import shutil  # only now: it would slow down every start
-
-                shutil.rmtree(folder, ignore_errors=True)
+        _remove(self._folders)
 
     def _receive(self) -> tuple[list[bytes], list[int]] | None:
         import _socket  # what ``socket`` is made of; that one takes longer to import than all of this file
@@ -282,10 +268,11 @@ class SeriesGuard:
         argv = rest[: int(count)]
         env = dict(word.split(b"=", 1) for word in rest[int(count) :] if b"=" in word)
         error_read, error_write = os.pipe()
+        own = os.getpid()
         child = os.fork()
         if child == 0:
             try:
-                _become_ordinary()
+                _become_ordinary(own)
                 for number, descriptor in enumerate(descriptors):
                     os.dup2(descriptor, number)
                 os.chdir(cwd)
@@ -348,8 +335,69 @@ def _end_tree() -> int:
     return 0
 
 
-def _become_ordinary() -> None:
-    """After a fork: a process session of its own, and signals as a program expects them."""
+class Keeper:
+    """The parent of the guard. ``parent`` is ours, ``always``: the folders go whatever ended the guard."""
+
+    def __init__(self, guard: int, control: int, parent: int, folders: list[str], *, always: bool) -> None:
+        self._guard = guard
+        self._control = os.dup(control)
+        self._parent = parent
+        self._folders = folders
+        self._always = always
+
+    def run(self) -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):  # the agent's: their other ends would never see the end
+            os.dup2(null, number)
+        signal.signal(signal.SIGTERM, lambda number, frame: os.kill(self._guard, signal.SIGTERM))
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _wake)
+        status = 1
+        with contextlib.suppress(ChildProcessError):
+            pid = 0
+            while pid != self._guard:
+                pid, status = os.waitpid(-1, 0)
+        left = _end_tree()
+        if left:
+            self._tell(f"left {left}")
+        if status:
+            self._tell("lost")
+        if self._folders and (self._always or self._is_orphaned()):
+            _remove(self._folders)
+
+    def _is_orphaned(self) -> bool:
+        """Whether we are gone. Our end of the socket closes a moment before we are."""
+        deadline = time.monotonic() + DYING
+        while os.getppid() == self._parent:
+            if time.monotonic() > deadline or not _is_cut_off(self._control):
+                return False
+            time.sleep(0.005)
+        return True
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._control, line.encode() + b"\n")
+
+
+def _is_cut_off(control: int) -> bool:
+    ready, _, _ = select.select([control], [], [], 0)
+    try:
+        return bool(ready) and not os.read(control, 4096)
+    except OSError:
+        return True
+
+
+def _remove(folders: list[str]) -> None:
+    for folder in folders:
+        if os.path.lexists(folder):
+            import shutil  # only now: it would slow down every start
+
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _become_ordinary(guard: int) -> None:
+    """After a fork: a process session of its own, signals as a program expects them, and no life without its guard."""
+    tie_to_parent(signal.SIGKILL, guard)
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
@@ -369,10 +417,46 @@ def _wake(number: int, frame: FrameType | None) -> None:
 
 
 def adopt_orphans() -> None:
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def tie_to_parent(number: int, parent: int) -> None:
+    """This process gets the signal when its parent dies, and ends now if it has died already."""
+    _prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def main(argv: list[str]) -> None:
+    """Never returns."""
+    series = argv[1] == "series"
+    count = 4 + (0 if series else int(argv[3]))
+    control, _, layers = ("0", "", "0") if series else argv[1].partition(":")
+    folders = argv[2:] if series else argv[4:count]
+    parent, keeper = os.getppid(), os.getpid()
+    adopt_orphans()
+    guard = os.fork()
+    status = 1
+    try:
+        if guard:
+            Keeper(guard, int(control), parent, folders, always=series).run()
+        else:
+            adopt_orphans()  # a fork does not inherit it
+            tie_to_parent(signal.SIGTERM, keeper)
+            if series:
+                SeriesGuard(int(control), folders).run()
+            else:
+                Guard(int(control), int(layers), argv[2], folders, argv[count:]).run()
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def keep_signals_inside() -> None:
@@ -388,10 +472,4 @@ def keep_signals_inside() -> None:
 
 
 if __name__ == "__main__":
-    adopt_orphans()
-    if sys.argv[1] == "series":
-        SeriesGuard(0, sys.argv[2:]).run()
-        os._exit(0)  # whoever closes it waits for it
-    count = 4 + int(sys.argv[3])
-    control, _, layers = sys.argv[1].partition(":")
-    Guard(int(control), int(layers), sys.argv[2], sys.argv[4:count], sys.argv[count:]).run()
+    main(sys.argv)

@@ -72,6 +72,8 @@ class Exited(msgspec.Struct, frozen=True):
 
     code: int
     stderr: str = ""
+    guard_was_killed: bool = False
+    """Not its own end: what guards it was killed, and so everything it ran was ended."""
 
 
 class Stalled(msgspec.Struct, frozen=True):

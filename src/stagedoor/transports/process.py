@@ -25,12 +25,14 @@ from ..wire.shapes import UnknownMessage
 from . import guard, tap
 from .confinement.mechanism import Wrapped, choose, wrap
 from .confinement.mounts import mounts_of
-from .launch import SCRATCH, EndInput, Launch, Signal, Stalled
+from .launch import SCRATCH, EndInput, Exited, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
 from .tasks import TaskOwner
 
 STDERR_READS = 64
 STDERR_KEPT = 64 * 2**10
+SWEEPS = 50
+LOST_GUARD = "the process that guards this program was killed, so everything it ran was ended; start it again"
 LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
 
@@ -84,7 +86,9 @@ class ChildProcess:
         self._inbox = b""
         self._silence = Silence()
         self.pid = 0
+        self._pid_started = 0
         self.left_running = 0
+        self.guard_was_killed = False
         self.scratch = scratch
         self._temp = ""
 
@@ -223,6 +227,11 @@ class ChildProcess:
         """Wait for the child's own end and return its exit code."""
         return await asyncio.shield(self._exit)
 
+    async def exited(self) -> Exited:
+        """Wait for the child's own end: how it ended, and its last words."""
+        code = await self.wait()
+        return Exited(code, self.stderr_tail, self.guard_was_killed)
+
     async def stop(self) -> int:
         """Climb the launch's ladder, then kill. When it returns, nothing of the child's tree is left."""
         if self._stopping is None:
@@ -283,20 +292,31 @@ class ChildProcess:
             match word:
                 case "started":
                     self.pid = int(number)
+                    self._pid_started = started_at(self.pid)
                     self._news.set_result(None)
                 case "failed":
                     self._failure = int(number)
                 case "exited":
                     self._drain_stderr_to_its_end()  # what it wrote last is in the pipe by now
                     self._exit.set_result(int(number))
+                case "lost":
+                    self._note_lost_guard()
                 case _:
                     self.left_running = int(number)
         if not received:
             self._loop.remove_reader(self._control)
             if not self._exit.done():
+                if self.pid and not self.guard_was_killed and self._stopping is None:
+                    self._note_lost_guard()
+                    end_session(self.pid, self._pid_started)
                 self._exit.set_result(-signal.SIGKILL)
             if not self._ended.done():
                 self._ended.set_result(None)
+
+    def _note_lost_guard(self) -> None:
+        self.guard_was_killed = True
+        self._drain_stderr_to_its_end()
+        self._stderr += f"\n{LOST_GUARD}\n".encode()
 
     def _drain_stderr(self) -> bool:
         """Read once what is there; false when there was nothing."""
@@ -365,13 +385,40 @@ def environment(launch: Launch, base: Mapping[str, str], scratch: str) -> dict[s
     return env | {name: value.replace(SCRATCH, scratch) for name, value in launch.env.items()} | {"PWD": launch.cwd}
 
 
+def started_at(pid: int) -> int:
+    """When the process started, in ticks since the machine did; 0 when there is none. With its pid it is unique."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
+
+
+def end_session(leader: int, leader_started: int) -> None:
+    """Kill what is left of the process session of ``leader``: nobody else watches it any more."""
+    for _ in range(SWEEPS):
+        current = started_at(leader)
+        if current not in (0, leader_started):
+            return  # the number belongs to another program now
+        members = [int(name) for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else []  # noqa: PTH112, PTH208
+        members = [pid for pid in members if (fields := _stat(pid)) and int(fields[3]) == leader and fields[0] != b"Z"]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of ``/proc/PID/stat`` from the third on: the command's name before them may contain anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
 def processor_ticks(pid: int) -> int:
     """Processor time used so far by the tree under ``pid``, in clock ticks."""
     total = 0
     for child in guard.descendants(pid):
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            # The command name may contain spaces and parentheses: fields count from behind its last parenthesis.
-            fields = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
+        if fields := _stat(child):
             total += int(fields[11]) + int(fields[12])
     return total
 

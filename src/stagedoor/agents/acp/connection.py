@@ -15,7 +15,7 @@ from stagedoor.errors import (
     ProcessExited,
     UnsupportedVersion,
 )
-from stagedoor.transports.launch import Exited, Launch
+from stagedoor.transports.launch import Launch
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import LIMIT, Relay
 from stagedoor.transports.tasks import TaskOwner
@@ -243,8 +243,10 @@ class Connection:
                         pairs.append((message.raw if isinstance(message, UnknownMessage) else b"", message))
                 await self._publish(pairs)
             last: list[tuple[bytes, Event]] = [(b"", event) for event in self.protocol.receive_eof()]
-            code = await self.process.wait()
-            await self._publish([*last, (b"", Exited(code, self.process.stderr_tail))])
+            exited = await self.process.exited()
+            end: list[tuple[bytes, Event]] = [(b"", exited)]
+            # Why it ended comes before what remained undone because of it.
+            await self._publish([*end, *last] if exited.guard_was_killed else [*last, *end])
         finally:
             self._ended = True
             for channel in self._channels.values():

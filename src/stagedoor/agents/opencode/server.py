@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from stagedoor.errors import AgentRefused, ConnectionLost, LaunchError, StagedoorError
 from stagedoor.transports.http import HttpTransport
-from stagedoor.transports.launch import Exited, Launch, Stalled
+from stagedoor.transports.launch import Launch, Stalled
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.relay import Relay
 from stagedoor.transports.tasks import TaskOwner
@@ -149,7 +149,7 @@ class Server:
                         self._add([(message.raw, message)])
                     else:
                         self._add([(message, event) for event in self.protocol.receive(message)])
-            exited = Exited(await self.process.wait(), self.process.stderr_tail)
+            exited = await self.process.exited()
             await self._hang_up()
             self._add([*((b"", event) for event in self.protocol.receive_eof()), (b"", exited)])
             if not self._listening.done():

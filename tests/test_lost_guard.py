@@ -1,0 +1,58 @@
+"""The guard of an agent is killed in the middle of a turn: the session says so, and nothing of the agent is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagedoor
+from stagedoor.transports.guard import children, descendants
+from stagedoor.transports.process import LOST_GUARD
+from stagedoor.unified.events import Event
+
+BOUND = 60.0
+
+
+@pytest.mark.parametrize("kill", ["guard", "keeper"])
+def test_the_session_ends_with_an_error_that_says_why(tmp_path: Path, kill: str) -> None:
+    # One that stays in the session of the agent's shell, one that leaves it.
+    command = "setsid sleep 600 & sleep 600 & touch started; wait"
+    prompt = json.dumps({"script": [[{"shell": command}], [{"say": "never"}]]})
+    options: dict[str, Any] = {
+        "cwd": str(tmp_path), "tier": "autonomous", "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")},
+    }  # fmt: skip
+    killed: list[int] = []
+
+    async def main() -> list[Event]:
+        events: list[Event] = []
+        async with stagedoor.open("understudy", **options) as session, asyncio.TaskGroup() as group:
+            group.create_task(strike())
+            events += [event async for event in session.send(prompt)]
+        return events
+
+    async def strike() -> None:
+        while not (tmp_path / "started").exists():
+            await asyncio.sleep(0.02)
+        [keeper] = children(os.getpid())
+        killed.extend(descendants(os.getpid()))
+        os.kill(keeper if kill == "keeper" else children(keeper)[0], signal.SIGKILL)
+
+    events = asyncio.run(asyncio.wait_for(main(), BOUND))
+    errors = [event.message for event in events if isinstance(event, stagedoor.Error)]
+    assert LOST_GUARD in errors
+    assert [event.status for event in events if isinstance(event, stagedoor.TurnCompleted)] == ["error"]
+    assert len(killed) >= 5
+    assert [pid for pid in killed if is_running(pid)] == []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
