@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 3
 
-.PHONY: help demo quick test coverage check fix bench bless pictures record compatibility clis browser page clean
+.PHONY: help demo quick test coverage check fix bench bless pictures record compatibility clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -21,7 +21,7 @@ quick: $(VENV)/.dev  ## what to run all day: lint, types and the fast tests, und
 	$(BIN)/mypy
 	$(BIN)/pytest -q -m "not slow" -n 2
 
-test: $(VENV)/.dev clis browser check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
+test: $(VENV)/.dev clis browser sandbox check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev page  ## lint, types, layers
@@ -31,7 +31,7 @@ check: $(VENV)/.dev page  ## lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-coverage: $(VENV)/.dev browser  ## run all tests that need no CLI under coverage; show lines and branches by room
+coverage: $(VENV)/.dev browser sandbox  ## run all tests that need no CLI under coverage; show lines and branches by room
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -q -m "not live" -n $(WORKERS) --dist worksteal
 	$(BIN)/coverage combine -q
@@ -67,6 +67,9 @@ clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 
 browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
 	@$(BIN)/python -m tools.browser
+
+sandbox: $(VENV)/.runtime  ## find bubblewrap and socat for the tests of sandboxes, or install them
+	@$(BIN)/python -m tools.packages bubblewrap socat
 
 page: $(VENV)/.runtime  ## lint and type-check the page's modules, and run their unit tests in Node
 	@$(BIN)/python -m tools.page $(CLIS)

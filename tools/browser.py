@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tools.packages import apt_install
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser")
@@ -27,8 +28,6 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
 )
-PATIENCE = 900
-"""Seconds that the package manager may take."""
 
 
 def find_browser(env: Mapping[str, str] = os.environ) -> str | None:
@@ -42,29 +41,8 @@ def find_browser(env: Mapping[str, str] = os.environ) -> str | None:
 
 def install_browser() -> str | None:
     """Ask the distribution for its Chromium, if we may; where it is then."""
-    apt = shutil.which("apt-get")
-    rights = _rights()
-    if apt is None or rights is None:
-        return None
     print("installing chromium from the distribution's packages (once, about a minute)", flush=True)
-    env = ["env", "DEBIAN_FRONTEND=noninteractive"]
-    words = [*rights, *env, apt, "install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
-    for command in ([*rights, apt, "update", "-qq"], words):
-        try:
-            subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-    return find_browser()
-
-
-def _rights() -> list[str] | None:
-    if os.geteuid() == 0:
-        return []
-    sudo = shutil.which("sudo")
-    if sudo is None:
-        return None
-    probe = subprocess.run([sudo, "-n", "true"], check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    return [sudo, "-n"] if probe.returncode == 0 else None
+    return find_browser() if apt_install("chromium", "fonts-dejavu-core") else None
 
 
 def main() -> int:

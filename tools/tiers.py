@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from stagedoor.drivers.confinement import is_confined
 from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.options import Approval, Options, Sandbox, Tier
 
@@ -81,10 +82,12 @@ def broken(cell: Cell, row: Row, capabilities: Capabilities) -> list[str]:
 
 
 def _claude(driver: str, options: Options) -> str:
-    from stagedoor.drivers.claude.rights import rights_of
+    from stagedoor.drivers.claude.rights import is_sandboxed, rights_of
 
     rights = rights_of(options)
-    return f"`--permission-mode {rights.mode.value}`" + (f", hook `{rights.hook}`" if rights.hook else ", no hook")
+    hook = f", hook `{rights.hook}`" if rights.hook else ", no hook"
+    own = ", its own sandbox for commands, edits outside refused by us" if is_sandboxed(options) else ""
+    return f"`--permission-mode {rights.mode.value}`{hook}{own}"
 
 
 def _codex(driver: str, options: Options) -> str:
@@ -160,7 +163,13 @@ _SETTINGS: Mapping[str, Callable[[str, Options], str]] = {
 }
 
 
+OWN_SANDBOX = ("claude", "codex")
+"""Those that keep to ``workspaceWrite`` by a sandbox of their own."""
+
+
 def native_settings(agent: str, driver: str, cell: Cell) -> str:
     """What the CLI is started with in this cell, from the driver's own tables."""
     nobody = {"HOME": "/nonexistent", "CODEX_HOME": "/nonexistent"}  # whose own rules would change the settings
-    return _SETTINGS[agent](driver, Options(**cell.options, env=nobody, inherit_env=False))
+    options = Options(**cell.options, env=nobody, inherit_env=False)
+    ours = "; [confined](confine.md)" if is_confined(options, own_sandbox=agent in OWN_SANDBOX) else ""
+    return _SETTINGS[agent](driver, options) + ours

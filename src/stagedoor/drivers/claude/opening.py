@@ -24,12 +24,16 @@ from ...unified.tools import operation_of
 from ..confinement import confinement_of
 from .dictionary import ClaudeDictionary
 from .rights import (
+    EDITING,
     NOT_IN_A_DRY_RUN,
     QUESTIONS_IN_A_DRY_RUN,
+    SANDBOX,
+    STAYS_INSIDE,
     THE_PLAN_IS_ALL,
     HookJudge,
     Rights,
     hook_output,
+    is_sandboxed,
     rights_of,
 )
 from .state import state_of
@@ -66,14 +70,13 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
     """Our options in Claude Code's words."""
     rights = rights_of(options)
     lists = tool_lists(options, TOOLS, agent=TITLE)
-    hooked = rights.hook is not None or lists.limits
+    hooked = rights.hook is not None or lists.limits or is_sandboxed(options)
     asks = rights.hook is not None or options.can_use_tool is not None
     return ClaudeSessionConfig(
         permission_mode=rights.mode,
         can_use_tool=_callback(ask, dictionary, rights) if asks else None,
         hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
-        # The user's own settings must not switch the hook off.
-        settings={"disableAllHooks": False} if hooked else None,
+        settings=_settings(options) if hooked else None,
         model=options.model,
         system_prompt=options.system_prompt,
         append_system_prompt=options.append_system_prompt,
@@ -94,6 +97,11 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         confinement=confinement_of(options, state_of, own_sandbox=True),
         stall_after=options.stall_after,
     )
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    """The user's own settings must not switch the hook off."""
+    return {"disableAllHooks": False, **({"sandbox": SANDBOX} if is_sandboxed(options) else {})}
 
 
 def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
@@ -123,6 +131,7 @@ def _withheld(lists: ToolLists) -> tuple[str, ...]:
 def _hooks(
     rights: Rights, options: Options, lists: ToolLists, dictionary: ClaudeDictionary
 ) -> dict[str, Sequence[HookMatcher]]:
+    sandboxed = is_sandboxed(options)
 
     def risk(tool: str, arguments: Mapping[str, Any]) -> Risk:
         from ...permissions.risk.judge import (
@@ -135,8 +144,11 @@ def _hooks(
     rules = HookJudge(rights.hook, risk, _is_policed(options), lists)
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
-        tool = str(call.input.get("tool_name", ""))
-        verdict = rules.judge(tool, call.input.get("tool_input") or {})
+        tool, arguments = str(call.input.get("tool_name", "")), call.input.get("tool_input") or {}
+        if sandboxed and tool in EDITING and not _is_inside(arguments, options.cwd):
+            dictionary.refuse(str(call.input.get("tool_use_id") or call.tool_use_id))
+            return hook_output("deny", STAYS_INSIDE)
+        verdict = rules.judge(tool, arguments)
         if verdict == "deny":
             dictionary.refuse(str(call.input.get("tool_use_id") or call.tool_use_id))
         if rules.is_unlisted(tool):
@@ -144,6 +156,13 @@ def _hooks(
         return hook_output(verdict, NOT_IN_A_DRY_RUN if verdict == "deny" else "")
 
     return {"PreToolUse": [HookMatcher([before_tool], timeout=HOOK_TIMEOUT)]}
+
+
+def _is_inside(arguments: Mapping[str, Any], cwd: str) -> bool:
+    """Whether an edit stays in the workspace, links followed."""
+    path = arguments.get("file_path", arguments.get("notebook_path"))
+    place = Path(cwd, path).resolve() if isinstance(path, str) else None
+    return place is not None and place.is_relative_to(Path(cwd).resolve())
 
 
 def _is_policed(options: Options) -> bool:

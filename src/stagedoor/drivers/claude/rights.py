@@ -11,6 +11,7 @@ askDangerous   default              the same, but allows what is of low risk
 autoEdit       acceptEdits          as supervised
 autoAll        bypassPermissions    as autonomous
 readOnly       plan                 as dry-run
+workspaceWrite as without it        denies edits outside the workspace; commands run in Claude Code's own sandbox
 =============  ===================  =================================================================================
 
 Without the hook, Claude Code runs commands it takes for harmless, and ``plan`` writes what somebody allows. Where the
@@ -70,6 +71,22 @@ def rights_of(options: Options) -> Rights:
     if options.tier == "dry-run" or options.sandbox == "readOnly":
         return _DRY
     return TIERS[options.tier] if options.approval is None else APPROVALS[options.approval]
+
+
+SANDBOX = {
+    "enabled": True,
+    "failIfUnavailable": True,
+    "allowUnsandboxedCommands": False,
+    "autoAllowBashIfSandboxed": False,
+}
+"""Claude Code's own sandbox, for commands. By itself it would run them without one where bubblewrap or socat is
+missing, let the model ask for a command outside, and ask nobody about a command inside."""
+STAYS_INSIDE = "This session may not change anything outside its workspace."
+
+
+def is_sandboxed(options: Options) -> bool:
+    """Whether Claude Code's own sandbox is on. In one of ours it is off: it does not start there everywhere."""
+    return options.sandbox == "workspaceWrite" and options.confine == "off" and options.tier != "dry-run"
 
 
 class HookJudge(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ NAMES: dict[str, ToolName] = {
     "LS": "find_files", "WebFetch": "web_fetch", "WebSearch": "web_search", "web_fetch": "web_fetch",
     "web_search": "web_search", "Agent": "task", "Task": "task", "TodoWrite": "plan", "TaskCreate": "plan",
     "TaskUpdate": "plan", "TaskList": "plan", "TaskGet": "plan", "EnterPlanMode": "plan", "ExitPlanMode": "plan",
-    "AskUserQuestion": "question", "ListMcpResourcesTool": "mcp", "ReadMcpResourceTool": "mcp",
+    "SandboxNetworkAccess": "web_fetch", "AskUserQuestion": "question",
+    "ListMcpResourcesTool": "mcp", "ReadMcpResourceTool": "mcp",
 }  # fmt: skip
 """Every other tool of Claude Code's own is ``other``, every ``mcp__…`` is ``mcp``."""
 
@@ -81,5 +82,7 @@ def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
             return f"{server}.{tool}"
         case ["StructuredOutput"]:
             return ""
+        case ["SandboxNetworkAccess"]:  # its own sandbox asks whether a command may reach a host
+            return str(arguments.get("host", ""))
         case _:
             return tools.target_of(name, arguments)
