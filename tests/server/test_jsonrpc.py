@@ -129,7 +129,7 @@ def test_discovery_as_the_seed_shows_it(play: Play) -> None:
             "plan", "question",
         ],
         "drivers": ["acp"],
-        "sandboxModes": ["readOnly"],
+        "sandboxModes": ["readOnly", "workspaceWrite", "fullAccess"],
         "signedIn": True,
     }  # fmt: skip
     everybody = {one["type"] for one in [*result["available"], *result["unavailable"]]}

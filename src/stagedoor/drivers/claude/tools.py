@@ -62,7 +62,7 @@ TOOLS: tuple[AgentTool, ...] = (
     AgentTool("ReportFindings", "other", control="free"),
     AgentTool("ListMcpResourcesTool", "mcp", ("network", "process")),
     AgentTool("ReadMcpResourceTool", "mcp", ("network", "process")),
-    AgentTool("SandboxNetworkAccess", "other", ("network",), also=("shell",)),
+    AgentTool("SandboxNetworkAccess", "web_fetch", ("network",), also=("shell",)),
     AgentTool("StructuredOutput", "other", control="plumbing"),
     AgentTool("ToolSearch", "other", control="plumbing"),
 )
