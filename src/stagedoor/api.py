@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.agent import Presence, StoredSession
+from .engine import home_of
 from .errors import BadRequest
 from .register import Register, resumed
 from .session import Session
+from .trust.project import standing_of
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
 from .unified.options import OpenOptions, Options, check_options
 
@@ -64,6 +66,8 @@ def conversation(
         options=effective,
         requested=requested,
         driver=driver,
+        standing=lambda: standing_of(effective, entry.project_paths, home_of(effective)),
+        title=entry.title,
         attended=attended,
         lists=entry.tool_lists(effective),
         **identity,

@@ -27,6 +27,7 @@ from .transports.process import LOST_GUARD
 from .transports.programs import in_thread
 from .transports.relay import Relay
 from .transports.tasks import TaskOwner
+from .trust.project import ProjectStanding, notice_of
 from .unified.capabilities import as_json
 from .unified.decisions import Decision, Deny
 from .unified.events import (
@@ -77,6 +78,8 @@ class SessionEngine:
         now: Callable[[], int],
         *,
         requested: Options,
+        standing: Callable[[], ProjectStanding],
+        title: str,
         attended: bool,
         lists: ToolLists | None = None,
     ) -> None:
@@ -102,6 +105,8 @@ class SessionEngine:
         self._agent = agent
         self._options = options
         self._requested = requested
+        self._standing = standing
+        self._title = title
         self._driver = driver
         self._dictionary = driver.dictionary()
         self._now = now
@@ -172,6 +177,7 @@ class SessionEngine:
             await self._check_version()
         self._handed = True
         if self._native is None:
+            await self._decide_trust()
             self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
             self._pump = self._tasks.start(self._read(self._native))
         else:
@@ -184,6 +190,13 @@ class SessionEngine:
         self._agent_version = checked.version
         if checked.notice:
             self.emit(Notice(level="warning", code="version_not_proven", message=checked.notice))
+
+    async def _decide_trust(self) -> None:
+        """Whether the project takes part is decided as late as can be: what lies in the folder may change."""
+        standing = await asyncio.to_thread(self._standing)
+        self._options = replace(self._options, trust=standing.trusted)
+        if (notice := notice_of(standing, self._title)) is not None:
+            self.emit(notice)
 
     async def steer(self, text: str) -> int:
         if not self.capabilities.steer:

@@ -4,7 +4,8 @@ StagedoorError
 ├── LaunchError                 the agent could not be started
 │   ├── NotInstalled            its program was not found (says where we looked and how to install it)
 │   ├── UnsupportedVersion      too old
-│   └── NotSignedIn             no usable credentials
+│   ├── NotSignedIn             no usable credentials
+│   └── UntrustedProject        something of the project would run, and nobody trusts the folder
 ├── TransportError              the connection to the agent broke
 │   ├── ProcessExited           it ended while something was still expected of it
 │   ├── ConnectionLost          a socket or stream closed early
@@ -51,6 +52,10 @@ class UnsupportedVersion(LaunchError):
 
 class NotSignedIn(LaunchError):
     """The agent has no usable credentials."""
+
+
+class UntrustedProject(LaunchError):
+    """Something of the project would run whatever the agent is told, and nobody trusts the folder."""
 
 
 class TransportError(StagedoorError):

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from .drivers.agent import AnyDriver
 from .engine import SessionEngine, milliseconds
 from .transports.relay import Reader
+from .trust.project import ProjectStanding
 from .unified.capabilities import Capabilities
 from .unified.decisions import Decision
 from .unified.events import (
@@ -23,6 +24,7 @@ class Session:
     """Made by ``stagedoor.open``. Use as ``async with``; a session that is dropped is ended, with everything under it.
 
     ``requested`` are the options as the caller gave them, before a policy made the agent ask about everything.
+    ``standing`` decides, when the agent starts, whether the project may take part; without one it may not.
     """
 
     def __init__(
@@ -32,6 +34,8 @@ class Session:
         options: Options,
         driver: AnyDriver,
         requested: Options | None = None,
+        standing: Callable[[], ProjectStanding] = lambda: ProjectStanding(trusted=False),
+        title: str = "",
         attended: bool = False,
         lists: ToolLists | None = None,
         now: Callable[[], int] = milliseconds,
@@ -39,7 +43,16 @@ class Session:
     ) -> None:
         self.agent = agent
         self._engine = SessionEngine(
-            agent, new_id(), options, driver, now, requested=requested or options, attended=attended, lists=lists
+            agent,
+            new_id(),
+            options,
+            driver,
+            now,
+            requested=requested or options,
+            standing=standing,
+            title=title or agent,
+            attended=attended,
+            lists=lists,
         )
         weakref.finalize(self, SessionEngine.abandon, self._engine).atexit = False
 

@@ -171,6 +171,13 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     rights.add_argument(
         "--confine-hide", action="append", metavar="PATH", help="with --confine: what cannot be read (repeatable)"
     )
+    rights.add_argument(
+        "--trust",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="let the project's own settings, hooks, plugins and tool servers take part (default: what stagedoor trust "
+        "has recorded for the folder)",
+    )
     rights.add_argument("--policy", metavar="FILE", help="rules that decide before you are asked (YAML or TOML)")
     rights.add_argument("--remember-in", metavar="FILE", help="the policy file that stores your “always” answers")
     rights.add_argument(

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from ..transports.versions import CheckedVersion, ProvenVersions
+from ..trust.project import ProjectPath
 from ..unified.capabilities import Capabilities
 from ..unified.decisions import Ask
 from ..unified.events import Event
@@ -217,6 +218,8 @@ class Agent:
     mcp_name: str = MCP
     """How it names the tool of an MCP server."""
     arguments: ArgumentRules = ArgumentRules()
+    project_paths: tuple[ProjectPath, ...] = ()
+    """What it takes from a project by itself."""
     own_sandboxes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """A sandbox that the program makes around itself → the environment that asks for it."""
     state: Callable[[Mapping[str, str]], StateFolders] | None = None

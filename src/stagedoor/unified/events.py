@@ -220,6 +220,15 @@ class Retry(Header, frozen=True, kw_only=True, tag="retry"):
     reason: str = ""
 
 
+class ProjectFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Something of a project that an agent would load by itself. ``kind``: what it holds."""
+
+    path: str
+    kind: str
+    is_text: bool = False
+    """It is read to the model and runs nothing."""
+
+
 class Notice(Header, frozen=True, kw_only=True, tag="notice"):
     type: ClassVar[Literal["notice"]] = "notice"
     level: Literal["info", "warning", "error"]
@@ -227,6 +236,10 @@ class Notice(Header, frozen=True, kw_only=True, tag="notice"):
     message: str
     native_session_id: str | None = None
     """With the code ``session_changed``: the id that the agent continues under."""
+    trusted: bool | None = None
+    """With the codes ``project_trusted`` and ``project_untrusted``: whether the project takes part."""
+    project_files: list[ProjectFile] = []
+    """With these: what the agent may load, or what is switched off."""
 
 
 class Error(Header, frozen=True, kw_only=True, tag="error"):

@@ -56,6 +56,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """With `confine`: more folders that may be written, such as a package cache."""
     confine_hide: tuple[str, ...] = ()
     """With `confine`: files and folders that cannot even be read, such as `~/.ssh`."""
+    trust: bool | None = None
+    """Whether the project's own settings, hooks, plugins, tool servers and commands may take part. `None`: what is
+    recorded for the folder (`stagedoor trust`), by default not. See [security](security.md)."""
     max_turns: int | None = None
     """Model calls per prompt before the turn ends as `max_turns`."""
     max_budget_usd: float | None = None
@@ -122,6 +125,7 @@ class OpenOptions(TypedDict, total=False):
     confine: Confine
     confine_write: list[str] | tuple[str, ...]
     confine_hide: list[str] | tuple[str, ...]
+    trust: bool | None
     max_turns: int | None
     max_budget_usd: float | None
     resume: str | None

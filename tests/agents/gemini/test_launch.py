@@ -9,7 +9,7 @@ from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
 
 STREAM = Launch(
-    argv=("/bin/gemini", "--output-format", "stream-json", "--approval-mode", "default", "--skip-trust"),
+    argv=("/bin/gemini", "--output-format", "stream-json", "--approval-mode", "default"),
     cwd="/repo",
     env={
         "TERM": "xterm-256color",
@@ -26,7 +26,7 @@ STREAM = Launch(
 )
 ACP = msgspec.structs.replace(
     STREAM,
-    argv=("/bin/gemini", "--acp", "--approval-mode", "default", "--skip-trust"),
+    argv=("/bin/gemini", "--acp", "--approval-mode", "default"),
     stdin="pipe",
     stop=(EndInput(1.0), Signal(15, 1.0)),
 )
@@ -133,8 +133,11 @@ def test_without_a_home_of_its_own():
     assert {"GEMINI_CLI_HOME", "TMPDIR"}.isdisjoint(built.env)
 
 
-def test_untrusted():
-    assert "--skip-trust" not in launched(GeminiConfig(trust_workspace=False)).argv
+def test_trust():
+    """Never by ``--skip-trust``, and over whatever the environment says."""
+    for trust, expected in ((True, "true"), (False, "false"), (None, "maybe")):
+        built = launched(GeminiConfig(trust_workspace=trust, env={"GEMINI_CLI_TRUST_WORKSPACE": "maybe"}))
+        assert (built.env["GEMINI_CLI_TRUST_WORKSPACE"], "--skip-trust" in built.argv) == (expected, False)
 
 
 def test_the_sandbox_sees_where_the_links_lead():

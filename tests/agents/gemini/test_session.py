@@ -80,7 +80,7 @@ print(json.dumps({"type": "result", "status": "success"}))
             first = await turn(events)
             await session.send("second @x")
             second = await turn(events)
-        flags = "--output-format stream-json --approval-mode default --skip-trust"
+        flags = "--output-format stream-json --approval-mode default"
         assert [type(event) for event in first] == [GeminiInit, GeminiMessage, GeminiMessage, GeminiResult, Exited]
         assert [event.content for event in first[1:3]] == [" /first", f"{flags} --session-id=my-id"]
         assert [event.content for event in second[1:3]] == [r"second \@x", f"{flags} --resume=my-id"]

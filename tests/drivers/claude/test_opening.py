@@ -166,8 +166,9 @@ def test_every_option_has_its_place() -> None:
         "local": {"type": "stdio", "command": "serve", "args": ["-x"], "env": {"A": "1"}},
         "far": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"K": "v"}},
     }
-    assert (native_config.env, native_config.extra_args, native_config.stall_after) == ({"E": "1"}, ("--bare",), 7.0)
-    assert config(env={"E": "1"}, inherit_env=False).env == {}
+    assert (native_config.extra_args, native_config.stall_after) == (("--bare",), 7.0)
+    assert native_config.env == {"E": "1", **OFF}
+    assert config(env={"E": "1"}, inherit_env=False, trust=True).env == {}
     only = config(tier="autonomous", allowed_tools=("shell",), mcp_servers=servers)
     assert (only.mcp_servers, only.strict_mcp_config, list(only.hooks)) == ({}, True, ["PreToolUse"])
     less = config(disallowed_tools=("shell", "mcp__far"), mcp_servers=servers)

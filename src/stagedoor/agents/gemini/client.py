@@ -108,6 +108,8 @@ class GeminiClient:
         home = self._home(config)
 
         def plan(text: str, again: bool) -> Launch:  # noqa: FBT001 (a callback of two)
+            if config.check_workspace is not None:
+                config.check_workspace()
             return launch(
                 config,
                 cwd=self.cwd,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
@@ -102,11 +102,11 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     sandbox: bool = False
     sandbox_image: str | None = None
-    trust_workspace: bool = True
-    """Without it a folder the user never trusted is refused (exit 55), or runs restricted over ACP.
-
-    With it, the folder's own settings count: its hooks and MCP servers run. Leave it out for code you do not trust.
-    """
+    trust_workspace: bool | None = None
+    """True: the folder's own settings count, its hooks and MCP servers run. False: nothing of it counts; the CLI runs
+    restricted over ACP (no MCP servers and hooks at all), and not at all as stream-json (exit 55)."""
+    check_workspace: Callable[[], None] | None = None
+    """Called before each start of the CLI; what it raises stops that."""
     include_directories: tuple[str, ...] = ()
 
     session_id: str | None = None

@@ -59,7 +59,6 @@ def launch(
     files = dict(policies or {}) | _generated_policy(config)
     argv = [executable, "--acp"] if acp else [executable, "--output-format", "stream-json"]
     argv += ["--approval-mode", config.approval_mode.value]
-    argv += ["--skip-trust"] if config.trust_workspace else []
     argv += ["--model", config.model] if config.model else []
     argv += ["--sandbox"] if config.sandbox else []
     argv += ["--debug"] if config.debug else []
@@ -82,6 +81,7 @@ def launch(
         **({"TMPDIR": f"{home}/tmp"} if home else {}),  # failed requests dump the whole conversation there
         **config.env,
         **({"GEMINI_CLI_HOME": home} if home else {}),
+        **_trust(config),
         "GEMINI_CLI_NO_RELAUNCH": "true",  # one process instead of a launcher that ignores signals and its child
     }
     if config.sandbox and user_folder:
@@ -103,6 +103,13 @@ def launch(
         stop=(EndInput(1.0), Signal(SIGTERM, 1.0)) if acp else (Signal(SIGTERM, 1.0),),
         confinement=config.confinement,
     )
+
+
+def _trust(config: GeminiConfig) -> dict[str, str]:
+    """Not ``--skip-trust``: that is half a trust at first, and a whole one when the settings are read again."""
+    if config.trust_workspace is None:
+        return {}
+    return {"GEMINI_CLI_TRUST_WORKSPACE": "true" if config.trust_workspace else "false"}
 
 
 def stdin(prompt: str, config: GeminiConfig) -> bytes:

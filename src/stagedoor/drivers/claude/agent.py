@@ -20,6 +20,7 @@ from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
 from .tools import TITLE, TOOLS
+from .trust import PROJECT_PATHS
 
 CAPABILITIES = Capabilities(
     text_deltas=True,
@@ -108,6 +109,7 @@ AGENT = Agent(
         },
     ),
     state=state_of,
+    project_paths=PROJECT_PATHS,
     package=Package("@anthropic-ai/claude-code", "2.1.197"),
     versions=VERSIONS,
     scripted=ScriptedSetup("claude-sonnet-4-5", scripted_settings),

@@ -38,6 +38,7 @@ from .rights import (
 )
 from .state import state_of
 from .tools import TITLE, TOOLS, name_of
+from .trust import with_trust
 
 HOOK_TIMEOUT = 60.0
 
@@ -72,7 +73,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
     lists = tool_lists(options, TOOLS, agent=TITLE)
     hooked = rights.hook is not None or lists.limits or is_sandboxed(options)
     asks = rights.hook is not None or options.can_use_tool is not None
-    return ClaudeSessionConfig(
+    own = ClaudeSessionConfig(
         permission_mode=rights.mode,
         can_use_tool=_callback(ask, dictionary, rights) if asks else None,
         hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
@@ -97,6 +98,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         confinement=confinement_of(options, state_of, own_sandbox=True),
         stall_after=options.stall_after,
     )
+    return with_trust(own, options)
 
 
 def _settings(options: Options) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from .rights import check_exec
 from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
+from .trust import PROJECT_PATHS
 from .withholding import OWN_TOOLS, TITLE
 
 NOTES = {
@@ -154,6 +155,7 @@ AGENT = Agent(
         },
     ),
     state=state_of,
+    project_paths=PROJECT_PATHS,
     package=Package("@openai/codex", "0.166.0"),
     versions=VERSIONS,
     scripted=ScriptedSetup("gpt-5.5", scripted_settings),

@@ -22,6 +22,7 @@ from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
 from .rights import allowed_unasked, asks, config_of, has_rules, stance_of
 from .tools import record
+from .trust import with_trust
 
 NO_CHANGED_INPUT = "not run: Codex cannot run a call with changed input"
 UNANSWERED = "the question was not answered: put the answers into updated_input"
@@ -58,6 +59,7 @@ def client_of(options: Options) -> CodexClient:
 
 
 async def _open(prompt: str, options: Options, config: CodexConfig) -> CodexSession:
+    config = await asyncio.to_thread(with_trust, config, options)
     client = client_of(options)
     if options.resume is None:
         return await client.create_session(prompt, config)

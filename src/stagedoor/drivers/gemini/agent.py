@@ -30,6 +30,7 @@ from .state import state_of
 from .stored import list_stored, read_stored
 from .stream_dictionary import StreamDictionary
 from .tools import MCP_NAME, OWN_TOOLS, TITLE
+from .trust import PROJECT_PATHS
 
 NOTES = {
     "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
@@ -166,6 +167,7 @@ AGENT = Agent(
     ),
     own_sandboxes={"docker": {"GEMINI_SANDBOX": "docker"}, "podman": {"GEMINI_SANDBOX": "podman"}},
     state=state_of,
+    project_paths=PROJECT_PATHS,
     package=Package("@google/gemini-cli", "0.61.0"),
     versions=VERSIONS,
     scripted=ScriptedSetup("gemini-2.5-flash", scripted_settings),

@@ -36,6 +36,7 @@ from .acp_dictionary import GeminiAcpDictionary
 from .rules import DRY_RUN, MODES, lists_of, rules, stance_of
 from .state import state_of
 from .stream_dictionary import StreamDictionary
+from .trust import with_trust
 
 
 def client_of(options: Options) -> GeminiClient:
@@ -83,7 +84,10 @@ def _server(server: Server) -> McpServer:
 
 
 async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: StreamDictionary) -> GeminiSession:
-    client, config = client_of(options), config_of(options, GeminiDriver.STREAM_JSON)
+    client = client_of(options)
+    config = await asyncio.to_thread(
+        with_trust, config_of(options, GeminiDriver.STREAM_JSON), options, _home_of(options)
+    )
     if options.resume is None:
         return await client.create_stream_session(prompt, config)
     try:
@@ -95,7 +99,8 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
     questions = GeminiQuestions(options, ask, dictionary)
     client = client_of(options)
-    config = msgspec.structs.replace(config_of(options, GeminiDriver.ACP), can_use_tool=questions.decide)
+    config = await asyncio.to_thread(with_trust, config_of(options, GeminiDriver.ACP), options, _home_of(options))
+    config = msgspec.structs.replace(config, can_use_tool=questions.decide)
     first = _with_images(prompt, options)
     try:
         if options.resume is None:
@@ -136,6 +141,11 @@ class GeminiQuestions:
         session = (await self.session)()
         if session is not None:
             await session.interrupt()
+
+
+def _home_of(options: Options) -> str | None:
+    env = {**os.environ, **options.env} if options.inherit_env else options.env
+    return env.get("HOME")
 
 
 def _with_images(prompt: str, options: Options) -> str | list[KnownBlock]:

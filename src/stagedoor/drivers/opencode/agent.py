@@ -31,6 +31,7 @@ from .serve_dictionary import ServeDictionary
 from .state import state_of
 from .stored import list_stored, read_stored
 from .tools import MCP_NAME, OWN_TOOLS, TITLE
+from .trust import PROJECT_PATHS
 
 NAME = "opencode"
 SIGN_IN = "opencode auth login"
@@ -169,6 +170,7 @@ AGENT = Agent(
         reserved={"run": 0, "serve": 0, "acp": 0, "--format": 1}, replaced={"--model": "model", "-m": "model"}
     ),
     state=state_of,
+    project_paths=PROJECT_PATHS,
     package=Package("opencode-ai", "1.18.33"),
     versions=VERSIONS,
     scripted=ScriptedSetup("scripted/scripted-model", scripted_settings),

@@ -44,6 +44,7 @@ from .rights import lists_of, rules, stance_of
 from .run_dictionary import RunDictionary
 from .serve_dictionary import ServeDictionary, answers_in
 from .state import state_of
+from .trust import refuse_plugins, with_trust
 
 CALL_WAIT = 0.5
 """How long a question waits for the call it is about: the server asks before it announces the call."""
@@ -145,6 +146,8 @@ async def _open(
     prompt: str, options: Options, config: OpenCodeConfig
 ) -> OpenCodeSession | OpenCodeRunSession | AcpSession:
     env = environment(options)
+    await asyncio.to_thread(refuse_plugins, options, (os.environ if env is None else env).get("HOME"))
+    config = with_trust(config, options)
     client = client_of(options)
     if options.resume is None:
         return await client.create_session(prompt, config)
