@@ -31,12 +31,11 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_in(tmp_path: Path) -> Settings:
-    for name in ("work", "trusted"):
+    for name in ("work", "more"):
         (tmp_path / name).mkdir(exist_ok=True)
-    agent = AgentSettings(
-        env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")}, trusted_folders=(str(tmp_path / "trusted"),)
-    )
-    return Settings(home=str(tmp_path / "home"), roots=(str(tmp_path / "work"),), agents={"understudy": agent})
+    agent = AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})
+    places = tuple(str(tmp_path / name) for name in ("work", "more"))
+    return Settings(home=str(tmp_path / "home"), roots=places, agents={"understudy": agent})
 
 
 @asynccontextmanager
@@ -68,18 +67,17 @@ def test_each_session_is_listed_once(tmp_path: Path) -> None:
                 service, await service.sessions.create(SessionSpec(prompt=SCRIPT, agent="understudy"))
             )
             theirs = await outside(tmp_path, SCRIPT)
-            await outside(tmp_path, SCRIPT, cwd="trusted")
+            await outside(tmp_path, SCRIPT, cwd="more")
             listed = await service.stored.sessions(cwd=str(tmp_path / "work"))
             assert {(item.native_id, item.session_id, item.state) for item in listed} == {
                 (ours.native_id, ours.id, "done"),
                 (theirs, "", None),
             }
             assert listed == sorted(listed, key=lambda item: item.updated_at, reverse=True)
-            assert await service.stored.sessions() == listed
-            assert await service.stored.sessions(agent="understudy") == listed
+            assert [item for item in await service.stored.sessions() if item.cwd == str(tmp_path / "work")] == listed
             assert await service.stored.sessions(agent="codex", cwd=str(tmp_path / "work")) == []
-            trusted = await service.stored.sessions(agent="understudy", cwd=str(tmp_path / "trusted"))
-            assert [item.cwd for item in trusted] == [str(tmp_path / "trusted")]
+            more = await service.stored.sessions(agent="understudy", cwd=str(tmp_path / "more"))
+            assert [item.cwd for item in more] == [str(tmp_path / "more")]
 
     asyncio.run(main())
 
@@ -138,7 +136,7 @@ def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
                 ("undertsudy", "x", work, BadRequest),
                 ("understudy", "x", str(tmp_path), NotAllowed),
                 ("understudy", "x", "work", BadRequest),
-                ("codex", "x", str(tmp_path / "trusted"), NotAllowed),
+                ("codex", "x", str(tmp_path / "elsewhere"), NotAllowed),
             ):
                 with pytest.raises(fault):
                     await service.stored.import_session(agent, native, cwd)

@@ -10,6 +10,7 @@ COMMANDS: dict[str, str] = {
     "parallel": "run one prompt on several agents, each in its own git worktree, and compare",
     "agents": "list the agents: installed, version, signed in, what they can do",
     "sessions": "list, show, export and resume the stored sessions of all agents",
+    "trust": "trust a folder: let the project's own settings, hooks and tool servers take part",
     "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "find problems and show the commands that fix them",
     "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",

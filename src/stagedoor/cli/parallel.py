@@ -36,6 +36,7 @@ from .output import Cell, EventLines, Style, one_line, plain, style_for, table, 
 from .questions import TerminalQuestions, find_keyboard
 from .run import capabilities_when_asking
 from .state import with_audit
+from .trust import configured_trust
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -319,7 +320,8 @@ async def prepare_runs(
             for run in runs:
                 await run.worktree.remove(branch=True)
             raise
-        own = {**options, "cwd": str(worktree.cwd), **({"model": model} if model else {})}
+        own = configured_trust(catalog.canonical_name(agent_name), {**options, "cwd": str(worktree.cwd)})
+        own |= {"model": model} if model else {}
         runs.append(AgentRun(name, Task(agent_name, prompt, cast("OpenOptions", own), name), worktree))
     return runs
 

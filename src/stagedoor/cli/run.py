@@ -37,6 +37,7 @@ from .command import (
 from .output import Output, PrintedOutput, final_answer, json_lines, plain_lines, style_for
 from .questions import Keyboard, TerminalQuestions, find_keyboard
 from .state import count_unrecognized, with_audit
+from .trust import ask_for_trust, configured_trust
 
 if TYPE_CHECKING:
     from ..remote import RemoteSession
@@ -113,6 +114,10 @@ async def _run_prompt(agent: str, prompt: str, options: dict[str, Any], argument
         output = screen_output(entry.name, thinking=arguments.thinking, full_output=arguments.full_output)
     else:
         output = _printed(arguments)
+    if getattr(arguments, "server", None) is None:
+        options = configured_trust(entry.name, options)
+        if keyboard is not None:
+            options = await ask_for_trust(entry, options, keyboard, _writer(sys.stdout if on_screen else sys.stderr))
     if keyboard is not None and _may_ask(options):
         options = with_questions(entry, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
 
@@ -168,19 +173,23 @@ def with_questions(
 ) -> dict[str, Any]:
     """The options with a person to ask, where the agent has a driver that can."""
 
-    def write(text: str) -> None:
-        stream.write(text)
-        stream.flush()
-
     capabilities = capabilities_when_asking(agent, options)
     if capabilities is None:
         return options  # whatever else is wrong is reported when the session is opened
     has_policy_file = "policy" in options or "remember_in" in options
     remember: Literal["session", "always"] = "always" if has_policy_file else "session"
     questions = TerminalQuestions(
-        keyboard, output, write, style_for(stream), capabilities=capabilities, remember=remember
+        keyboard, output, _writer(stream), style_for(stream), capabilities=capabilities, remember=remember
     )
     return {**options, "can_use_tool": questions}
+
+
+def _writer(stream: TextIO) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+    return write
 
 
 def capabilities_when_asking(agent: Agent, options: dict[str, Any]) -> Capabilities | None:

@@ -89,6 +89,7 @@ class RemoteOptions(TypedDict, total=False):
     mcp_servers: Mapping[str, McpServer]
     timeout: float | None
     permission_timeout: float
+    trust: bool | None
     group: str
     worktree: bool
     can_use_tool: CanUseTool | None

@@ -22,6 +22,7 @@ from stagedoor.unified.options import Confine, Options
 
 from .config.settings import AgentSettings, Settings
 from .views import PolicyRules, SessionSpec, SessionView
+from .workspaces.trust import Trust
 
 OURS = "STAGEDOOR_"
 
@@ -33,6 +34,7 @@ class Opening:
         self._settings = settings
         self._home = home
         self.audit = audit_log(home / FILE_NAME)
+        self.trust = Trust(settings, home)
         self.policy_file = Path(settings.policy).expanduser() if settings.policy else home / "policy.yaml"
         self.policy = CurrentPolicy(self.policy_file) if settings.policy else None
 
@@ -49,6 +51,7 @@ class Opening:
             "approval": view.approval,
             "sandbox": view.sandbox,
             **self._confined(view, configured),
+            "trust": self.trust.covers(Path(view.cwd), view.agent) if spec.trust is None else spec.trust,
             "model": view.model or None,
             "driver": view.driver or None,
             "executable": configured.command or None,

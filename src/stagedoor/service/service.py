@@ -80,6 +80,7 @@ class Service:
         self._changes = ConfigChanges(journal, now)
         self._upkeep = Upkeep(journal, settings.keep_days, now)
         self.policy = opening.policy
+        self.trust = opening.trust
         self.policy_file = opening.policy_file
         if self.policy is not None:
             self.policy.file.changed = self._changes.policy_changed

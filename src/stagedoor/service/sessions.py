@@ -44,9 +44,7 @@ class Sessions:
         self._home = home
         self._now = now
         self._new_id = new_id
-        self.workspaces = Workspaces(
-            self.get, home / "snapshots", check=lambda place, agent: check_allowed(place, settings, agent)
-        )
+        self.workspaces = Workspaces(self.get, home / "snapshots", check=lambda place: check_allowed(place, settings))
 
     @property
     def tasks(self) -> TaskOwner:
@@ -190,7 +188,7 @@ class Sessions:
         configured = self._opening.agent_settings(agent)
         if not configured.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
-        cwd = session_folder(spec, self._settings, agent)
+        cwd = session_folder(spec, self._settings)
         session_id = self._new_id()
         view = SessionView(
             id=session_id,

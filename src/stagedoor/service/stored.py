@@ -138,7 +138,7 @@ class Past:
         if not folder.is_absolute():
             raise BadRequest(f"{cwd!r} is not an absolute path; give the full path of the folder")
         folder = folder.resolve()
-        check_allowed(folder, self._settings, agent)
+        check_allowed(folder, self._settings)
         return folder
 
     def _folders(self) -> list[Path]:

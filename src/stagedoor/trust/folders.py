@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-EVERY_REPOSITORY = "**"
-"""``~/work/**`` covers the repositories below ``~/work`` too; without it an entry ends where another one begins."""
-
 
 def repository_root(folder: Path) -> Path | None:
     """The nearest folder, ``folder`` or one above it, with a ``.git``."""
@@ -64,22 +61,20 @@ def _pointer(file: Path, prefix: str) -> Path | None:
 
 def is_covered(folder: Path, entries: Iterable[str]) -> bool:
     """Whether one of the ``entries`` covers what ``folder`` belongs to."""
-    subject = trust_subject(folder)
-    return any(_covers(entry, subject) for entry in entries)
+    resolved = folder.resolve()
+    subjects = {trust_subject(resolved), repository_root(resolved) or resolved}  # a worktree may be named by itself
+    return any(_covers(entry, subject) for entry in entries for subject in subjects)
 
 
 def _covers(entry: str, subject: Path) -> bool:
-    everything = entry.rstrip("/").endswith("/" + EVERY_REPOSITORY)
-    place = Path(entry.rstrip("/").removesuffix("/" + EVERY_REPOSITORY) if everything else entry).expanduser()
+    place = Path(entry).expanduser()
     if not place.is_absolute():
         return False
     try:
         place = place.resolve()
     except (OSError, RuntimeError):
         return False
-    if not subject.is_relative_to(place):
-        return False
-    if everything or subject == place:
+    if subject == place:
         return True
-    # Below it, but in a repository of its own: that is somebody else's work, and a decision of its own.
-    return repository_root(subject) in (None, repository_root(place))
+    # A plain folder covers all that is in it. A repository ends where another one begins, which is decided by itself.
+    return subject.is_relative_to(place) and repository_root(place) is None

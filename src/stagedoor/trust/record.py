@@ -13,13 +13,13 @@ import msgspec
 from ..errors import StoreBroken
 from ..register import home
 from ..whole_file import replace_file
-from .folders import EVERY_REPOSITORY, is_covered, trust_subject
+from .folders import is_covered, trust_subject
 
 NAME = "trusted-folders.json"
 
 
 class TrustedFolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``folder``: its real path; with ``/**`` at its end every repository below it, too."""
+    """``folder``: its real path. A plain folder stands for all that is in it."""
 
     folder: str
     since_ms: int = 0
@@ -47,9 +47,9 @@ class TrustRecord:
     def covers(self, folder: Path) -> bool:
         return is_covered(folder, [entry.folder for entry in self.folders()])
 
-    def add(self, folder: Path, *, below: bool = False, who: str = "") -> TrustedFolder:
-        """Trust what ``folder`` belongs to; with ``below`` every repository under it. Returns what is now trusted."""
-        place = f"{folder.resolve()}/{EVERY_REPOSITORY}" if below else str(trust_subject(folder))
+    def add(self, folder: Path, *, who: str = "") -> TrustedFolder:
+        """Trust what ``folder`` belongs to. Returns what is trusted now."""
+        place = str(trust_subject(folder))
         entry = TrustedFolder(folder=place, since_ms=time.time_ns() // 1_000_000, who=who)
         with self._locked():
             others = tuple(other for other in self._read() if other.folder != place)
@@ -58,8 +58,7 @@ class TrustRecord:
 
     def remove(self, folder: Path) -> tuple[TrustedFolder, ...]:
         """Forget the entries for ``folder`` itself or what it belongs to. Returns them."""
-        subject, place = str(trust_subject(folder)), str(folder.resolve())
-        names = {subject, place, f"{subject}/{EVERY_REPOSITORY}", f"{place}/{EVERY_REPOSITORY}", str(folder)}
+        names = {str(trust_subject(folder)), str(folder.resolve()), str(folder)}
         with self._locked():
             entries = self._read()
             self._write(tuple(entry for entry in entries if entry.folder not in names))

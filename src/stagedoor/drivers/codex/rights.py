@@ -117,7 +117,8 @@ def config_of(options: Options, driver: DriverName) -> CodexConfig:
 
 def _config_files(options: Options) -> list[Path]:
     """Where servers that nobody gave us can come from; the last one decides."""
-    roots = [Path(root) / ".codex" for root in reversed(trust_roots(options.cwd))]
+    # What is laid over a server that is not there would be a server without a command, and Codex would not start.
+    roots = [Path(root) / ".codex" for root in reversed(trust_roots(options.cwd))] if options.trust else []
     return [folder / "config.toml" for folder in (SYSTEM_RULES.parent, codex_home(environ_of(options)), *roots)]
 
 

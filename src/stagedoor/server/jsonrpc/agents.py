@@ -15,6 +15,7 @@ from stagedoor.service.views import Question, SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.options import Options, Sandbox
 
+from ..access.devices import demand
 from ..problems import InvalidField
 from .client import RpcCall
 from .params import (
@@ -112,6 +113,8 @@ async def run(call: RpcCall, params: RunParams) -> RunResult:
         raise InvalidField(
             "sessionId works only with mode continue; leave it out for a new session", field="$.sessionId"
         )
+    if params.options.trust:
+        demand(call.caller, "answer")  # to trust a project is to allow what it runs
     view = await call.service.sessions.create(
         _create_body(await _active(call, params.type), call, params), who=call.caller.name
     )
@@ -177,6 +180,7 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         timeout=options.timeout,
         permission_timeout=options.permission_timeout,
         worktree=options.worktree,
+        trust=options.trust,
     )
 
 

@@ -48,6 +48,7 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     auto_approve: tuple[str, ...] | None = None
     tier: Tier | None = None
     approval: Approval | None = None
+    trust: bool | None = None
     driver: str | None = None
     max_turns: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     max_budget_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None

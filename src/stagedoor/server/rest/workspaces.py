@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from stagedoor.service.views import SessionView
+from stagedoor.service.opening import agent_named
+from stagedoor.service.views import SessionSpec, SessionView
+from stagedoor.service.workspaces import session_folder
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
+from stagedoor.service.workspaces.trust import FolderTrust
+from stagedoor.trust.record import TrustedFolder
 
-from .operations import LARGEST, Operation, PathText, RestCall
+from .operations import LARGEST, Operation, PathText, RestCall, Words
 from .sessions import public_view
 
 _LINE = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -26,6 +31,26 @@ class FileQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     first_line: _LINE | None = None
     last_line: _LINE | None = None
+
+
+class TrustQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Where a session would start, as in its body."""
+
+    cwd: PathText = ""
+    project_id: Words = ""
+    agent: Words = ""
+
+
+class TrustBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the folder belongs to is trusted: its whole repository."""
+
+    folder: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+
+class TrustedFolders(msgspec.Struct, frozen=True):
+    """Those that a person has trusted; the configuration may name more."""
+
+    folders: list[TrustedFolder]
 
 
 class WorktreeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +76,27 @@ async def file(call: RestCall[FileQuery, None]) -> FileText:
     return await call.service.workspaces.read(
         call.session_id, query.path, first_line=query.first_line, last_line=query.last_line
     )
+
+
+async def folder_trust(call: RestCall[TrustQuery, None]) -> FolderTrust:
+    folder = session_folder(
+        SessionSpec(prompt="", cwd=call.query.cwd, project_id=call.query.project_id), call.service.settings
+    )
+    agent = agent_named(call.query.agent or await call.service.agents.default())
+    return await call.service.trust.of(folder, agent)
+
+
+async def trusted_folders(call: RestCall[None, None]) -> TrustedFolders:
+    return TrustedFolders(list(await call.service.trust.list()))
+
+
+async def trust_folder(call: RestCall[None, TrustBody]) -> TrustedFolder:
+    folder = session_folder(SessionSpec(prompt="", cwd=call.body.folder), call.service.settings)
+    return await call.service.trust.add(folder, who=call.who)
+
+
+async def distrust_folder(call: RestCall[None, TrustBody]) -> None:
+    await call.service.trust.remove(Path(call.body.folder))
 
 
 async def finish_worktree(call: RestCall[None, WorktreeBody]) -> SessionView:
@@ -79,5 +125,23 @@ OPERATIONS: tuple[Operation, ...] = (
         name="finishWorktree", method="POST", path="/api/sessions/{sessionId}/worktree", tag="workspaces", scope="run",
         summary="Keep or discard what a session changed in its worktree", verb=finish_worktree, bodies=(WorktreeBody,),
         answer=SessionView, faults=(404, 409),
+    ),
+    Operation(
+        name="folderTrust", method="GET", path="/api/trust", tag="workspaces", scope="watch", verb=folder_trust,
+        summary="Whether a folder is trusted, and what the agent would load from it", query=TrustQuery,
+        answer=FolderTrust, faults=(403,),
+    ),
+    Operation(
+        name="listTrusted", method="GET", path="/api/trusted", tag="workspaces", scope="watch", verb=trusted_folders,
+        summary="The folders that a person has trusted", answer=TrustedFolders,
+    ),
+    Operation(
+        name="trustFolder", method="POST", path="/api/trusted", tag="workspaces", scope="admin", verb=trust_folder,
+        summary="Trust a folder for good: what the project brings may run when an agent starts there",
+        bodies=(TrustBody,), answer=TrustedFolder, status=201, faults=(403,),
+    ),
+    Operation(
+        name="distrustFolder", method="DELETE", path="/api/trusted", tag="workspaces", scope="admin",
+        verb=distrust_folder, summary="Trust a folder no more, from the next start on", bodies=(TrustBody,), status=204,
     ),
 )  # fmt: skip

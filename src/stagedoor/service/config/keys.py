@@ -56,6 +56,13 @@ KEYS: tuple[Key, ...] = (
         setting="roots",
     ),
     Key(path="workspaces.projects", kind="places", about="project id → folder", setting="projects"),
+    Key(
+        path="workspaces.trusted_folders",
+        kind="paths",
+        about="folders whose own settings, hooks, plugins and tool servers take part, with all that is in a plain "
+        "folder (see [security](security.md))",
+        setting="trusted_folders",
+    ),
     Key(path="agents.default", kind="text", about="the default agent", setting="default_agent"),
     Key(path="agents.*.enabled", kind="flag", about="false: this agent starts no sessions"),
     Key(path="agents.*.command", kind="text", about="its program: a name or a path"),
@@ -86,7 +93,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="agents.*.trusted_folders",
         kind="paths",
-        about="more folders for this agent, in addition to `workspaces.roots`",
+        about="folders that are trusted when this agent runs there, in addition to `workspaces.trusted_folders`",
     ),
     Key(
         path="agents.*.auto_accept",
@@ -199,12 +206,13 @@ _HEAD = """\
 """
 _EXAMPLES: dict[str, str] = {
     "server.hosts": "[stagedoor.example.org]", "server.tls_cert": "cert.pem", "server.tls_key": "key.pem",
-    "workspaces.roots": "[~/projects]", "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
+    "workspaces.roots": "[~/projects]", "workspaces.trusted_folders": "[~/projects/mine]",
+    "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "agents.default": "understudy", "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
     "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
-    "agents.*.trusted_folders": "[~/projects]", "agents.*.auto_accept": "[read_file, find_files]",
     "agents.*.sandbox": "readOnly", "agents.*.confine": "workspace",
     "agents.*.confine_write": "[~/.npm]", "agents.*.confine_hide": "[~/.ssh]",
+    "agents.*.trusted_folders": "[~/projects/mine]", "agents.*.auto_accept": "[read_file, find_files]",
 }  # fmt: skip
 _ANY_AGENT = "understudy"
 
@@ -276,4 +284,4 @@ def as_written(path: str, value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("`", "").replace("[policy](permissions.md)", "policy")
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text.replace("`", ""))

@@ -29,7 +29,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_accept: tuple[str, ...] = ()
     """Tools that are allowed without a question, by normalized or own name."""
     trusted_folders: tuple[str, ...] = ()
-    """Where this agent may work beside the roots."""
+    """Folders whose own settings, hooks and tool servers take part when this agent runs there."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     """Sessions run, and files are read, only under these folders."""
     projects: Mapping[str, str] = {}
+    trusted_folders: tuple[str, ...] = ()
+    """Folders whose own settings, hooks and tool servers take part, whichever agent runs there."""
     default_agent: str = ""
     agents: Mapping[str, AgentSettings] = {}
     policy: str = ""

@@ -30,7 +30,7 @@ _DIFF = "diff.json"
 class Workspaces:
     """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began.
 
-    ``check`` raises for a place that may not be shown, or not to whoever asks about sessions of that agent.
+    ``check`` raises for a place that may not be shown.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Workspaces:
         get: Callable[[str], Awaitable[SessionView]],
         snapshots: Path | None = None,
         *,
-        check: Callable[[Path, str], None] = lambda place, agent: None,
+        check: Callable[[Path], None] = lambda place: None,
     ) -> None:
         self._get = get
         self._snapshots = snapshots
@@ -109,22 +109,21 @@ class Workspaces:
         if not await asyncio.to_thread(folder.is_dir):
             raise BadRequest(f"the workspace {folder} no longer exists")
         # The agent may have put a link in its place since.
-        self._check(await asyncio.to_thread(folder.resolve), view.agent)
+        self._check(await asyncio.to_thread(folder.resolve))
         return folder
 
     async def _place(self, session_id: str, path: str) -> None:
         """Raises when ``path`` leads out of the workspace, or to what is shown to nobody."""
         view = await self._get(session_id)
-        self._check(await asyncio.to_thread(files.inside, Path(view.cwd), path), view.agent)
+        self._check(await asyncio.to_thread(files.inside, Path(view.cwd), path))
 
 
-def roots(settings: Settings, agent: str = "") -> list[Path]:
-    """The folders; with ``agent`` those too that only this one is trusted with."""
-    own = settings.agents[agent].trusted_folders if agent in settings.agents else ()
-    return [Path(root).expanduser().resolve() for root in (*settings.roots, *own)]
+def roots(settings: Settings) -> list[Path]:
+    """The folders that sessions run in."""
+    return [Path(root).expanduser().resolve() for root in settings.roots]
 
 
-def session_folder(spec: SessionSpec, settings: Settings, agent: str = "") -> Path:
+def session_folder(spec: SessionSpec, settings: Settings) -> Path:
     """The folder a new session runs in. Raises ``NotAllowed`` outside the roots, ``BadRequest`` when there is none."""
     if spec.cwd:
         folder = Path(spec.cwd).expanduser()
@@ -135,17 +134,17 @@ def session_folder(spec: SessionSpec, settings: Settings, agent: str = "") -> Pa
     else:
         folder = roots(settings)[0]
     found = folder.resolve()
-    check_allowed(found, settings, agent)
+    check_allowed(found, settings)
     if not found.is_dir():
         raise BadRequest(f"{found} is not a folder; create it first, or choose another one")
     return found
 
 
-def check_allowed(path: Path, settings: Settings, agent: str = "") -> None:
+def check_allowed(path: Path, settings: Settings) -> None:
     """Raises ``NotAllowed`` for what is outside the roots, or in Stagedoor's own folder."""
     own = (Path(settings.home) if settings.home else home()).resolve()
     ours = worktrees_folder(own)
-    if not any(path.is_relative_to(root) for root in (*roots(settings, agent), ours)):
+    if not any(path.is_relative_to(root) for root in (*roots(settings), ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
     if path.is_relative_to(own) and not path.is_relative_to(ours):
         raise NotAllowed(f"{path} is in the server's own folder, which holds its token; choose another one")

@@ -189,12 +189,20 @@ declare namespace Unified {
     reason?: string;
   }
 
+  interface ProjectFile {
+    path: string;
+    kind: string;
+    isText?: boolean;
+  }
+
   interface Notice extends Header {
     type: "notice";
     level: "error" | "info" | "warning";
     code: string;
     message: string;
     nativeSessionId?: string | null;
+    trusted?: boolean | null;
+    projectFiles?: ProjectFile[];
   }
 
   interface Error extends Header {
