@@ -14,6 +14,7 @@ from stagedoor.drivers.claude import opening
 from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
 from stagedoor.drivers.claude.tools import TOOLS, name_of
+from stagedoor.drivers.claude.trust import OFF
 from stagedoor.errors import LocalProtocolError
 from stagedoor.permissions.policy import Policy, built_in
 from stagedoor.permissions.rules import Rule
