@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from stagedoor.testing import find_cli
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLES = [code for code in PYTHON if "def test_" not in code]
 
 
 @pytest.mark.parametrize("code", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -24,6 +27,28 @@ def test_example(code: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    if "can_use_tool" in code:
+        assert "(risk " in done.stdout, "the example about questions asks nothing"
+
+
+@pytest.mark.live
+def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
+    (code,) = [code for code in PYTHON if "def test_" in code]
+    (tmp_path / "test_example.py").write_text(code)
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={tmp_path / 'own'}",
+        str(tmp_path),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if find_cli("claude"):
+        assert "1 passed" in done.stdout
 
 
 def test_links_lead_somewhere() -> None:
