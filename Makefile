@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 3
+SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check fix bench bless pictures record compatibility clis browser sandbox page clean
+.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -40,6 +41,9 @@ coverage: $(VENV)/.dev browser sandbox  ## run all tests that need no CLI under 
 fix: $(VENV)/.dev  ## let the machine fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: $(VENV)/.dev  ## hold the shell judge against a real bash: make fuzz SECONDS=3600 (prints rows for tricks.yaml)
+	$(BIN)/python -m tools.shell_fuzz --seconds $(SECONDS)
 
 bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench

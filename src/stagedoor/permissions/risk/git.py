@@ -6,33 +6,9 @@ import re
 
 from ..shell.wrappers import split_git
 from .effects import Finding
+from .git_reads import only_reads
 
-_READ_ONLY = frozenset(
-    [
-        "status", "log", "diff", "show", "rev-parse", "describe", "ls-files", "ls-tree", "cat-file", "blame",
-        "annotate", "shortlog", "rev-list", "name-rev", "merge-base", "whatchanged", "count-objects", "for-each-ref",
-        "show-ref", "diff-tree", "diff-index", "diff-files", "check-ignore", "check-attr", "var", "grep", "version",
-        "help", "cherry", "range-diff", "show-branch", "verify-commit", "verify-tag",
-    ]
-)  # fmt: skip
-# Flags that make a reading command write a file or run a program.
-_UNSAFE = re.compile(
-    r"^(--output(=|$)|--ext-diff$|--textconv$|-O|--open-files-in-pager|--exec|--upload-pack|--no-index$|--filters$|"
-    r"--show-signature$|--web$|-w$)"
-)
-_LISTING: dict[str, re.Pattern[str]] = {
-    "branch": re.compile(r"^(-a|-r|-v|-vv|-l|--list|--all|--remotes|--show-current|--contains|--merged|--no-merged|"
-                         r"--sort=.*|--format=.*|--column.*|--no-color)$"),
-    "tag": re.compile(r"^(-l|--list|-n\d*|--sort=.*|--format=.*|--contains|--points-at)$"),
-    "remote": re.compile(r"^(-v|--verbose|get-url)$"),
-    "stash": re.compile(r"^(list|show)$"),
-    "worktree": re.compile(r"^list$"),
-    "reflog": re.compile(r"^(show|-n\d*|--all|-\d+)$"),
-    "config": re.compile(r"^(--get|--get-all|--get-regexp|--list|-l|get|list|--show-origin)$"),
-    "submodule": re.compile(r"^status$"),
-    "notes": re.compile(r"^(list|show)$"),
-    "bisect": re.compile(r"^log$"),
-}  # fmt: skip
+_READS_CONFIG = re.compile(r"^(--get|--get-all|--get-regexp|--list|-l|get|list|--show-origin)$")
 _RUNS_CODE = re.compile(
     r"(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|alias\.|\.cmd|\.command|textconv|driver|helper|"
     r"filter\.|diff\.external|uploadpack|receivepack|gpg.*program|insteadof)", re.IGNORECASE
@@ -50,13 +26,10 @@ def findings(words: tuple[str, ...]) -> list[Finding]:
         return [*found, Finding("high", danger)]
     if command == "" or words[1:] == ("--version",):
         return found
-    unsafe = [word for word in rest if _UNSAFE.match(word)]
-    if command in _READ_ONLY and not unsafe:
+    if only_reads(command, rest):
         return found
-    if command in _LISTING and _only_lists(command, rest):
-        return found
-    if unsafe:
-        return [*found, Finding("medium", f"git {command} {unsafe[0]} does more than read")]
+    if only_reads(command, [word for word in rest if not word.startswith("-")]) and command not in ("branch", "tag"):
+        return [*found, Finding("medium", f"git {command} has options that may do more than read")]
     return [*found, Finding("medium", f"git {command} changes the repository")]
 
 
@@ -69,23 +42,6 @@ def _changes_git(option: str) -> bool:
         "-P",
         "--literal-pathspecs",
     )
-
-
-def _only_lists(command: str, rest: list[str]) -> bool:
-    listing = _LISTING[command]
-    if command in ("stash", "submodule", "worktree", "notes", "bisect"):
-        return bool(rest) and bool(listing.match(rest[0])) and not any(_UNSAFE.match(word) for word in rest)
-    if command == "config":
-        return any(listing.match(word) for word in rest) and not any(
-            word in ("--unset", "--add", "--edit", "-e", "--replace-all", "set", "unset") for word in rest
-        )
-    if command == "remote":
-        return not rest or bool(listing.match(rest[0]))
-    if command == "reflog":
-        return not rest or not {"expire", "delete", "drop"} & set(rest)
-    flags = [word for word in rest if word.startswith("-")]
-    names = [word for word in rest if not word.startswith("-")]
-    return all(listing.match(flag) for flag in flags) and (not names or bool(flags))
 
 
 def _short(rest: list[str], letter: str) -> bool:
@@ -123,9 +79,9 @@ def _danger(command: str, rest: list[str]) -> str:
         case "rm" if everything:
             return "git rm deletes all files"
         case "config":
-            if {"--global", "--system"} & set(rest) and not any(_LISTING["config"].match(word) for word in rest):
+            if {"--global", "--system"} & set(rest) and not any(_READS_CONFIG.match(word) for word in rest):
                 return "git config changes settings outside the workspace"
-            if any(_RUNS_CODE.search(word) for word in rest) and not any(_LISTING["config"].match(w) for w in rest):
+            if any(_RUNS_CODE.search(word) for word in rest) and not any(_READS_CONFIG.match(w) for w in rest):
                 return "git config sets a program that git will run"
         case "daemon" | "credential" | "send-email":
             return f"git {command} shares data or credentials"

@@ -11,13 +11,16 @@ from itertools import pairwise
 from stagedoor.unified.events import Risk
 
 from ..paths import Ground, locate
+from ..shell.launchers import ANY_OPTION
 from ..shell.script import ShellCommand
+from ..shell.scripts import awk_parts, is_plain_awk_program, is_plain_sed_script, sed_parts
 from ..shell.suspicion import SENSITIVE
 from ..shell.words import HOLE
 from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
 from . import destructive, git, network
 from .destructive import options_and_names
 from .effects import Finding, deleting, display_path, reading, writing
+from .readers import FILE_OPTIONS, READERS, read_call
 
 # Code in other languages on the command line is not parsed, but searched for what it asks of the system.
 INTERPRETERS: dict[str, tuple[str, ...]] = {
@@ -93,32 +96,6 @@ def _code_findings(
 
 JudgeText = Callable[[str], Risk]
 
-# Programs that only read, and the options with which they do more than that.
-_READERS: dict[str, str] = {
-    "ls": "", "cat": "", "head": "", "tail": "", "wc": "", "stat": "", "file": r"-C|--compile|-m|--magic-file.*",
-    "du": "", "df": "", "tree": r"-o|-R", "grep": "", "egrep": "", "fgrep": "", "zgrep": "", "nl": "", "tac": "",
-    "rg": r"--pre(=.*)?|--pre-glob.*|--hostname-bin.*|-z|--search-zip", "ag": r"--pager.*", "cut": "", "tr": "",
-    "paste": "", "sort": r"-[a-zA-Z]*o.*|--output.*|--compress-program.*|-T.*|--temporary-directory.*", "column": "",
-    "fold": "", "expand": "", "unexpand": "", "comm": "", "join": "", "diff": r"--output.*", "cmp": "", "md5sum": "",
-    "sha1sum": "", "sha256sum": "", "sha512sum": "", "cksum": "", "b2sum": "", "od": "", "hexdump": "", "strings": "",
-    "rev": "", "jq": r"-n?f|--from-file.*", "realpath": "", "readlink": "", "cd": "", "pushd": "", "popd": "",
-    "shasum": "", "less": r"-[a-zA-Z]*[oOk].*|--log-file.*|--lesskey.*|\+.*", "more": r"\+.*", "bat": r"--pager.*",
-    "fd": r"-[xX].*|--exec.*", "fdfind": r"-[xX].*|--exec.*", "exa": "", "eza": "", "nm": "", "objdump": "",
-    "readelf": "", "size": "", "base64": "", "zcat": "", "numfmt": "", "fmt": "", "look": "", "tsort": "",
-    "iconv": r"-o|--output.*", "cloc": r"--out.*|--exec.*", "tokei": "",
-}  # fmt: skip
-# Programs whose words are not paths.
-_INERT: dict[str, str] = {
-    "echo": "", "printf": "", "true": "", "false": "", ":": "", "test": "", "[": "", "[[": "", "pwd": "", "seq": "",
-    "sleep": "", "basename": "", "dirname": "", "expr": "", "date": r"-s.*|--set.*", "whoami": "", "id": "",
-    "uname": "", "arch": "", "nproc": "", "which": "", "whereis": "", "type": "", "uptime": "", "free": "",
-    "groups": "", "tty": "", "locale": "", "cal": "", "ps": "", "pgrep": "", "lscpu": "", "lsblk": "", "export": "",
-    "declare": "", "local": "", "typeset": "", "readonly": "", "unset": "", "set": "", "shopt": "", "read": "",
-    "return": "", "exit": "", "shift": "", "break": "", "continue": "", "wait": "", "jobs": "", "let": "",
-    "getopts": "", "tput": "", "getconf": "", "command": "", "hostname": r"[^-].*|-F.*|--file.*|-b", "sw_vers": "",
-    "factor": "", "umask": "",
-}  # fmt: skip
-_GREP_LIKE = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "jq", "fd", "fdfind", "tr", "look"})
 _TOOLS = frozenset(
     [
         "python", "pip", "node", "npm", "npx", "yarn", "pnpm", "go", "rustc", "cargo", "java", "javac", "gcc", "g++",
@@ -130,9 +107,6 @@ _TOOLS = frozenset(
 )  # fmt: skip
 _VERSION = frozenset({"--version", "-V", "-v", "-version", "version", "--help", "-h"})
 _PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/usr/sbin", "/sbin"})
-_SED_READS = re.compile(
-    r"^(\d+|\$|/[^/]*/)?(,(\d+|\$|\+\d+|/[^/]*/))?\s*[pdq=]$|^(\d+(,\d+)?)?s(?P<mark>[/|#,])[^\n]*(?P=mark)[^\n]*(?P=mark)[gpiI0-9]*$|^$"
-)
 
 
 def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
@@ -178,21 +152,10 @@ def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
         return [*_sed(command, ground), *_program_file(command)]
     if name in ("awk", "gawk", "mawk", "nawk"):
         return [*_awk(command, ground), *_program_file(command)]
-    if name in ("uniq", "xxd") and len(options_and_names(words)[1]) > 1:
-        return writing(words[-1], command.cwds, ground)
-    if name in ("uniq", "xxd"):
-        return [found for path in options_and_names(words)[1] for found in reading(path, command.cwds, ground)]
     if name in ("env", "printenv"):
         return [Finding("medium", f"{name} shows the environment, which often contains credentials")]
-    if name in ("export", "declare", "typeset", "readonly") and any(
-        SENSITIVE.match(w.partition("=")[0]) for w in words[1:]
-    ):
-        return [Finding("medium", f"{name} changes what later programs do")]
-    if name in _INERT:
-        return [*_more_than_reads(command, _INERT[name]), *_program_file(command)]
-    if name in _READERS:
-        found = [*_more_than_reads(command, _READERS[name]), *_outputs(command, ground, _READERS[name])]
-        return [*found, *_reads(command, ground), *_program_file(command)]
+    if name in READERS:
+        return [*_reads(command, ground), *_program_file(command)]
     return [Finding("medium", f"{display_path(name)} may change things"), *_secrets_named(command, ground)]
 
 
@@ -221,37 +184,31 @@ def _unknown_program(command: ShellCommand, ground: Ground) -> list[Finding]:
     return [Finding("medium", "runs a program that is known only at run time"), *_secrets_named(command, ground)]
 
 
-def _more_than_reads(command: ShellCommand, unsafe: str) -> list[Finding]:
-    pattern = re.compile(unsafe) if unsafe else None
-    for word in command.words[1:]:
-        if pattern is not None and pattern.fullmatch(word):
-            return [Finding("medium", f"{command.program} {display_path(word)} does more than read")]
-    return []
+def _reads(command: ShellCommand, ground: Ground) -> list[Finding]:
+    """A program that reads: which files, and whether its options were looked at."""
+    name, words = command.program, command.words[1:]
+    if HOLE in "".join(words) and name not in ANY_OPTION:
+        return [Finding("medium", f"{name} gets words that are known only at run time"), *_named(command, ground)]
+    call = read_call(name, words)
+    if isinstance(call, str):
+        return [Finding("medium", f"{name} {display_path(call)} may do more than read"), *_named(command, ground)]
+    paths = [*call.operands, *(value for option, value in call.values if option in FILE_OPTIONS or "/" in value)]
+    return [found for path in paths for found in reading(path, command.cwds, ground)]
 
 
-def _outputs(command: ShellCommand, ground: Ground, unsafe: str) -> list[Finding]:
-    """Where a reading program is told to write."""
-    if not re.search(r"-o|--out", unsafe) and "]*o" not in unsafe:
-        return []
+def _named(command: ShellCommand, ground: Ground) -> list[Finding]:
+    """Whatever may be a path, read or written: of what a call means nothing is sure."""
     found: list[Finding] = []
     for word, after in pairwise([*command.words, ""]):
         if re.fullmatch(r"-[a-zA-Z]*o|--output(-file)?|--out", word) and after:
             found += writing(after, command.cwds, ground)
-        elif match := re.fullmatch(r"(?:-o|--output=|--out=)(.+)", word):
+        elif match := re.fullmatch(r"(?:-o|--out\w*=)(.+)", word):
             found += writing(match.group(1), command.cwds, ground)
-    return found
-
-
-def _reads(command: ShellCommand, ground: Ground) -> list[Finding]:
-    name = command.program
-    options, names = options_and_names(command.words)
-    pattern_given = any(re.match(r"^-[a-zA-Z]*[ef]|^--(regexp|file)", option) for option in options)
-    if name in _GREP_LIKE and not pattern_given:
-        names = names[1:]
-    if name in ("head", "tail"):
-        names = [path for path in names if not path.isdigit()]
-    paths = [*names, *(option.partition("=")[2] for option in options if "/" in option.partition("=")[2])]
-    return [found for path in paths for found in reading(path, command.cwds, ground)]
+        elif word != command.words[0] and not word.startswith("-"):
+            found += reading(word, command.cwds, ground)
+    if command.program in ("uniq", "xxd") and len(options_and_names(command.words)[1]) > 1:
+        found += writing(command.words[-1], command.cwds, ground)
+    return [*found, *_secrets_named(command, ground)]
 
 
 def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
@@ -277,48 +234,64 @@ def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
     ]
 
 
+_FIND_TESTS = re.compile(
+    r"-(a|and|o|or|not|true|false|print0?|ls|prune|quit|depth|d|xdev|mount|daystart|follow|noleaf|empty|readable|writable|"
+    r"executable|nouser|nogroup)|[()!,]|-[HLP]|-O\d"
+)
+_FIND_VALUES = re.compile(
+    r"-(i?name|i?path|i?wholename|i?regex|i?lname|regextype|type|xtype|size|[acm]time|[acm]min|newer\w*|anewer|cnewer|user|group|"
+    r"uid|gid|perm|links|inum|samefile|maxdepth|mindepth|fstype|used|printf)"
+)
+
+
 def _find(command: ShellCommand, ground: Ground) -> list[Finding]:
     words = command.words
     found = [f for root in find_roots(words) for f in reading(root, command.cwds, ground)]
-    if "-delete" in words:
-        for root in find_roots(words):
-            path = f"{root.rstrip('/')}/found" if narrowed(words) else root
-            found += deleting(path, command.cwds, ground, recursive=True, verb="find -delete deletes")
-    for flag, value in pairwise(words):
-        if flag in ("-fprint", "-fprint0", "-fprintf", "-fls"):
-            found += writing(value, command.cwds, ground)
-        elif flag in ("-exec", "-execdir", "-ok", "-okdir") and not value:
-            found.append(Finding("medium", "find runs a program that is known only at run time"))
+    at, ended = 1, False
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if _FIND_TESTS.fullmatch(word) or (not ended and not word.startswith("-")):
+            ended = ended or not re.fullmatch(r"-[HLP]|-O\d|[^-(!].*", word)
+        elif _FIND_VALUES.fullmatch(word):
+            at, ended = at + 1, True
+        elif word in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
+            if end == at:
+                found.append(Finding("medium", "find runs a program that is known only at run time"))
+            at, ended = end + 1, True
+        elif word == "-delete":
+            for root in find_roots(words):
+                path = f"{root.rstrip('/')}/found" if narrowed(words) else root
+                found += deleting(path, command.cwds, ground, recursive=True, verb="find -delete deletes")
+        elif word in ("-fprint", "-fprint0", "-fprintf", "-fls"):
+            found += writing(words[at] if at < len(words) else HOLE, command.cwds, ground)
+            at += 2 if word == "-fprintf" else 1
+        else:
+            found.append(Finding("medium", f"find {display_path(word)} may do more than read"))
     return found
 
 
 def _sed(command: ShellCommand, ground: Ground) -> list[Finding]:
-    options, names = options_and_names(command.words)
-    in_place = any(re.match(r"^-[a-zA-Z]*i|^--in-place", option) for option in options)
-    scripts = [
-        after for flag, after in zip(command.words, command.words[1:], strict=False) if flag in ("-e", "--expression")
-    ]
-    if not scripts:
-        scripts, names = names[:1], names[1:]
-    else:
-        names = [name for name in names if name not in scripts]
+    parts = sed_parts(command.words[1:])
+    if parts is None:
+        return [Finding("medium", "sed has options that may do more than read"), *_named(command, ground)]
+    scripts, names, in_place = parts
     if in_place:
         found = [f for path in names for f in writing(path, command.cwds, ground, verb="sed -i changes")]
         return found or [Finding("medium", "sed -i changes files")]
     found = [f for path in names for f in reading(path, command.cwds, ground)]
-    if any(option.startswith(("-f", "--file")) for option in options) or not all(
-        _SED_READS.match(part.strip()) for script in scripts for part in script.split(";")
-    ):
+    if not all(is_plain_sed_script(script) for script in scripts):
         found.append(Finding("medium", "sed runs a script that may write files or run programs"))
     return found
 
 
 def _awk(command: ShellCommand, ground: Ground) -> list[Finding]:
-    options, names = options_and_names(command.words)
-    program = names[:1]
-    found = [f for path in names[1:] if "=" not in path for f in reading(path, command.cwds, ground)]
-    if any(option.startswith(("-f", "-i", "--file", "--include", "-l")) for option in options) or any(
-        re.search(r"system|getline|>|\||@|\bclose\b", text) for text in program
-    ):
+    parts = awk_parts(command.words[1:])
+    if parts is None:
+        return [Finding("medium", "awk has options that may do more than read"), *_named(command, ground)]
+    program, names = parts
+    found = [f for path in names if "=" not in path for f in reading(path, command.cwds, ground)]
+    if not is_plain_awk_program(program):
         found.append(Finding("medium", "awk runs a program that may write files or run programs"))
     return found

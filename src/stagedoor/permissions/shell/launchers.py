@@ -102,6 +102,28 @@ _TAR_RUNS = ("--to-command", "--use-compress-program", "--checkpoint-action", "-
              "--new-volume-script", "--rmt-command")  # fmt: skip
 
 
+# Options by which other programs run one; of a long one, programs take any beginning.
+_RUNNING: dict[str, tuple[str, ...]] = {
+    "sort": ("--compress-program",),
+    "split": ("--filter",),
+    "rg": ("--pre", "--hostname-bin"),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "ag": ("--pager",),
+    "bat": ("--pager",),
+    "zip": ("-TT", "--unzip-command"),
+    "install": ("--strip-program",),
+    "wget": ("--use-askpass", "--config", "-e", "--execute"),
+    "make": ("--eval", "-E"),
+    "cargo": ("--config",),
+    "less": ("+", "-k", "--lesskey-src", "--lesskey-file"),
+    "more": ("+",),
+    "vim": ("-c", "+", "-S", "--cmd", "-s"),
+    "ex": ("-c", "+"),
+    "vi": ("-c", "+"),
+    "nvim": ("-c", "+", "-S", "--cmd", "-l"),
+}
+
+
 def launched(words: Words, stdin: str | None) -> list[Inner] | None:
     """The commands that these words surely run besides themselves; ``None`` for a program that runs no other.
 
@@ -154,6 +176,10 @@ def launched(words: Words, stdin: str | None) -> list[Inner] | None:
             raise NotUnderstood(f"runs a program through {name}")
         case _ if name in WRAPPERS:
             return _wrapped(name, rest, stdin)
+        case _ if name in _RUNNING:
+            for word in rest:
+                if HOLE in word or _begins(word, _RUNNING[name]) or _is_short(word, _RUNNING[name]):
+                    raise _unusual(name, word)
         case _:
             pass
     return None
@@ -210,7 +236,7 @@ def _wrapped(name: str, rest: Words, stdin: str | None) -> list[Inner] | None:
                 at += 1
             else:
                 raise _unusual(name, word)
-        elif shape.settings and re.match(r"\w+=", word):
+        elif shape.settings and "=" in word:
             if not is_harmless_setting(word):
                 raise NotUnderstood(f"sets {word.partition('=')[0]}, which changes what programs do")
             settings.append(word)
@@ -230,7 +256,7 @@ def _wrapped(name: str, rest: Words, stdin: str | None) -> list[Inner] | None:
             return None
         raise NotUnderstood(f"uses {name} without a command")
     if name == "xargs":
-        inner = _fed(inner, replaced, stdin)
+        inner = _fed(inner, replaced, stdin if at == 0 else None)
     if inner[0].startswith("-") or HOLE in inner[0]:
         raise _unusual(name, inner[0])
     return [Inner(words=inner, assignments=tuple(settings))]
@@ -291,6 +317,10 @@ def _find_commands(words: Words) -> list[Inner] | None:
 def _begins(word: str, options: Sequence[str]) -> bool:
     stem = word.partition("=")[0]
     return len(stem) > 3 and stem.startswith("--") and any(option.startswith(stem) for option in options)
+
+
+def _is_short(word: str, options: Sequence[str]) -> bool:
+    return any(word.startswith(option) for option in options if not option.startswith("--"))
 
 
 def _check_git(words: Words) -> None:

@@ -226,6 +226,8 @@ class _Tokens:
             ):
                 raise NotUnderstood("redirects an unusual number")
             return self._opened(symbol)
+        if text.startswith("((", self.at):
+            raise NotUnderstood("calculates with `((…))`")
         if operator := _OPERATOR.match(text, self.at):
             self.at = operator.end()
             return operator.group()
