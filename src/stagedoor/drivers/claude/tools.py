@@ -16,8 +16,7 @@ NAMES: dict[str, ToolName] = {
     "LS": "find_files", "WebFetch": "web_fetch", "WebSearch": "web_search", "web_fetch": "web_fetch",
     "web_search": "web_search", "Agent": "task", "Task": "task", "TodoWrite": "plan", "TaskCreate": "plan",
     "TaskUpdate": "plan", "TaskList": "plan", "TaskGet": "plan", "EnterPlanMode": "plan", "ExitPlanMode": "plan",
-    "SandboxNetworkAccess": "web_fetch", "AskUserQuestion": "question",
-    "ListMcpResourcesTool": "mcp", "ReadMcpResourceTool": "mcp",
+    "AskUserQuestion": "question", "ListMcpResourcesTool": "mcp", "ReadMcpResourceTool": "mcp",
 }  # fmt: skip
 """Every other tool of Claude Code's own is ``other``, every ``mcp__…`` is ``mcp``."""
 
@@ -62,7 +61,7 @@ TOOLS: tuple[AgentTool, ...] = (
     AgentTool("ReportFindings", "other", control="free"),
     AgentTool("ListMcpResourcesTool", "mcp", ("network", "process")),
     AgentTool("ReadMcpResourceTool", "mcp", ("network", "process")),
-    AgentTool("SandboxNetworkAccess", "web_fetch", ("network",), also=("shell",)),
+    AgentTool("SandboxNetworkAccess", "other", ("network",), also=("shell",)),
     AgentTool("StructuredOutput", "other", control="plumbing"),
     AgentTool("ToolSearch", "other", control="plumbing"),
 )

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 import msgspec
 
 from ...errors import NotSupported
-from . import inside
 from .mounts import Mount
 
 Means = Literal["bubblewrap", "namespaces", "landlock"]
+INSIDE = Path(__file__).with_name("inside.py")
 CHOSEN_BY = "STAGEDOOR_CONFINE_WITH"
 """Names the one to use in place of the first that works."""
 INSTALL = (
@@ -42,7 +42,7 @@ def wrap(means: Means, argv: Sequence[str], mounts: Sequence[Mount], *, cwd: str
     if means == "bubblewrap":
         return Wrapped((*_bubblewrap(mounts), "--chdir", cwd, "--", *argv), 2, "/tmp")
     plan = {"means": means, "cwd": cwd, "temp": temp, "mounts": [[one.path, one.access, one.source] for one in mounts]}
-    words = (sys.executable, "-I", "-S", inside.__file__, json.dumps(plan), *argv)
+    words = (sys.executable, "-I", "-S", str(INSIDE), json.dumps(plan), *argv)
     return Wrapped(words, 0, "/tmp" if means == "namespaces" else temp)
 
 
