@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stagedoor.errors import AlreadyAnswered
 from stagedoor.permissions.audit import AuditEntry
@@ -383,5 +385,63 @@ def test_a_changed_input_is_judged_again() -> None:
         decision = await stage.questions.ask(shell("make"))
         assert decision == Deny("the changed input is not allowed: a person pushes")
         assert stage.resolved == [("q1", "deny", "policy")]
+
+    run(main)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("answer"), st.sampled_from("abcd"), st.sampled_from(("allow", "deny"))),
+    st.tuples(st.just("wait"), st.just(""), st.just("")),
+    st.tuples(st.just("interrupt"), st.just(""), st.just("")),
+    st.tuples(st.just("withdraw"), st.sampled_from("abcd"), st.just("")),
+)
+COMMANDS = {"a": "make", "b": "make install", "c": "git push origin", "d": "npm test"}
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=st.lists(STEPS, max_size=8), forbidden=st.sampled_from(("", "b")))
+def test_nothing_but_an_answer_in_time_or_a_rule_allows(steps: list[tuple[str, str, str]], forbidden: str) -> None:
+    """The oracle knows nothing of the class: what was said first about an open question is what holds."""
+    expected: dict[str, str] = {"c": "deny", "d": "allow"}  # by the policy
+    if forbidden:
+        expected[forbidden] = "deny"
+
+    def judge(request: PermissionRequest) -> Decision | None:
+        return Deny("not in the list") if request.request_id == forbidden else None
+
+    async def main() -> None:
+        stage = Stage(attended=True, policy=POLICY, judge=judge)
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(stage.questions.ask(shell(COMMANDS[name], name))) for name in COMMANDS}
+            await until(lambda: len(stage.questions.open) + len(stage.resolved) == 4)
+            for step, name, decision in steps:
+                match step:
+                    case "answer":
+                        try:
+                            stage.questions.answer(name, Allow() if decision == "allow" else Deny("no"))
+                        except AlreadyAnswered:
+                            assert name in expected
+                        else:
+                            assert expected.setdefault(name, decision) == decision
+                    case "interrupt":
+                        stage.questions.resolve_all("interrupt")
+                        for left in COMMANDS:
+                            expected.setdefault(left, "deny")
+                    case "withdraw":
+                        if name not in expected:
+                            tasks[name].cancel()
+                            expected[name] = "deny"
+                            await asyncio.wait([tasks[name]])
+                    case _:
+                        await asyncio.sleep(0)
+            stage.questions.resolve_all("interrupt")
+            for left in COMMANDS:
+                expected.setdefault(left, "deny")
+        assert {name: decision for name, decision, _ in stage.resolved} == expected
+        assert len(stage.resolved) == 4
+        returned = {name: task.result() for name, task in tasks.items() if not task.cancelled()}
+        assert {name for name, decision in returned.items() if isinstance(decision, Allow)} == {
+            name for name, decision in expected.items() if decision == "allow"
+        }
 
     run(main)

@@ -143,7 +143,7 @@ class Grammar:
         """The caller refused this call: whatever the agent says of it, or leaves out, it was denied."""
         if tool_use_id in self._tools:
             self._tools[tool_use_id].denied = message
-        elif tool_use_id:
+        elif tool_use_id and tool_use_id not in self._closed_tools and tool_use_id not in self._closed_before:
             self._denied_early[tool_use_id] = message
 
     def start_turn(self, prompt: str, now: int = 0) -> list[Event]:
@@ -315,6 +315,10 @@ class Grammar:
         self._closed_tools.add(event.tool_use_id)
         if tool.denied is not None and event.status == "error":
             event = replace(event, status="denied", output=event.output or tool.denied)
+        elif tool.denied is not None and event.status == "success" and tool.use.name != "question":
+            # What the agent says it did is told as it is, but never as if somebody had allowed it.
+            message = f"the agent says that {event.tool_use_id} ({tool.use.target}) ran, although it was denied"
+            out.append(Notice(level="warning", code="ran_though_denied", message=message))
         if event.duration_ms is None and now:
             event = replace(event, duration_ms=float(now - tool.since))
         return [*out, event]
@@ -323,6 +327,8 @@ class Grammar:
         if event.request_id in self._questions:
             return []
         self._questions[event.request_id] = event
+        if (tool := self._tools.get(call_of(event).tool_use_id)) is not None:
+            tool.denied = None  # the agent tries it again: it is this question's answer that counts now
         return [*self._tool_started(call_of(event), now), event]  # some agents do not tell a call they ask about
 
     def _answered(self, event: PermissionResolved, now: int) -> list[Event]:

@@ -33,12 +33,20 @@ from ...wire.jsonrpc import Id
 
 
 class AcpRecordingReader:
-    """``refuse`` reports a refused call to the dictionary; ``lasting`` are the options that outlive the session."""
+    """``refuse`` and ``allow`` report to the dictionary what was answered, ``two_sided`` that the recording says so;
+    ``lasting`` are the options that outlive the session."""
 
     def __init__(
-        self, refuse: Callable[[str, str], None] = lambda call, message: None, *, lasting: tuple[str, ...] = ()
+        self,
+        refuse: Callable[[str, str], None] = lambda call, message: None,
+        allow: Callable[[str], None] = lambda call: None,
+        two_sided: Callable[[], None] = lambda: None,
+        *,
+        lasting: tuple[str, ...] = (),
     ) -> None:
         self._refuse = refuse
+        self._allow = allow
+        self._two_sided = two_sided
         self._lasting = lasting
         self._questions: dict[Id, RequestPermission] = {}
 
@@ -53,6 +61,7 @@ class AcpRecordingReader:
         return ()
 
     def from_client(self, command: Command) -> Iterable[RecordedAction]:
+        self._two_sided()
         match command:
             case (
                 NewSessionRequest(cwd=cwd)
@@ -78,6 +87,8 @@ class AcpRecordingReader:
             return ()
         if isinstance(decision, Deny):
             self._refuse(question.tool_call.tool_call_id, decision.message)
+        else:
+            self._allow(question.tool_call.tool_call_id)
         return [QuestionAnswered(_id(question), decision)]
 
     def _decision(self, answer: AnswerPermissionRequest) -> Decision:

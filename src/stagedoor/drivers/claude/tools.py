@@ -11,7 +11,8 @@ from ...unified.tool_lists import AgentTool
 
 TITLE = "Claude Code"
 NAMES: dict[str, ToolName] = {
-    "Bash": "shell", "Read": "read_file", "NotebookRead": "read_file", "Write": "write_file", "Edit": "edit_file",
+    "Bash": "shell", "Monitor": "shell", "Read": "read_file", "NotebookRead": "read_file", "Write": "write_file",
+    "Edit": "edit_file",
     "MultiEdit": "edit_file", "NotebookEdit": "edit_file", "Grep": "search_content", "Glob": "find_files",
     "LS": "find_files", "WebFetch": "web_fetch", "WebSearch": "web_search", "web_fetch": "web_fetch",
     "web_search": "web_search", "Agent": "task", "Task": "task", "TodoWrite": "plan", "TaskCreate": "plan",
@@ -22,6 +23,7 @@ NAMES: dict[str, ToolName] = {
 
 TOOLS: tuple[AgentTool, ...] = (
     AgentTool("Bash", "shell", ("files", "network", "process")),
+    AgentTool("Monitor", "shell", ("files", "network", "process")),
     AgentTool("BashOutput", "other", control="free", also=("shell",)),
     AgentTool("TaskOutput", "other", control="free", also=("shell", "task")),
     AgentTool("KillShell", "other", ("process",), also=("shell",)),
@@ -64,6 +66,7 @@ TOOLS: tuple[AgentTool, ...] = (
     AgentTool("SandboxNetworkAccess", "other", ("network",), also=("shell",)),
     AgentTool("StructuredOutput", "other", control="plumbing"),
     AgentTool("ToolSearch", "other", control="plumbing"),
+    AgentTool("DeferredToolPlaceholder", "other", control="plumbing"),
 )
 """Its own tools, those of other versions too. A sub-agent is only started unasked: each of its calls is asked about. A
 background task is a call of ``Bash`` or ``Agent``; a scheduled one is asked about when it is made. ``ToolSearch``

@@ -57,6 +57,7 @@ _TITLES = {
     "web_fetch": re.compile(r'Fetching content from: (?P<url>.*)|Processing .* prompt: "(?P<prompt>.*)"', re.DOTALL),
 }
 MODE = "[MODE_UPDATE]"
+REFUSED = "the user refused it"
 NO_ANSWER = "the model gave no answer: its stream was empty or broke off, also when asked again"
 
 
@@ -64,7 +65,8 @@ class GeminiAcpDictionary:
     def __init__(self) -> None:
         self._protocol = AcpDictionary(MANNER)
         self._ending: list[ToolUse | FileChange | ToolResult] = []
-        self._open_question: str | None = None
+        self._answers_known = False
+        self._questions: dict[str, None] = {}  # the calls that were asked about and have not been heard of since
         self._refused: dict[str, str] = {}
         self._thinking = False
         self._pieces: list[str] = []  # of the present message
@@ -98,7 +100,7 @@ class GeminiAcpDictionary:
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
                 return self._called(replace(native, update=_plain(call)))
             case RequestPermission():
-                self._open_question = native.tool_call.tool_call_id
+                self._questions[native.tool_call.tool_call_id] = None
                 self._acted = True
                 self._pieces.clear()
                 return self._protocol.translate(replace(native, tool_call=_plain(native.tool_call)))
@@ -117,10 +119,17 @@ class GeminiAcpDictionary:
     def request(self, question: RequestPermission) -> PermissionRequest:
         return self._protocol.request(replace(question, tool_call=_plain(question.tool_call)))
 
+    def expect_answers(self) -> None:
+        """``allow`` and ``refuse`` will be called. Of a recording of one side nobody can say what was answered."""
+        self._answers_known = True
+
     def refuse(self, tool_call_id: str, message: str) -> None:
         """The caller's message with a refusal. The CLI does not pass it on, and never mentions the call again."""
-        if message:
-            self._refused[tool_call_id] = message
+        self._refused[tool_call_id] = message or REFUSED
+
+    def allow(self, tool_call_id: str) -> None:
+        """The call was allowed: it runs, and tells how it ends."""
+        self._refused.pop(tool_call_id, None)
 
     def _text(self, chunk: AgentMessageChunk) -> list[Event]:
         paused, self._paused = self._paused, False
@@ -173,33 +182,39 @@ class GeminiAcpDictionary:
         return out
 
     def _refusals(self, native: acp_events.Event) -> list[Event]:
-        """A call that was asked about ends with an update, unless it was refused: then something else comes next."""
-        call_id = self._open_question
-        if call_id is None:
-            return []
+        """The end of calls that were refused: they are not mentioned again. Others may go on while a question is open,
+        so that only what was answered tells which they are; where that is not known, that the model goes on does."""
         match native:
-            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call) if call.tool_call_id == call_id:
-                self._open_question = None
-                return []
-            case RequestPermission() if native.tool_call.tool_call_id == call_id:
-                return []
-            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() | AcpToolCall() | ToolCallUpdate()):
-                self._open_question = None
-            case RequestPermission() | PromptResponse(stop_reason="end_turn"):
-                self._open_question = None
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
+                self._questions.pop(call.tool_call_id, None)
+                over = self._answers_known
+            case RequestPermission():
+                over = self._answers_known
+            case (
+                SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk()) | PromptResponse(stop_reason="end_turn")
+            ):
+                over = True
             case _:
                 return []
+        if not over or not self._questions:
+            return []
+        refused = [call_id for call_id in self._questions if call_id in self._refused or not self._answers_known]
+        for call_id in refused:
+            del self._questions[call_id]
         return [
             ToolResult(
                 tool_use_id=call_id,
                 name=TOOLS.get(PROFILE.tool_name(call_id) or "", "other"),
                 status="denied",
-                output=self._refused.pop(call_id, "the user refused it"),
+                output=self._refused.pop(call_id, REFUSED),
             )
+            for call_id in refused
         ]
 
     def _reset_turn(self) -> None:
-        self._pieces, self._acted, self._repeated, self._open_question = [], False, False, None
+        self._pieces, self._acted, self._repeated = [], False, False
+        self._questions.clear()
+        self._refused.clear()
 
     def _turn_ended(self, native: PromptResponse) -> list[Event]:
         pieces, silent, repeated = self._pieces, not self._pieces and not self._acted, self._repeated

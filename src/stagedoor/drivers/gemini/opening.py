@@ -98,6 +98,7 @@ async def open_stream(prompt: str, options: Options, ask: Ask, dictionary: Strea
 
 async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> GeminiAcpSession:
     questions = GeminiQuestions(options, ask, dictionary)
+    dictionary.expect_answers()
     client = client_of(options)
     config = await asyncio.to_thread(with_trust, config_of(options, GeminiDriver.ACP), options, _home_of(options))
     config = msgspec.structs.replace(config, can_use_tool=questions.decide)
@@ -127,10 +128,12 @@ class GeminiQuestions:
 
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
         if self._stance == "act" and not self._listed:
+            self._dictionary.allow(question.tool_call.tool_call_id)
             return "allow_once"  # even then it asks before it edits a build file
         request = self._dictionary.request(question)
         decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
         if isinstance(decision, Allow):
+            self._dictionary.allow(question.tool_call.tool_call_id)
             return "allow_once"  # "always" would let more through than this one: all edits, or a whole program
         self._dictionary.refuse(question.tool_call.tool_call_id, decision.message)
         if decision.interrupt:

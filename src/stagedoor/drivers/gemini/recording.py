@@ -25,4 +25,6 @@ class StreamRecordingReader:
 
 
 def acp_recording(dictionary: GeminiAcpDictionary) -> AcpRecordingReader:
-    return AcpRecordingReader(dictionary.refuse, lasting=("proceed_always_and_save",))
+    return AcpRecordingReader(
+        dictionary.refuse, dictionary.allow, dictionary.expect_answers, lasting=("proceed_always_and_save",)
+    )
