@@ -103,6 +103,8 @@ def _codex(driver: str, options: Options) -> str:
         settings.append("`--ignore-rules`")
     if config.disable:
         settings.append("without " + ", ".join(f"`{name}`" for name in config.disable))
+    if config.config.get("web_search") == "disabled":
+        settings.append("web search off")
     if asks(options) and driver == "app-server" and stance_of(options) == "edits":
         settings.append("patches of the workspace allowed by us")
     return ", ".join(settings)
