@@ -7,7 +7,7 @@ CLIS   ?= .clis
 WORKERS ?= 3
 SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility clis browser sandbox page clean
+.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility contract clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -63,6 +63,9 @@ compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibi
 	rm -rf .pytest_cache/d/compatibility
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
 	$(BIN)/python -m tools.compatibility
+
+contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md
+	$(BIN)/python -m tools.contract --clis $(CLIS)
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m tools.clis $(CLIS); then :; \

@@ -15,7 +15,7 @@ from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.agent import Presence, StoredSession
 from .engine import home_of
-from .errors import BadRequest
+from .errors import BadRequest, NotSupported
 from .register import Register, resumed
 from .session import Session
 from .trust.project import standing_of
@@ -60,6 +60,12 @@ def conversation(
     requested = _requested(options, entry.name)
     effective = _with_policy(requested)
     driver = catalog.driver(entry, effective)
+    if requested.policy is not None and driver.capabilities.permissions == "none":
+        others = [name for name, other in entry.drivers.items() if other.capabilities.permissions != "none"]
+        raise NotSupported(
+            f"{entry.name} ({driver.name}) asks nobody before it acts, so no policy can be kept: "
+            f"leave the policy out, or use driver={' or '.join(map(repr, others))}"
+        )
     identity: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
     return Session(
         agent=entry.name,

@@ -29,7 +29,9 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("agent", nargs="*", help="only these agents")
     parser.add_argument(
-        "--deep", action="store_true", help="run each real CLI on the scripted model and report what has changed"
+        "--deep",
+        action="store_true",
+        help="run each real CLI on the scripted model: what has changed, and whether this version keeps the rules",
     )
     arguments = parser.parse_args(argv)
     from .. import catalog

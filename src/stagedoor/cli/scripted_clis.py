@@ -16,12 +16,16 @@ from ..drivers.agent import Presence
 from ..errors import StagedoorError
 from ..testing import ScriptedModel, edit_file, find_cli, read_file, say, scripted_agents, shell, think
 from ..testing.clis import InstallFailed, install_clis, installed_cli
+from ..testing.contract.stances import SCENES
+from ..testing.contract.trial import Player, Row
 from ..testing.script import Script
 from ..transports.guard import descendants
+from ..transports.versions import add_proven
 from ..understudy.demo import DEMO_FILES, MISTAKE, REPAIR
 from ..unified import events
 from ..unified.decisions import Allow, Decision
 from ..unified.events import Event, PermissionRequest, TextDelta
+from ..unified.options import Options
 from .demo import PROMPT, DemoRow, scratch_repository
 from .output import EventLines, Style, style_for
 from .state import state_folder
@@ -150,14 +154,43 @@ async def check_cli(present: Presence) -> list[tuple[str, str]]:
     findings = [("bad", complaint) for complaint in drift(trial)]
     warned = {event.message for event in trial.events if isinstance(event, events.Notice) and event.level != "info"}
     findings += [("note", f"corrected: {message}") for message in sorted(warned)]
-    proven = catalog.agent(agent).package
-    version = trial.row.version or present.version
-    if proven and version and version != proven.version:
-        findings.append(("note", f"version {version}; Stagedoor was tested with {proven.version}"))
     if not any(mark == "bad" for mark, _ in findings):
         counts = f"{trial.row.events} events, {trial.row.tools} tools, {trial.row.questions} questions"
         findings.insert(0, ("ok", f"works as expected: {counts} in {trial.row.total:.1f} s"))
-    return findings
+    return [*findings, *await _contract(agent, present.executable)]
+
+
+async def _contract(agent: str, executable: str) -> list[tuple[str, str]]:
+    """The core of the permission contract, with the driver that is used by default. Kept, it proves this version."""
+    entry = catalog.agent(agent)
+    driver = entry.choose_driver(Options())
+    rows: list[Row] = []
+    try:
+        for scene in SCENES:
+            if scene.core:
+                rows += await Player(agent, driver, executable).play(scene)
+        version = (await entry.versions.check(executable)).version if entry.versions is not None else ""
+    except (StagedoorError, OSError, AssertionError) as fault:
+        return [("bad", f"the permission contract could not be played: {fault}")]
+    table = "\n".join(_table(rows))
+    broken = [f"{row.stance}: {complaint}" for row in rows for complaint in row.complaints]
+    if broken:
+        found = f"version {version} does not keep the permission contract (driver {driver}); do not use it"
+        return [("bad", "\n".join([found, *broken, table]))]
+    if entry.versions is not None:
+        await asyncio.to_thread(add_proven, entry.versions.program, version)
+    return [("ok", f"version {version} keeps the core of the permission contract (driver {driver})\n{table}")]
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each stance, with the deeds grouped by what became of them."""
+    width = max((len(row.stance) for row in rows), default=0)
+    for row in rows:
+        groups: dict[str, list[str]] = {}
+        for deed, outcome in row.outcomes.items():
+            groups.setdefault(outcome, []).append(deed)
+        seen = "; ".join(f"{outcome}: {', '.join(deeds)}" for outcome, deeds in groups.items())
+        yield f"{row.stance:{width}}  {seen or row.unsupported}"
 
 
 # --------------------------------------------------------------------------------------------------- demo --real

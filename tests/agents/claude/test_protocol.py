@@ -181,7 +181,13 @@ RUNNING = {"type": "system", "subtype": "session_state_changed", "state": "runni
 ASKING = {"type": "system", "subtype": "session_state_changed", "state": "requires_action"}
 IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle"}
 STARTED = {"type": "system", "subtype": "task_started", "task_id": "t1"}
-UPDATED = {"type": "system", "subtype": "task_updated", "task_id": "t1", "patch": {"status": "completed"}}
+UPDATED = {
+    "type": "system",
+    "subtype": "task_updated",
+    "task_id": "t1",
+    "patch": {"status": "completed", "end_time": 1},
+}
+REQUESTING = {"type": "system", "subtype": "status", "status": "requesting"}
 NOTIFIED = {"type": "system", "subtype": "task_notification", "task_id": "t1", "status": "completed"}
 
 
@@ -198,6 +204,8 @@ NOTIFIED = {"type": "system", "subtype": "task_notification", "task_id": "t1", "
         ([RUNNING, INIT, STARTED, RESULT, IDLE, UPDATED, RUNNING, NOTIFIED, INIT, RESULT, IDLE], [10]),
         ([RUNNING, INIT, STARTED, RESULT, IDLE, UPDATED, NOTIFIED, IDLE], [7]),
         ([RUNNING, INIT, STARTED, RESULT, IDLE, IDLE], []),
+        ([RUNNING, INIT, STARTED, UPDATED, REQUESTING, RESULT, IDLE], [6]),  # the model was told with its next request
+        ([RUNNING, INIT, STARTED, REQUESTING, UPDATED, RESULT, IDLE, NOTIFIED, REQUESTING, RESULT, IDLE], [10]),
         ([IDLE], []),
     ],
 )

@@ -42,8 +42,10 @@ from .events import (
     SessionStateChanged,
     StreamEvent,
     SystemInit,
+    SystemStatus,
     TaskNotification,
     TaskStarted,
+    TaskUpdated,
     TurnSettled,
     User,
 )
@@ -236,7 +238,8 @@ class ClaudeTurn:
 
     A ``result`` is not the end: a background task that finishes wakes the model again, which gives another ``result``.
     ``session_state_changed`` to ``idle`` is not the end either: it does not wait for background commands. The turn is
-    over at the first ``idle`` with no task open. Where the state events are off, a ``result`` stands in for ``idle``.
+    over at the first ``idle`` with no task open. A task that ended while the model was at work is told to it with its
+    next request, without a notification. Where the state events are off, a ``result`` stands in for ``idle``.
     """
 
     def __init__(self) -> None:
@@ -244,6 +247,7 @@ class ClaudeTurn:
         self._running = False
         self._result: ClaudeResult | None = None
         self._tasks: dict[str, None] = {}
+        self._ended_tasks: set[str] = set()
 
     @property
     def running(self) -> bool:
@@ -265,6 +269,12 @@ class ClaudeTurn:
                 self._running = True
             case TaskStarted():
                 self._tasks[event.task_id] = None
+            case TaskUpdated() if event.patch.end_time is not None:
+                self._ended_tasks.add(event.task_id)
+            case SystemStatus(status="requesting"):
+                for task_id in self._ended_tasks:
+                    self._tasks.pop(task_id, None)
+                self._ended_tasks.clear()
             case TaskNotification():
                 self._tasks.pop(event.task_id, None)
             case ClaudeResult():

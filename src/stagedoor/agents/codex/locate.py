@@ -15,7 +15,7 @@ from ...transports.versions import ProvenVersions
 from .config import CodexConfig
 
 INSTALL = "npm install -g @openai/codex"
-VERSIONS = ProvenVersions("codex", "0.133.0", "0.166.0", INSTALL)
+VERSIONS = ProvenVersions("codex", "0.149.0", "0.166.0", INSTALL)
 EXEC_FORK_SINCE = (0, 149, 0)
 
 _TRIPLES = {

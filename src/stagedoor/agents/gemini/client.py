@@ -27,7 +27,7 @@ from .session import GeminiSession
 from .store import PrivateHome, session_files, sweep_stubs, user_folder, user_settings
 
 INSTALL = "npm install -g @google/gemini-cli"
-VERSIONS = ProvenVersions("gemini", "0.61.0", "0.61.0", INSTALL)
+VERSIONS = ProvenVersions("gemini", "0.51.0", "0.61.0", INSTALL)
 
 
 class GeminiClient:
