@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import stagedoor
+from stagedoor import catalog
 from stagedoor.testing import ScriptedModel, say, shell, write_file
 from tests.live.hostile_projects import INSTRUCTION, PLANT, PLUGINS, SECRET, HostileProject
 
@@ -150,6 +151,18 @@ def test_a_dry_run_trusts_nothing(rig: Any, trial: Trial, tier: str) -> None:
     [notice] = trial.notices
     assert notice.trusted is False
     assert ("dry run" if tier == "dry-run" else "above") in notice.message
+
+
+def test_looking_at_the_agents_runs_nothing(rig: Any, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    if rig.is_embedded or rig.driver != next(iter(catalog.agent(rig.agent).drivers)):
+        pytest.skip("once for each program is enough")
+    with ScriptedModel([say("Done.")]) as model:
+        env = model.environment(rig.agent, home=trial.home, cwd=trial.project.folder).env
+    env["PATH"] = f"{Path(rig.executable).parent}:{env['PATH']}"
+    monkeypatch.chdir(trial.project.folder)
+    [presence] = asyncio.run(stagedoor.discover([rig.agent], env=env))
+    assert presence.installed
+    assert trial.project.left == []
 
 
 @pytest.mark.parametrize("name", sorted(PLUGINS))

@@ -32,6 +32,8 @@ def main(argv: list[str]) -> int:
     doing.add_argument("--show", action="store_true", help="show what is in the folder that agents would load")
     doing.add_argument("--remove", action="store_true", help="trust the folder no more")
     arguments = parser.parse_args(argv)
+    from ..trust.folders import trust_subject
+
     folder = Path(arguments.folder)
     try:
         if arguments.list:
@@ -41,7 +43,7 @@ def main(argv: list[str]) -> int:
         if not folder.is_dir():
             print(f"stagedoor trust: {folder} is not a folder", file=sys.stderr)
             return EXIT_USAGE
-        _show(folder)
+        _show(trust_subject(folder))
         return EXIT_SUCCESS if arguments.show else _add(folder)
     except Exception as fault:
         from ..errors import StagedoorError

@@ -49,8 +49,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     confine: Confine | None = None
     """A sandbox of ours around the agent; never less than what the server's configuration says."""
     trust: bool | None = None
-    """Whether the project's own settings, hooks and tool servers take part. Left out: what is recorded. ``true`` needs
-    the scope ``answer``, too."""
+    """Whether the project's own settings, hooks and tool servers take part. Left out: what is recorded."""
     container: str = ""
     """A container the agent's program makes around itself, where it can: ``docker``, ``podman``."""
     max_turns: int | None = None

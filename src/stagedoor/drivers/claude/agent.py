@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from ...agents.claude.client import INSTALL, SIGN_IN, VERSIONS, ClaudeClient
 from ...agents.claude.events import CanUseTool
@@ -63,7 +62,7 @@ CAPABILITIES = Capabilities(
 
 
 async def inspect(env: Mapping[str, str] | None) -> Presence:
-    client = ClaudeClient(Path.cwd(), env=env)
+    client = ClaudeClient("/", env=env)  # where we stand, a project could bring a helper for its keys
 
     async def sign_in() -> SignIn:
         if (await client.auth_status()).logged_in:

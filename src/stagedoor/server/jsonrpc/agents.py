@@ -15,7 +15,6 @@ from stagedoor.service.views import Question, SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.options import Options, Sandbox
 
-from ..access.devices import demand
 from ..problems import InvalidField
 from .client import RpcCall
 from .params import (
@@ -113,8 +112,6 @@ async def run(call: RpcCall, params: RunParams) -> RunResult:
         raise InvalidField(
             "sessionId works only with mode continue; leave it out for a new session", field="$.sessionId"
         )
-    if params.options.trust:
-        demand(call.caller, "answer")  # to trust a project is to allow what it runs
     view = await call.service.sessions.create(
         _create_body(await _active(call, params.type), call, params), who=call.caller.name
     )

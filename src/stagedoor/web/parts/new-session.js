@@ -26,6 +26,9 @@ class NewSession extends HTMLElement {
   folder = h("input", { type: "text", list: "folders", "aria-label": "Project folder", ...CODE });
   model = h("input", { type: "text", placeholder: "the agent's default", "aria-label": "Model", ...CODE });
   several = h("input", { type: "checkbox" });
+  trust = h("input", { type: "checkbox" });
+  trustFiles = h("span", {});
+  trustLine = h("label", { class: "check", hidden: true }, this.trust, this.trustFiles);
   startButton = h("button", { class: "button primary wide", type: "submit" }, icon("send"), "Start");
 
   async connectedCallback() {
@@ -87,10 +90,15 @@ class NewSession extends HTMLElement {
           projects.map(({ path, id }) => h("option", { value: path }, id)),
         ),
       ),
+      this.trustLine,
       h("fieldset", {}, h("legend", {}, "Permissions"), tiers),
       h("label", { class: "field" }, "Model", this.model),
       this.startButton,
     );
+    form.addEventListener("change", ({ target }) => {
+      if (target instanceof HTMLInputElement && (target === this.folder || target.name === "agent")) this.lookAtTrust();
+    });
+    queueMicrotask(() => this.lookAtTrust());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.start();
@@ -133,9 +141,29 @@ class NewSession extends HTMLElement {
     for (const input of this.inputs("input[name=agent]")) input.type = this.several.checked ? "checkbox" : "radio";
   }
 
+  chosenAgents() {
+    return this.inputs("input[name=agent]:checked").map(({ value }) => value);
+  }
+
+  /** Where the project has what the agents would run by themselves, and nobody trusts it: offer to. */
+  async lookAtTrust() {
+    const cwd = this.folder.value;
+    const agents = this.chosenAgents();
+    this.trust.checked = false;
+    this.trustLine.hidden = true;
+    const looks = agents.map((agent) => get(`/api/trust?${new URLSearchParams({ cwd, agent })}`).catch(() => null));
+    const views = (await Promise.all(looks)).filter((view) => view && !view.trusted && view.files.length);
+    if (cwd !== this.folder.value || agents.join() !== this.chosenAgents().join() || !views.length) return;
+    const paths = views.flatMap(({ folder, files }) =>
+      files.map((/** @type {{ path: string }} */ { path }) => path.replace(`${folder}/`, "")),
+    );
+    this.trustFiles.textContent = plain(`Trust this project: let ${[...new Set(paths)].join(", ")} take part`);
+    this.trustLine.hidden = false;
+  }
+
   async start() {
     const prompt = this.prompt.value.trim();
-    const agents = this.inputs("input[name=agent]:checked").map(({ value }) => value);
+    const agents = this.chosenAgents();
     if (!prompt) return this.prompt.focus();
     if (!agents.length) return toast("Choose an agent", "error");
     const tier = this.inputs("input[name=tier]:checked")[0]?.value;
@@ -145,7 +173,7 @@ class NewSession extends HTMLElement {
     localStorage.setItem(LAST_CHOICES, JSON.stringify({ agent: agents[0], tier, cwd }));
     this.startButton.disabled = true;
     try {
-      const body = { prompt, cwd, keepOpen: true, model, ...permissions };
+      const body = { prompt, cwd, keepOpen: true, model, trust: this.trust.checked || undefined, ...permissions };
       if (this.several.checked && agents.length > 1) await this.startSeveral(agents, body);
       else {
         const session = await post("/api/sessions", { ...body, agent: agents[0] });
