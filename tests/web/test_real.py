@@ -184,3 +184,24 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
     expect(page.locator(".composer")).to_have_text(
         f"This session has ended. Its work is on branch {facts['claude']['Branch']}."
     )
+
+
+def test_trust_is_offered_where_a_project_brings_something(visit: Any, stage: Any) -> None:
+    folder = stage.folder("untrusted")
+    page = visit("#/new", "phone")
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_text("Claude Code").click()
+    offer = page.get_by_label("Trust this project")
+    expect(offer).to_be_hidden()
+    (folder / ".mcp.json").write_text("{}")
+    page.get_by_text("Codex CLI").click()
+    page.get_by_text("Claude Code").click()
+    expect(page.get_by_text(".mcp.json")).to_be_visible()
+    expect(offer).not_to_be_checked()
+    with page.expect_request(lambda request: request.method == "POST" and "/api/sessions" in request.url) as sent:
+        offer.check()
+        page.get_by_label("Prompt").fill(WAIT)
+        page.get_by_role("button", name="Start").click()
+    assert sent.value.post_data_json["trust"] is True
+    expect(page.locator("session-view")).to_contain_text("the folder is trusted")
+    (folder / "go").touch()
