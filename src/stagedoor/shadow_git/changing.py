@@ -103,26 +103,23 @@ def create_worktree(repository: Repository, folder: Path, branch: str, commit: s
     top = Path(os.path.realpath(folder.parent)) / folder.name
     if top.exists() and any(top.iterdir()):
         raise GitFailed(f"{top} is there already and is not empty")
+    if repository.commit_of(ref):
+        raise GitFailed(f"a branch named {branch!r} already exists")
     admin = _create_admin_folder(repository, top, ref)
-    created = False
     try:
-        with Shadow(repository, writing=True) as shadow:
-            _create_ref(shadow, ref, commit)
-        created = True
         top.mkdir(parents=True, exist_ok=True)
-        with open(top / ".git", "x", errors="surrogateescape") as file:  # noqa: PTH123
-            file.write(f"gitdir: {admin}\n")
+        with open(top / ".git", "xb") as file:  # noqa: PTH123
+            file.write(os.fsencode(f"gitdir: {admin}\n"))
         worktree = worktree_of(repository, top)
         if worktree is None:
             raise GitFailed(f"{admin} was changed while the worktree was made")
-        with Shadow(worktree, writing=True) as shadow:
+        with Shadow(worktree, writing=True, made=(top, admin)) as shadow:
             shadow.git("read-tree", "--reset", "-u", commit, timeout=CHECKOUT)
+            # Last: who is killed before leaves nothing behind.
+            _create_ref(shadow, ref, commit)
     except BaseException:
         shutil.rmtree(top, ignore_errors=True)
         shutil.rmtree(admin, ignore_errors=True)
-        if created:
-            with contextlib.suppress(GitFailed):
-                delete_branch(repository, branch)
         raise
     (admin / "locked").unlink(missing_ok=True)
     return worktree
@@ -172,7 +169,7 @@ def _create_admin_folder(repository: Repository, top: Path, ref: str) -> Path:
         except FileExistsError:
             continue
         (admin / "locked").write_text("initializing\n")  # so that no gc takes it away before it is whole
-        (admin / "gitdir").write_text(f"{top / '.git'}\n", errors="surrogateescape")
+        (admin / "gitdir").write_bytes(os.fsencode(f"{top / '.git'}\n"))
         (admin / "commondir").write_text("../..\n")
         (admin / "HEAD").write_text(f"ref: {ref}\n")
         (admin / "logs").mkdir()
@@ -214,8 +211,8 @@ def _replace(path: Path, content: str) -> None:
     """The way git itself replaces a file: the lock is its new content."""
     lock = path.with_name(f"{path.name}.lock")
     try:
-        with open(lock, "x", errors="surrogateescape") as file:  # noqa: PTH123
-            file.write(content)
+        with open(lock, "xb") as file:  # noqa: PTH123
+            file.write(os.fsencode(content))
     except FileExistsError:
         raise GitFailed(f"{lock} exists: another git is at work there; try again when it is done") from None
     lock.rename(path)

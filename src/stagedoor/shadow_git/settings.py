@@ -60,10 +60,11 @@ def _entries(content: bytes) -> Iterator[tuple[str, str]]:
             at = header.end()
         else:
             key = _KEY.match(content, at)
-            if key is None or not section:
+            if key is None:
                 raise BadSettings(f"no setting begins at byte {at}")
             value, at = _value(content, key.end()) if key[2] else (b"true", _line_end(content, key.end()))
-            yield f"{section}.{key[1].decode().lower()}", value.decode("utf-8", "surrogateescape")
+            name = key[1].decode().lower()
+            yield f"{section}.{name}" if section else name, value.decode("utf-8", "surrogateescape")
 
 
 def _line_end(content: bytes, at: int) -> int:

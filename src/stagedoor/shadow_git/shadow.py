@@ -74,7 +74,7 @@ class Shadow:
     """Use as ``with Shadow(repository) as shadow``. Blocks: call it in a thread.
 
     ``writing``: references and objects go to the repository itself, and so does the index. ``more_objects``: folders in
-    which objects are found too.
+    which objects are found too. ``made``: what is being made with it, and goes with it if we are killed.
     """
 
     def __init__(
@@ -83,13 +83,14 @@ class Shadow:
         *,
         writing: bool = False,
         more_objects: tuple[Path, ...] = (),
+        made: tuple[Path, ...] = (),
     ) -> None:
         self.repository = repository
         self.head = repository.head()
-        self._program = _find_git(repository.top)
+        self._program = _find_git(repository)
         self.folder = Path(tempfile.gettempdir()) / f"stagedoor-git-{secrets.token_hex(8)}"
         self._env = _environment(self.folder, repository.top)
-        self._programs = Programs([str(self.folder)])
+        self._programs = Programs([str(self.folder), *map(str, made)])
         try:
             self.folder.mkdir(mode=0o700)
             self._fill(more_objects)
@@ -110,8 +111,15 @@ class Shadow:
         """git's answer. Raises ``GitFailed`` with what it says on standard error."""
         done = self.attempt(*words, content=content, most=most, timeout=timeout, env=env)
         if done.code and not done.cut:
-            raise GitFailed(f"git {words[0]}: {_complaint(done)}")
+            raise GitFailed(f"git {words[0]}: {_complaint(done)}{self._advice(done)}")
         return done.out
+
+    def _advice(self, done: Finished) -> str:
+        settings = self.repository.settings
+        partial = any(name == "extensions.partialclone" or name.endswith(".promisor") for name in settings)
+        if not partial or b"unable to read" not in done.complaint:
+            return ""
+        return "; this is a partial clone, from which Stagedoor fetches nothing: run git checkout there yourself first"
 
     def attempt(
         self,
@@ -143,9 +151,8 @@ class Shadow:
         return _users_settings(self._program, self._env, self._programs, self.folder)
 
     def close(self) -> None:
-        # The guard would remove the folder too; ours is faster. Once more afterwards, for what a git wrote meanwhile.
+        self._programs.close()  # no git writes to it any more
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._programs.close()
 
     def __enter__(self) -> Shadow:
         return self
@@ -176,7 +183,7 @@ class Shadow:
             **settings,
             "core.excludesfile": str(Path(ignored).expanduser()),
         }
-        (folder / "config").write_text(_written({**_ALWAYS, **settings}), errors="surrogateescape")
+        (folder / "config").write_bytes(os.fsencode(_written({**_ALWAYS, **settings})))
 
     def _open_for_writing(self) -> None:
         """References, their logs and the objects are the repository's own; locks are git's as ever."""
@@ -188,7 +195,7 @@ class Shadow:
         if index.is_symlink() or (index.exists() and not index.is_file()):
             raise GitFailed(f"{index} is not a file; nothing is written there")
         if self.head.ref:
-            (folder / "HEAD").write_text(f"ref: {self.head.ref}\n", errors="surrogateescape")
+            (folder / "HEAD").write_bytes(os.fsencode(f"ref: {self.head.ref}\n"))
         (folder / "refs/heads").rmdir()
         (folder / "refs").rmdir()
         (folder / "refs").symlink_to(repository.common / "refs")
@@ -203,10 +210,15 @@ class Shadow:
         self._env["GIT_INDEX_FILE"] = str(index)
 
 
-def _find_git(top: Path) -> str:
-    """The git program: by an absolute entry of ``PATH``, and none that lies in the repository itself."""
+def _find_git(repository: Repository) -> str:
+    """The git program: by an absolute entry of ``PATH``, and none that lies in one of the repository's own folders."""
+    main = repository.common.parent if repository.common.name == ".git" else repository.common
     entries = [entry for entry in os.environ.get("PATH", os.defpath).split(os.pathsep) if entry.startswith("/")]
-    outside = [entry for entry in entries if not Path(os.path.realpath(entry)).is_relative_to(top)]
+    outside = [
+        entry
+        for entry in entries
+        if not any(Path(os.path.realpath(entry)).is_relative_to(own) for own in (repository.top, main))
+    ]
     program = shutil.which("git", path=os.pathsep.join(outside))
     if program is None:
         raise GitFailed("git is not installed; install it and try again")

@@ -16,8 +16,8 @@ This file is run on its own (``python -I -S guard.py``): standard library only, 
 
 With the word ``series`` it runs short programs for us, one after the other (see ``programs``): each request is its
 length (four bytes), then working directory, argument count, arguments and environment, NUL between them; it carries the
-three descriptors the program gets. A length of zero kills the program that runs, if one does. Its folders are removed
-whatever ended it.
+three descriptors the program gets. A length of zero kills the program that runs, if one does; the largest length ends
+all. If the socket closes without that word, we are gone, and the folders that were made for the programs go too.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ PR_SET_NO_NEW_PRIVS = 38
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
 SCOPED = b"\0" * 16 + b"\3" + b"\0" * 7
 """A Landlock domain that leaves files alone: only signals and abstract sockets do not get out of it."""
+FAREWELL = b"\xff\xff\xff\xff"
 
 
 def children(pid: int) -> list[int]:
@@ -242,7 +243,7 @@ class SeriesGuard:
         control = _socket.socket(fileno=os.dup(self._control))
         try:
             head, ancillary, _, _ = control.recvmsg(4, _socket.CMSG_SPACE(12))
-            if len(head) < 4:
+            if len(head) < 4 or self._is_farewell(head):
                 return None
             content = b""
             while len(content) < int.from_bytes(head, "big"):
@@ -294,7 +295,8 @@ class SeriesGuard:
                 if wake_read in ready and signal.SIGTERM in os.read(wake_read, 4096):
                     return False
             if self._control in ready:
-                if os.read(self._control, 4) != bytes(4):
+                head = os.read(self._control, 4)
+                if not head or self._is_farewell(head):
                     return False
                 for pid in descendants(os.getpid()):
                     with contextlib.suppress(OSError):
@@ -304,6 +306,12 @@ class SeriesGuard:
         with contextlib.suppress(OSError):
             os.write(self._control, f"{answer}\n".encode())
         return not left
+
+    def _is_farewell(self, head: bytes) -> bool:
+        if head != FAREWELL:
+            return False
+        self._folders = []
+        return True
 
     def _reap(self, child: int) -> int | None:
         """Collect what has ended; the status of ``child`` once it has."""

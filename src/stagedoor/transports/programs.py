@@ -1,8 +1,8 @@
 """Short programs of our own (git, installers, a user's test command): each has an owner, a bound and a guard.
 
 ``Programs`` is one guard (see ``guard``) and the programs it runs for us one after the other. Closing it, an overrun
-bound, or our own death by ``kill -9`` ends the program that runs with everything it started, and removes the folders
-that were made for it. It blocks: call it in a thread, by ``in_thread``, which stops it when its caller is cancelled.
+bound, or our own death by ``kill -9`` ends the program that runs with everything it started; if we die, the folders
+that were made for it go too. It blocks: call it by ``in_thread``, which stops it when its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProgramOverdue(ProgramStopped):
 
 
 class Programs:
-    """Use as ``with Programs() as programs``. ``folders`` are removed when all is over, also if we are killed."""
+    """Use as ``with Programs() as programs``. ``folders`` are ours to remove; the guard does it when we are killed."""
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._control, theirs = socket.socketpair()
@@ -188,7 +188,8 @@ class Programs:
         self._closed = True
         if self._stop is not None:
             self._stop.remove(self)
-        self.stop()
+        with contextlib.suppress(OSError):
+            self._control.sendall(guard.FAREWELL)
         self._control.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._guard_pid, 0)
