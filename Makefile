@@ -75,8 +75,8 @@ clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 browser: $(VENV)/.runtime  ## find the system's Chromium for the tests of the page, or install it
 	@$(BIN)/python -m tools.browser
 
-sandbox: $(VENV)/.runtime  ## find bubblewrap and socat for the tests of sandboxes, or install them
-	@$(BIN)/python -m tools.packages bubblewrap socat
+sandbox: $(VENV)/.runtime  ## find bubblewrap, socat and strace for the tests of sandboxes and hostile repositories, or install them
+	@$(BIN)/python -m tools.packages bubblewrap socat strace
 
 page: $(VENV)/.runtime  ## lint and type-check the page's modules, and run their unit tests in Node
 	@$(BIN)/python -m tools.page $(CLIS)

@@ -113,7 +113,7 @@ def create_worktree(repository: Repository, folder: Path, branch: str, commit: s
         worktree = worktree_of(repository, top)
         if worktree is None:
             raise GitFailed(f"{admin} was changed while the worktree was made")
-        with Shadow(worktree, writing=True, made=(top, admin)) as shadow:
+        with Shadow(worktree, writing=True, unfinished=(top, admin)) as shadow:
             shadow.git("read-tree", "--reset", "-u", commit, timeout=CHECKOUT)
             # Last: who is killed before leaves nothing behind.
             _create_ref(shadow, ref, commit)

@@ -74,7 +74,7 @@ class Shadow:
     """Use as ``with Shadow(repository) as shadow``. Blocks: call it in a thread.
 
     ``writing``: references and objects go to the repository itself, and so does the index. ``more_objects``: folders in
-    which objects are found too. ``made``: what is being made with it, and goes with it if we are killed.
+    which objects are found too. ``unfinished``: what is being made, and goes too if we are killed.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class Shadow:
         *,
         writing: bool = False,
         more_objects: tuple[Path, ...] = (),
-        made: tuple[Path, ...] = (),
+        unfinished: tuple[Path, ...] = (),
     ) -> None:
         self.repository = repository
         self.head = repository.head()
         self._program = _find_git(repository)
         self.folder = Path(tempfile.gettempdir()) / f"stagedoor-git-{secrets.token_hex(8)}"
         self._env = _environment(self.folder, repository.top)
-        self._programs = Programs([str(self.folder), *map(str, made)])
+        self._programs = Programs([str(self.folder), *map(str, unfinished)])
         try:
             self.folder.mkdir(mode=0o700)
             self._fill(more_objects)

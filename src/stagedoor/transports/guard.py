@@ -344,14 +344,14 @@ def _end_tree() -> int:
 
 
 class Keeper:
-    """The parent of the guard. ``parent`` is ours, ``always``: the folders go whatever ended the guard."""
+    """The parent of the guard. ``parent`` is ours. ``cleared``: a guard that ends in order has seen to the folders."""
 
-    def __init__(self, guard: int, control: int, parent: int, folders: list[str], *, always: bool) -> None:
+    def __init__(self, guard: int, control: int, parent: int, folders: list[str], *, cleared: bool) -> None:
         self._guard = guard
         self._control = os.dup(control)
         self._parent = parent
         self._folders = folders
-        self._always = always
+        self._cleared = cleared
 
     def run(self) -> None:
         null = os.open(os.devnull, os.O_RDWR)
@@ -370,7 +370,7 @@ class Keeper:
             self._tell(f"left {left}")
         if status:
             self._tell("lost")
-        if self._folders and (self._always or self._is_orphaned()):
+        if self._folders and (status or not self._cleared) and self._is_orphaned():
             _remove(self._folders)
 
     def _is_orphaned(self) -> bool:
@@ -454,7 +454,7 @@ def main(argv: list[str]) -> None:
     status = 1
     try:
         if guard:
-            Keeper(guard, int(control), parent, folders, always=series).run()
+            Keeper(guard, int(control), parent, folders, cleared=series).run()
         else:
             adopt_orphans()  # a fork does not inherit it
             tie_to_parent(signal.SIGTERM, keeper)

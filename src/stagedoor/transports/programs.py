@@ -174,6 +174,8 @@ class Programs:
         word, _, number = line.decode().strip().partition(" ")
         if word == "failed":
             raise LaunchError(f"could not start {program}: {os.strerror(int(number))}; is it an executable program?")
+        if word != "exited":
+            raise ProgramStopped(f"{program} was stopped before it was done: its guard was killed")
         return int(number)
 
     def stop(self) -> None:
