@@ -63,7 +63,10 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         while True:
-            line = self.line(self._chance.randint(0, 3)) if self._chance.random() < 0.5 else self.changed()
+            kind = self._chance.random()
+            line = (
+                self.line(self._chance.randint(0, 3)) if kind < 0.5 else self.changed(READING if kind < 0.7 else None)
+            )
             if len(line) < 1500:
                 yield line
 
@@ -114,9 +117,10 @@ class Lines:
             f"shopt -s expand_aliases\nalias ls={quoted}\n{two}", f"export x={self.word(1)}; {one}",
         ])  # fmt: skip
 
-    def changed(self) -> str:
-        line = self._chance.choice(self._seeds)
-        for _ in range(self._chance.randint(1, 4)):
+    def changed(self, seeds: tuple[str, ...] | None = None) -> str:
+        """A line of the seeds with a few characters, pieces or other lines put in, taken out or doubled."""
+        line = self._chance.choice(seeds or self._seeds)
+        for _ in range(self._chance.randint(1, 4 if seeds is None else 2)):
             at = self._chance.randint(0, len(line))
             match self._chance.randint(0, 5):
                 case 0:
@@ -153,6 +157,8 @@ def explore(place: Jail, seed: int, seconds: float, count: int) -> Iterator[Disa
             return
         if "\0" in line or any(0xD800 <= ord(char) < 0xE000 for char in line):
             continue
+        if number and number % 1000 == 0 and count == sys.maxsize:
+            print(f"{number} lines", flush=True)
         if (found := disagreement(line, place)) is not None:
             yield found
 

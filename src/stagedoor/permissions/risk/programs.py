@@ -135,7 +135,7 @@ def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
     if (reason := destructive.ALWAYS.get(name) or destructive.ALWAYS.get(name.partition(".")[0])) is not None:
         return [Finding("high", f"{display_path(name)} {reason}")]
     if command.transparent:
-        return []
+        return [Finding("medium", "nohup may write the file nohup.out")] if name == "nohup" else []
     if name in _TOOLS and len(words) == 2 and words[1] in _VERSION and _is_known_file(words[0]):
         return []
     if name == "git":

@@ -42,6 +42,7 @@ MAX_OPEN = 100  # brackets open at once: beyond, the parser takes time by the sq
 MAX_COMMANDS = 1000
 MAX_DEPTH = 16
 NOT_UNDERSTOOD = "not understood"
+MAX_WORDS = 2000
 MAX_ROUNDS = 50
 _UNSPLIT = re.compile(r"[A-Za-z0-9_./,:@%+=-]+")
 
@@ -592,6 +593,8 @@ class _ScriptReader:
 
     def _crudely(self, text: str) -> None:
         """A second look at text the parser could not follow, without grammar: better one suspicion too many."""
+        if len(text) > 2 * MAX_TEXT:
+            text = f"{text[:MAX_TEXT]}\n{text[-MAX_TEXT:]}"
         for words in guessed_commands(text)[:MAX_COMMANDS]:
             if (name := program_of(words)) in SHELLS or name == "eval":
                 self.alarm(f"{name} runs text that cannot be analyzed")
@@ -609,6 +612,9 @@ class _ScriptReader:
         if len(self.commands) >= MAX_COMMANDS:
             self.problem("it has too many commands to be analyzed")
             return
+        if len(words) > MAX_WORDS:
+            self.problem("it has a command with too many words to be analyzed")
+            words = (*words[: MAX_WORDS // 2], *words[-MAX_WORDS // 2 :])
         command = ShellCommand(
             words=words,
             assignments=assignments,
