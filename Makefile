@@ -7,7 +7,7 @@ CLIS   ?= .clis
 WORKERS ?= 3
 SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility contract clis browser sandbox page clean
+.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility contract confinement clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -58,6 +58,9 @@ pictures: $(VENV)/.dev clis browser  ## draw the pictures of the docs again, of 
 
 record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs: make record AGENT=codex
 	$(BIN)/python -m tools.record $(AGENT)
+
+confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the sandbox, by every driver, level and means (15 minutes)
+	STAGEDOOR_EVERY_CELL=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility

@@ -80,6 +80,7 @@ def _surroundings() -> Iterator[tuple[str, str]]:
         yield "ok", "git is installed: stagedoor parallel can give each agent a worktree"
     else:
         yield "bad", "git is not installed: stagedoor parallel needs it\ninstall git with your package manager"
+    yield asyncio.run(_confinement())
     for module, package, use in (
         ("tree_sitter_bash", "tree-sitter-bash", "the shell parser that rates commands"),
         ("h11", "h11", "the scripted model"),
@@ -102,6 +103,17 @@ def _surroundings() -> Iterator[tuple[str, str]]:
             yield "ok", f"the audit log is complete and unchanged: {checked.entries} decisions in {log}"
         else:
             yield "bad", f"the audit log was changed: line {checked.first_bad_line}: {checked.why}\n{log}"
+
+
+async def _confinement() -> tuple[str, str]:
+    """Which means there is to confine an agent; each is really tried."""
+    from ..errors import NotSupported
+    from ..transports.confinement.mechanism import choose
+
+    try:
+        return "ok", f"confine works, by {await choose()}"
+    except NotSupported as missing:
+        return "note", f"confine does not work here: {missing}"
 
 
 def _findings(agent: Presence) -> Iterator[tuple[str, str]]:

@@ -50,8 +50,8 @@ def _ours(environ: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     for env in (os.environ, environ):
         config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
-        found += [str(home(env)), str(Path(config) / "stagedoor")]
-    return list(dict.fromkeys(found))
+        found += [str(home(env)), str(Path(config) / "stagedoor"), env.get("STAGEDOOR_STATE_HOME", "")]
+    return [place for place in dict.fromkeys(found) if place]
 
 
 def _placed(path: str, environ: Mapping[str, str]) -> str:
