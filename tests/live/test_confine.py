@@ -154,7 +154,10 @@ def confined(agent: str, driver: str, level: str, escape: Escape, *, with_mounts
             if found is None:
                 pytest.skip(f"{agent} is not installed: run `make clis`")
             program, env = str(found), model.environment(agent, home=escape.home, cwd=escape.cwd).env
-        settings = state(env).settings if with_mounts else ()
+        project = [escape.cwd / path.path for path in catalog.agent(agent).project_paths if path.path == ".mcp.json"]
+        for place in project:
+            place.write_text("{}")
+        settings = (*state(env).settings, *map(str, project)) if with_mounts else ()
     calls = escape.calls(settings)
     with ScriptedModel([*calls, say("Done.")]) as model:
         if program is None:

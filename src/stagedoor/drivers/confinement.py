@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..register import home
 from ..transports.launch import Confinement
+from ..trust.project import ProjectPath
 from ..unified.options import Options
 from .agent import StateFolders
 
@@ -23,9 +24,13 @@ def is_confined(options: Options, *, own_sandbox: bool = False) -> bool:
 
 
 def confinement_of(
-    options: Options, state: Callable[[Mapping[str, str]], StateFolders], *, own_sandbox: bool = False
+    options: Options,
+    state: Callable[[Mapping[str, str]], StateFolders],
+    project: tuple[ProjectPath, ...] = (),
+    *,
+    own_sandbox: bool = False,
 ) -> Confinement | None:
-    """``None``: the options ask for none."""
+    """``None``: the options ask for none. ``project``: what the agent takes from a project by itself."""
     if not is_confined(options, own_sandbox=own_sandbox):
         return None
     environ = environ_of(options)
@@ -34,7 +39,7 @@ def confinement_of(
     return Confinement(
         workspace=not changes_nothing,
         writable=(*own.folders, *(_placed(path, environ) for path in options.confine_write)),
-        readonly=(*own.settings, *_rules(options)),
+        readonly=(*own.settings, *_rules(options), *_project_settings(options, project)),
         hidden=(*_ours(environ), *(_placed(path, environ) for path in options.confine_hide)),
     )
 
@@ -43,6 +48,12 @@ def _rules(options: Options) -> list[str]:
     """Our own rules and the record of what was decided by them, if they lie in the workspace."""
     files = (options.policy, options.remember_in, options.audit)
     return [str(Path(file).absolute()) for file in files if isinstance(file, str | Path)]
+
+
+def _project_settings(options: Options, project: tuple[ProjectPath, ...]) -> list[str]:
+    """What its next run would do by itself; texts that it only reads may be edited."""
+    places = [Path(options.cwd) / path.path for path in project if not path.is_text]
+    return [str(place) for place in places if place.exists()]
 
 
 def _ours(environ: Mapping[str, str]) -> list[str]:

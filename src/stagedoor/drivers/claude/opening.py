@@ -38,7 +38,7 @@ from .rights import (
 )
 from .state import state_of
 from .tools import TITLE, TOOLS, name_of
-from .trust import with_trust
+from .trust import PROJECT_PATHS, with_trust
 
 HOOK_TIMEOUT = 60.0
 
@@ -95,7 +95,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         forward_subagent_text=True,
         env=options.env if options.inherit_env else {},
         extra_args=options.extra_args,
-        confinement=confinement_of(options, state_of, own_sandbox=True),
+        confinement=confinement_of(options, state_of, PROJECT_PATHS, own_sandbox=True),
         stall_after=options.stall_after,
     )
     return with_trust(own, options)

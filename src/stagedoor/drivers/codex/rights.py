@@ -30,6 +30,7 @@ from ...unified.events import PermissionRequest
 from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
 from ..confinement import confinement_of, environ_of, is_confined
 from .state import state_of
+from .trust import PROJECT_PATHS
 from .withholding import (
     SHELL_FEATURES,
     features_off,
@@ -110,7 +111,7 @@ def config_of(options: Options, driver: DriverName) -> CodexConfig:
         config=settings_off(off),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
-        confinement=confinement_of(options, state_of, own_sandbox=True),
+        confinement=confinement_of(options, state_of, PROJECT_PATHS, own_sandbox=True),
         stall_after=options.stall_after,
     )
 

@@ -36,7 +36,7 @@ from .acp_dictionary import GeminiAcpDictionary
 from .rules import DRY_RUN, MODES, lists_of, rules, stance_of
 from .state import state_of
 from .stream_dictionary import StreamDictionary
-from .trust import with_trust
+from .trust import PROJECT_PATHS, with_trust
 
 
 def client_of(options: Options) -> GeminiClient:
@@ -66,7 +66,7 @@ def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
         sandbox=is_contained(options),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,
-        confinement=confinement_of(options, state_of),
+        confinement=confinement_of(options, state_of, PROJECT_PATHS),
     )
 
 

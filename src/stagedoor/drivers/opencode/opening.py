@@ -44,7 +44,7 @@ from .rights import lists_of, rules, stance_of
 from .run_dictionary import RunDictionary
 from .serve_dictionary import ServeDictionary, answers_in
 from .state import state_of
-from .trust import refuse_plugins, with_trust
+from .trust import PROJECT_PATHS, refuse_plugins, with_trust
 
 CALL_WAIT = 0.5
 """How long a question waits for the call it is about: the server asks before it announces the call."""
@@ -84,7 +84,7 @@ def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
         files=tuple(str(path) for path in _images(options)) if driver is OpenCodeDriver.RUN else (),
         settings=settings,
         extra_args=options.extra_args,
-        confinement=confinement_of(options, state_of),
+        confinement=confinement_of(options, state_of, PROJECT_PATHS),
         fork=options.fork,
         stall_after=options.stall_after,
     )
