@@ -47,6 +47,7 @@ class Trial:
         self.listener = listener
         self.events: list[stagedoor.Event] = []
         self.sent = ""
+        self.session_id = ""
 
     async def run(self, prompts: tuple[str, ...] = (ACT, "/evil", "/worse"), **options: Any) -> str:
         """Returns the error, where the session was refused."""
@@ -64,6 +65,7 @@ class Trial:
                     for prompt in prompts:
                         async with contextlib.aclosing(session.send(prompt)) as turn:
                             self.events += [event async for event in turn]
+                    self.session_id = session.id
             except stagedoor.StagedoorError as refusal:
                 return f"{type(refusal).__name__}: {refusal}"
             finally:
@@ -93,6 +95,8 @@ class Trial:
 
 TIERS = {"claude": "dry-run", "codex": "autonomous", "gemini": "dry-run", "opencode": "supervised"}
 """The tier that is tried each time. The programs get the same switches in the others: with STAGEDOOR_CONTRACT=1."""
+QUICK, SLOW = ("claude-stream", "codex-app-server"), ("opencode-run", "opencode-acp")
+EVERYTHING = os.environ.get("STAGEDOOR_CONTRACT") == "1"
 LOADED: dict[str, set[str]] = {
     "claude": {
         "env-bash", "git-clean", "git-clean-included", "git-fsmonitor", "hook-PreToolUse", "hook-SessionStart",
@@ -105,13 +109,18 @@ LOADED: dict[str, set[str]] = {
 """What runs, at least, in the same folder when it is trusted: so that the marks are known to appear."""
 
 
+def only_with_everything() -> None:
+    if not EVERYTHING:
+        pytest.skip("with STAGEDOOR_CONTRACT=1 only")
+
+
 @pytest.mark.drift
 @pytest.mark.parametrize("tier", ["dry-run", "supervised", "autonomous"])
 def test_nothing_of_an_untrusted_project_runs(rig: Any, trial: Trial, tier: str) -> None:
     if rig.is_embedded:
         pytest.skip("it loads nothing of a project")
-    if tier != TIERS[rig.agent] and not os.environ.get("STAGEDOOR_CONTRACT"):
-        pytest.skip("with STAGEDOOR_CONTRACT=1 only")
+    if tier != TIERS[rig.agent] or rig.id in SLOW:
+        only_with_everything()
     refusal = asyncio.run(trial.run(tier=tier))
     assert trial.project.left == []
     assert not trial.redirected
@@ -131,6 +140,8 @@ def test_nothing_of_an_untrusted_project_runs(rig: Any, trial: Trial, tier: str)
 def test_a_trusted_project_takes_part(rig: Any, trial: Trial) -> None:
     if rig.is_embedded:
         pytest.skip("it loads nothing of a project")
+    if rig.id in SLOW:
+        only_with_everything()
     (trial.project.parent / ".mcp.json").unlink(missing_ok=True)  # what lies above a project is not trusted with it
     assert asyncio.run(trial.run(prompts=(ACT,), tier="supervised", trust=True)) == ""
     assert set(trial.project.left) >= LOADED[rig.agent]
@@ -165,11 +176,28 @@ def test_looking_at_the_agents_runs_nothing(rig: Any, trial: Trial, monkeypatch:
     assert trial.project.left == []
 
 
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_session_that_goes_on_is_decided_anew(rig: Any, trial: Trial, fork: bool) -> None:
+    """It was trusted when it began; nobody trusts the folder now."""
+    if rig.is_embedded or not (rig.capabilities.fork if fork else rig.capabilities.resume):
+        pytest.skip("it loads nothing of a project, or cannot go on")
+    if rig.id not in QUICK or (fork and rig.agent == "claude"):
+        only_with_everything()
+    (trial.project.parent / ".mcp.json").unlink(missing_ok=True)
+    assert asyncio.run(trial.run(prompts=(ACT,), tier="supervised", trust=True)) == ""
+    assert trial.project.left != []
+    for mark in trial.project.marks.iterdir():
+        mark.unlink()
+    refusal = asyncio.run(trial.run(prompts=(ACT,), tier="supervised", resume=trial.session_id, fork=fork))
+    assert refusal == "" or "UntrustedProject" in refusal
+    assert trial.project.left == []
+
+
 @pytest.mark.parametrize("name", sorted(PLUGINS))
 def test_plugins_that_no_switch_stops_are_refused(rig: Any, tmp_path: Path, listener: socket.socket, name: str) -> None:
     if rig.agent != "opencode":
         pytest.skip("only OpenCode has such plugins")
-    if name != "a file" and (rig.driver != "serve" or not os.environ.get("STAGEDOOR_CONTRACT")):
+    if name != "a file" and (rig.driver != "serve" or not EVERYTHING):
         pytest.skip("refused before the program starts; that they would run is tried with STAGEDOOR_CONTRACT=1")
     project = HostileProject(tmp_path / "place", port=listener.getsockname()[1])
     PLUGINS[name](project)
@@ -178,6 +206,6 @@ def test_plugins_that_no_switch_stops_are_refused(rig: Any, tmp_path: Path, list
     assert "UntrustedProject" in refusal
     assert "stagedoor trust" in refusal
     assert project.left == []
-    if os.environ.get("STAGEDOOR_CONTRACT"):
+    if EVERYTHING:
         assert asyncio.run(trial.run(prompts=(ACT,), tier="supervised", trust=True)) == ""
         assert project.left == ["plugin"]

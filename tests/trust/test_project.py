@@ -110,6 +110,7 @@ def test_every_agent_with_a_program_says_what_it_loads() -> None:
 )
 def test_plugins_that_no_switch_stops(place: Path, name: str, text: str, counts: bool) -> None:
     file = place / "repo" / name
+    (place / "repo" / "sub" / ".git").mkdir()  # for git it is none
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     assert bool([*plugin_files(place / "repo" / "sub", str(place))]) is counts

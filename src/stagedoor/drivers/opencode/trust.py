@@ -22,17 +22,18 @@ from ...unified.options import Options
 
 CONFIGS = tuple(f"{folder}opencode.{kind}" for folder in ("", ".opencode/") for kind in ("json", "jsonc"))
 PLUGINS = (".opencode/plugin", ".opencode/plugins")
+# Up to / even inside a repository: OpenCode stops at the root that git names, and a .git that git refuses is no root.
 PROJECT_PATHS = (
-    *(ProjectPath(name, "settings: tool servers, plugins, formatters, permissions", "repository or parents")
+    *(ProjectPath(name, "settings: tool servers, plugins, formatters, permissions", "parents")
       for name in CONFIGS),
-    *(ProjectPath(name, "plugins", "repository or parents") for name in PLUGINS),
-    *(ProjectPath(f".opencode/{name}", "tools", "repository or parents") for name in ("tool", "tools")),
-    *(ProjectPath(f".opencode/{name}", "commands", "repository or parents") for name in ("command", "commands")),
-    *(ProjectPath(f".opencode/{name}", "sub-agents and modes", "repository or parents")
+    *(ProjectPath(name, "plugins", "parents") for name in PLUGINS),
+    *(ProjectPath(f".opencode/{name}", "tools", "parents") for name in ("tool", "tools")),
+    *(ProjectPath(f".opencode/{name}", "commands", "parents") for name in ("command", "commands")),
+    *(ProjectPath(f".opencode/{name}", "sub-agents and modes", "parents")
       for name in ("agent", "agents", "mode", "modes")),
-    *(ProjectPath(f"{name}/skills", "skills", "repository or parents") for name in (".opencode", ".claude", ".agents")),
-    ProjectPath(".opencode/skill", "skills", "repository or parents"),
-    *(ProjectPath(name, "instructions, not read", "repository or parents", is_text=True)
+    *(ProjectPath(f"{name}/skills", "skills", "parents") for name in (".opencode", ".claude", ".agents")),
+    ProjectPath(".opencode/skill", "skills", "parents"),
+    *(ProjectPath(name, "instructions, not read", "parents", is_text=True)
       for name in ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")),
 )  # fmt: skip
 OFF = {
