@@ -69,6 +69,7 @@ compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibi
 
 contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md
 	$(BIN)/python -m tools.contract --clis $(CLIS)
+	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/test_untrusted_projects.py tests/live/contract/test_tools.py
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m tools.clis $(CLIS); then :; \
