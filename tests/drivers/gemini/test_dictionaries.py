@@ -458,6 +458,46 @@ def test_questions_refusals_and_edits_over_acp() -> None:
     )
 
 
+def asked_over_acp(number: int, command: str) -> bytes:
+    """As Gemini CLI 0.61.0 asks."""
+    kinds = {"proceed_always": "allow_always", "proceed_once": "allow_once", "cancel": "reject_once"}
+    call = {
+        "toolCallId": f"run_shell_command__{number}", "status": "pending", "title": command, "content": [],
+        "locations": [], "kind": "execute",
+    }  # fmt: skip
+    choices = [{"optionId": option, "name": option, "kind": kind} for option, kind in kinds.items()]
+    params = {"sessionId": "1", "options": choices, "toolCall": call}
+    message = {"jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": params}
+    return json.dumps(message).encode()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_question_may_be_open_while_others_go_on_over_acp(allowed: bool) -> None:
+    dictionary, protocol = GeminiAcpDictionary(), AcpProtocol()
+    dictionary.expect_answers()
+    events = translated(dictionary, protocol.receive(asked_over_acp(1, "echo one")))
+    reading = {"sessionUpdate": "tool_call", "toolCallId": "read_file__2", "status": "in_progress", "title": "f.txt"}
+    others = [
+        {**reading, "content": [], "locations": [], "kind": "read"},
+        chunk("Hm.", "agent_thought_chunk"),
+        finished("read_file", toolCallId="read_file__2"),
+    ]
+    events += acp(*others, dictionary=dictionary)
+    events += translated(dictionary, protocol.receive(asked_over_acp(3, "echo three")))
+    assert [event for event in events if isinstance(event, ToolResult) and event.name == "shell"] == []
+    if allowed:
+        dictionary.allow("run_shell_command__1")
+        events += acp(finished("run_shell_command", kind="execute"), chunk("Done."), dictionary=dictionary)
+    else:
+        dictionary.refuse("run_shell_command__1", "not now")
+        events += acp(chunk("Done."), dictionary=dictionary)
+    results = {event.tool_use_id: (event.status, event.output) for event in events if isinstance(event, ToolResult)}
+    assert results == {
+        "read_file__2": ("success", ""),
+        "run_shell_command__1": ("success", "") if allowed else ("denied", "not now"),
+    }
+
+
 def test_details_complete_a_call_over_acp() -> None:
     assert acp(
         {
