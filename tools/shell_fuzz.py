@@ -184,9 +184,12 @@ def main() -> int:
     parser.add_argument(
         "--show", metavar="LINE", help="try this line only, and say what bash ran and what the judge says"
     )
+    parser.add_argument(
+        "--shell", default="bash", help="the shell that runs the lines (default: bash; try zsh and dash)"
+    )
     arguments = parser.parse_args()
     trace = can_trace()
-    with jail(trace=trace) as place:
+    with jail(trace=trace, shell=arguments.shell) as place:
         if arguments.show is not None:
             print(judge_command(arguments.show, cwd=str(place.work)))
             print(place.run(arguments.show))

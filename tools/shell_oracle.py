@@ -74,8 +74,9 @@ class Disagreement(NamedTuple):
 
 
 class Jail:
-    def __init__(self, root: Path, *, trace: bool) -> None:
+    def __init__(self, root: Path, *, trace: bool, shell: str) -> None:
         self._root = root
+        self._shell = shutil.which(shell) or shell
         self.work = root / "inner" / "work"
         self._home = root / "inner" / "home"
         self._bin = root / "bin"
@@ -122,7 +123,7 @@ class Jail:
         """One line in a fresh bash, in a group of its own that is ended after it."""
         self._log.write_bytes(b"")
         self._log.chmod(0o666)
-        command = [shutil.which("bash") or "bash", "-c", line]
+        command = [self._shell, "-c", line]
         if self._trace is not None:
             self._trace.unlink(missing_ok=True)
             options = ["-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat", "-e", "signal=none"]
@@ -188,11 +189,11 @@ def can_trace() -> bool:
 
 
 @contextmanager
-def jail(*, trace: bool = False) -> Iterator[Jail]:
+def jail(*, trace: bool = False, shell: str = "bash") -> Iterator[Jail]:
     # As root the lines run as nobody, who must be able to come in.
     folder = tempfile.mkdtemp(prefix="stagedoor-jail-", dir="/tmp" if os.geteuid() == 0 else None)
     try:
-        place = Jail(Path(folder), trace=trace)
+        place = Jail(Path(folder), trace=trace, shell=shell)
         if (ran := place.run(FORBIDDEN)).programs != [(FORBIDDEN,)]:
             raise RuntimeError(f"the jail does not record what runs in it: {ran}")
         yield place

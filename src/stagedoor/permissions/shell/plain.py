@@ -135,7 +135,7 @@ _WHAT = {
     "`": "uses backticks",
     "{": "uses braces",
     "}": "uses braces",
-    "(": "uses brackets",
+    "(": "defines a function, or uses brackets inside a word",
     "!": "uses `!`",
     "#": "uses `#` inside a word",
     "~": "uses `~` in an unusual place",
