@@ -7,7 +7,7 @@ CLIS   ?= .clis
 WORKERS ?= 3
 SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check fix fuzz bench bless pictures record compatibility contract confinement clis browser sandbox page clean
+.PHONY: help demo quick test coverage check fix fuzz hostile bench bless pictures record compatibility contract confinement clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -44,6 +44,9 @@ fix: $(VENV)/.dev  ## let the machine fix what it can
 
 fuzz: $(VENV)/.dev  ## hold the shell judge against a real bash: make fuzz SECONDS=3600 (prints rows for tricks.yaml)
 	$(BIN)/python -m tools.shell_fuzz --seconds $(SECONDS)
+
+hostile: $(VENV)/.dev sandbox  ## try every verb of ours on every hostile repository, with each started process recorded
+	STAGEDOOR_ALL_GROUNDS=1 $(BIN)/pytest -q tests/shadow_git/test_hostile.py
 
 bench: $(VENV)/.dev  ## print the ratios
 	$(BIN)/python -m bench
