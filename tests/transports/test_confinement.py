@@ -357,3 +357,15 @@ def test_the_deepest_word_counts(ground: Ground) -> None:
         (f"{cwd}/secret", "hide"),
         (f"{cwd}/state", "write"),
     ]
+
+
+def test_a_workspace_inside_a_state_folder_stays_read_only_or_is_refused(ground: Ground, means: Means) -> None:
+    cwd = ground.state / "cwd"
+    cwd.mkdir()
+    run = ground.run("bash", "-c", ": > made; :", cwd=cwd, workspace=False)
+    if means in MOUNTS:
+        asyncio.run(run)
+    else:
+        with pytest.raises(NotSupported, match="Landlock cannot except it"):
+            asyncio.run(run)
+    assert list(cwd.iterdir()) == []

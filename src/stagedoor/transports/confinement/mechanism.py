@@ -41,9 +41,22 @@ class Wrapped(msgspec.Struct, frozen=True):
 def wrap(means: Means, argv: Sequence[str], mounts: Sequence[Mount], *, cwd: str, temp: str) -> Wrapped:
     if means == "bubblewrap":
         return Wrapped((*_bubblewrap(mounts), "--chdir", cwd, "--", *argv), 2, "/tmp")
+    if means == "landlock":
+        _refuse_nested(mounts, os.path.realpath(cwd))
     plan = {"means": means, "cwd": cwd, "temp": temp, "mounts": [[one.path, one.access, one.source] for one in mounts]}
     words = (sys.executable, "-I", "-S", str(INSIDE), json.dumps(plan), *argv)
     return Wrapped(words, 0, "/tmp" if means == "namespaces" else temp)
+
+
+def _refuse_nested(mounts: Sequence[Mount], cwd: str) -> None:
+    """Landlock cannot take back below what it allows above."""
+    for mount in mounts:
+        if mount.access == "read" and mount.path == cwd:
+            above = [place.path for place in mounts if place.access == "write" and cwd.startswith(f"{place.path}/")]
+            if above and not mount.source and above != ["/tmp"]:
+                raise NotSupported(
+                    f"{cwd} lies in {above[0]}, which can be written, and Landlock cannot except it: {INSTALL}"
+                )
 
 
 def _bubblewrap(mounts: Sequence[Mount]) -> list[str]:
