@@ -13,7 +13,14 @@ from pathlib import Path
 
 def repository_root(folder: Path) -> Path | None:
     """The nearest folder, ``folder`` or one above it, with a ``.git``."""
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    return next((place for place in (folder, *folder.parents) if _has_git(place)), None)
+
+
+def _has_git(folder: Path) -> bool:
+    try:
+        return (folder / ".git").exists()
+    except (OSError, ValueError):  # no such name can be
+        return False
 
 
 def trust_subject(folder: Path) -> Path:
