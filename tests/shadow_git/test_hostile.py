@@ -101,7 +101,8 @@ def test_no_repository_makes_anything_run(tmp_path: Path) -> None:
     looked = {name: outcome for name, verb, outcome in outcomes if verb == "look"}
     refused = {name for name, outcome in looked.items() if isinstance(outcome, str)}
     assert refused <= {
-        "git_file_elsewhere", "common_elsewhere", "bare_here", "promisor_ext", "promisor_upload_pack", "credentials"
+        "git_file_elsewhere", "common_elsewhere", "bare_here", "promisor_ssh", "promisor_ext", "promisor_upload_pack",
+        "credentials",
     }, looked  # fmt: skip
     worktrees = {
         name: outcome for name, verb, outcome in outcomes if verb == "worktree" and not isinstance(outcome, str)
