@@ -1,6 +1,6 @@
 """Run the permission contract with the real CLIs and write what happened into the docs: ``make contract``.
 
-    python -m tools.contract [--clis FOLDER] [--oldest | --newest] [--page] [AGENT[:DRIVER] …]
+    python -m tools.contract [--clis FOLDER] [--oldest | --newest] [--core] [--stance NAME] [--page] [AGENT[:DRIVER] …]
 
 Every agent is played in the newest and the oldest version that we accept; what is missing is installed into the folder.
 What ran is kept in ``docs/contract.json`` and shown by ``docs/permissions.md`` (``--page``: only write the page).
@@ -21,7 +21,7 @@ import msgspec
 from stagedoor import catalog
 from stagedoor.testing.clis import find_cli, installed_cli, npm_install
 from stagedoor.testing.contract.deeds import DEEDS, MEANING
-from stagedoor.testing.contract.stances import SCENES
+from stagedoor.testing.contract.stances import SCENES, Scene
 from stagedoor.testing.contract.trial import Player, Row
 from stagedoor.testing.environment import scripted_agents
 
@@ -82,10 +82,12 @@ def program(agent: str, version: str, clis: Path) -> str:
     return executable
 
 
-async def play(agent: str, driver: str, version: str, executable: str, places: asyncio.Semaphore) -> Result:
+async def play(
+    agent: str, driver: str, version: str, executable: str, scenes: Iterable[Scene], places: asyncio.Semaphore
+) -> Result:
     player = Player(agent, driver, executable)
     rows: list[Row] = []
-    for scene in SCENES:
+    for scene in scenes:
         async with places:
             try:
                 rows += await player.play(scene)
@@ -105,18 +107,19 @@ def chosen(names: list[str], *, oldest: bool, newest: bool) -> Iterator[tuple[st
     for agent in scripted_agents():
         entry = catalog.agent(agent)
         assert entry.versions is not None
-        versions = [entry.versions.newest] * newest + [entry.versions.oldest] * oldest
+        installed = [entry.package.version] if entry.package is not None else []  # what make clis brings
+        versions = [entry.versions.newest, *installed] * newest + [entry.versions.oldest] * oldest
         for version in dict.fromkeys(versions):
             for driver in entry.drivers:
                 if not names or agent in names or f"{agent}:{driver}" in names:
                     yield agent, driver, version
 
 
-async def run(plays: list[tuple[str, str, str]], clis: Path) -> list[Result]:
+async def run(plays: list[tuple[str, str, str]], clis: Path, scenes: list[Scene]) -> list[Result]:
     programs = {(agent, version): program(agent, version, clis) for agent, _, version in plays}
     places = asyncio.Semaphore(AT_ONCE)
     return await asyncio.gather(
-        *(play(agent, driver, version, programs[agent, version], places) for agent, driver, version in plays)
+        *(play(agent, driver, version, programs[agent, version], scenes, places) for agent, driver, version in plays)
     )
 
 
@@ -201,27 +204,41 @@ def written(text: str, results: list[Result]) -> str:
     return head.rstrip() + "\n\n" + "\n".join(page(results)) + "\n"
 
 
+def scenes_of(stances: list[str], *, core: bool) -> list[Scene]:
+    return [scene for scene in SCENES if (scene.core or not core) and (not stances or scene.name in stances)]
+
+
+def merged(kept: Iterable[Result], fresh: Iterable[Result]) -> list[Result]:
+    """What was seen before, with the rows that were played again in their place."""
+    results = {(result.agent, result.driver, result.version): result for result in kept}
+    order = [stance.name for scene in SCENES for stance in scene.stances]
+    for result in fresh:
+        key = (result.agent, result.driver, result.version)
+        rows = {row.stance: row for row in (results[key].rows if key in results else [])}
+        rows |= {row.stance: row for row in result.rows}
+        ordered = sorted((row for name, row in rows.items() if name in order), key=lambda row: order.index(row.stance))
+        results[key] = msgspec.structs.replace(result, rows=ordered)
+    return list(results.values())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.contract", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="AGENT[:DRIVER]")
     parser.add_argument("--clis", type=Path, default=Path(".clis"))
     parser.add_argument("--oldest", action="store_true", help="only the oldest accepted versions")
     parser.add_argument("--newest", action="store_true", help="only the newest accepted versions")
+    parser.add_argument("--core", action="store_true", help="only what stagedoor doctor --deep plays")
+    parser.add_argument("--stance", action="append", help="only the scene that begins with this stance")
     parser.add_argument("--page", action="store_true", help="only write the page again")
     arguments = parser.parse_args()
     fresh: list[Result] = []
     if not arguments.page:
         both = arguments.oldest == arguments.newest
         plays = list(chosen(arguments.names, oldest=both or arguments.oldest, newest=both or arguments.newest))
-        fresh = asyncio.run(run(plays, arguments.clis))
-    replaced = {(result.agent, result.driver, result.version) for result in fresh}
+        fresh = asyncio.run(run(plays, arguments.clis, scenes_of(arguments.stance or [], core=arguments.core)))
     accepted = set(chosen([], oldest=True, newest=True))
-    kept = [
-        result
-        for result in load()
-        if (key := (result.agent, result.driver, result.version)) not in replaced and key in accepted
-    ]
-    save([*kept, *fresh])
+    kept = [result for result in load() if (result.agent, result.driver, result.version) in accepted]
+    save(merged(kept, fresh))
     PAGE.write_text(written(PAGE.read_text(), load()))
     red = sum(len(row.complaints) for result in fresh for row in result.rows)
     print(f"{red} promises were broken" if red else "every promise was kept")

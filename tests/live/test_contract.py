@@ -6,6 +6,7 @@ All of it is ``make contract``; ``docs/contract.json`` holds what that saw, and 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from stagedoor import catalog
 from stagedoor.testing.contract.stances import SCENES
 from stagedoor.testing.contract.trial import Player
 from stagedoor.testing.environment import scripted_agents
+from stagedoor.unified.options import Options
+from tools.contract import PAGE, RESULTS, chosen, load, written
 
+CHECKOUT = Path(__file__).parents[2]
 BY_NAME = {scene.name: scene for scene in SCENES}
 PART = {
     "claude stream": (
@@ -47,3 +51,26 @@ def test_the_part_touches_every_driver() -> None:
     drivers = {f"{agent} {driver}" for agent in scripted_agents() for driver in catalog.agent(agent).drivers}
     assert PART.keys() == drivers
     assert {name for names in PART.values() for name in names} <= BY_NAME.keys()
+
+
+def test_the_accepted_versions_were_played_and_kept_every_promise() -> None:
+    """The newest in everything with every driver; the oldest at least in the core with the driver of choice."""
+    seen = {(result.agent, result.driver, result.version): result for result in load(CHECKOUT / RESULTS)}
+    every = {stance.name for scene in SCENES for stance in scene.stances}
+    answers = {name for name in every if name.startswith("callback")}  # where nobody is asked, nobody answers
+    core = {stance.name for scene in SCENES if scene.core for stance in scene.stances}
+    assert seen.keys() <= set(chosen([], oldest=True, newest=True))
+    for key in chosen([], oldest=False, newest=True):
+        asks = catalog.agent(key[0]).drivers[key[1]].capabilities.permissions != "none"
+        assert {row.stance for row in seen[key].rows} == (every if asks else every - answers), key
+    for agent in scripted_agents():
+        entry = catalog.agent(agent)
+        assert entry.versions is not None
+        result = seen[agent, entry.choose_driver(Options()), entry.versions.oldest]
+        assert core <= {row.stance for row in result.rows}, result
+    assert [(result.agent, row) for result in seen.values() for row in result.rows if row.complaints] == []
+
+
+def test_the_page_shows_what_was_seen() -> None:
+    page = (CHECKOUT / PAGE).read_text()
+    assert page == written(page, load(CHECKOUT / RESULTS)), "run python -m tools.contract --page"

@@ -1,6 +1,7 @@
-"""Tiers, approval modes and sandbox modes: what becomes of five actions in each, with the real CLIs.
+"""Tiers, approval modes and sandbox modes: what becomes of five actions in each, and what each CLI gets for it.
 
-``tiers.yaml`` beside this says what is expected; ``docs/tiers.md`` shows it and is renewed with ``STAGEDOOR_BLESS=1``.
+The embedded agent is tried here, and ``tiers.yaml`` says what is expected; the real CLIs are tried by the permission
+contract (``docs/contract.json``). ``docs/tiers.md`` shows both and is renewed with ``STAGEDOOR_BLESS=1``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ import yaml
 
 import stagedoor
 from stagedoor import catalog
-from stagedoor.testing import ScriptedModel, say, shell, write_file
+from stagedoor.testing import shell, write_file
+from stagedoor.testing.contract.deeds import Deed
 from stagedoor.testing.script import ScriptedCall
+from tools.contract import RESULTS, load
 from tools.tiers import ACTIONS, CELLS, Action, Cell, Row, broken, native_settings
 
 BOUND = 120.0
 TABLES = Path(__file__).with_name("tiers.yaml")
-PAGE = Path(__file__).parents[2] / "docs" / "tiers.md"
-FROM = "Try them from number"
+CHECKOUT = Path(__file__).parents[2]
+PAGE = CHECKOUT / "docs" / "tiers.md"
+EMBEDDED = "understudy"
 SEEN = "seen-by-ls.txt"
 MARKS: dict[Action, str] = {
     "edit": "written-by-tool.txt",
@@ -35,14 +39,34 @@ MARKS: dict[Action, str] = {
     "danger": ".bashrc",
 }
 MARK = "## The tables"
-SLOW = ("opencode run", "opencode acp")
-"""Drivers that start slowly, beside one of which every cell is tried."""
 Tables = dict[str, dict[str, str]]
 
 
+SAME: dict[Action, Deed] = {
+    "edit": "write",
+    "harmless": "harmless",
+    "command": "command",
+    "outside": "outside",
+    "danger": "danger",
+}
+"""The action → what the contract calls it."""
+
+
 def tables() -> Tables:
-    read: Tables = yaml.safe_load(TABLES.read_text())
-    return read
+    """What was seen, of the newest version of each CLI and of the embedded agent."""
+    seen: Tables = {}
+    for result in load(CHECKOUT / RESULTS):  # the newest version comes last
+        rows = {row.stance: row.outcomes for row in result.rows if row.outcomes}
+        names = [cell.name for cell in CELLS if cell.name in rows]
+        seen[f"{result.agent} {result.driver}"] = {
+            name: " ".join(WORDS.get(rows[name][SAME[action]], rows[name][SAME[action]]) for action in ACTIONS)
+            for name in names
+        }
+    embedded: Tables = yaml.safe_load(TABLES.read_text())
+    return {**seen, **embedded}
+
+
+WORDS = {"withheld": "refused", "stopped": "asked~"}
 
 
 def expected(agent: str, driver: str, cell: Cell) -> Row:
@@ -53,56 +77,33 @@ def expected(agent: str, driver: str, cell: Cell) -> Row:
 class Trial:
     """One agent in a workspace of its own, whose model tries the four actions one after the other."""
 
-    def __init__(self, rig: Any, folder: Path, elsewhere: Path, model: ScriptedModel | None) -> None:
-        self.rig = rig
-        self.model = model
+    def __init__(self, folder: Path, elsewhere: Path) -> None:
         self.workspace, self.outside, self.home = folder / "workspace", elsewhere / "outside", elsewhere / "home"
         self.questions: list[stagedoor.PermissionRequest] = []
         self.events: list[stagedoor.Event] = []
         for place in (self.workspace, self.outside, self.home):
             place.mkdir()
         (self.workspace / SEEN).touch()
-        if model is None:
-            kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-            self.env = kept | {"HOME": str(self.home), "STAGEDOOR_UNDERSTUDY_HOME": str(self.home / "understudy")}
-            script = folder / "script.yaml"
-            script.write_text(
-                yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}])
-            )
-            self.more: dict[str, Any] = {"extra_args": ("--script", str(script))}
-        else:
-            self.env = model.environment(rig.agent, home=self.home, cwd=self.workspace).env
-            self.more = {}
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        self.env = kept | {"HOME": str(self.home), "STAGEDOOR_UNDERSTUDY_HOME": str(self.home / "understudy")}
+        script = folder / "script.yaml"
+        script.write_text(yaml.safe_dump([_as_yaml(call) for call in calls(folder, elsewhere)] + [{"say": "Done."}]))
+        self.more: dict[str, Any] = {"extra_args": ("--script", str(script))}
 
     async def run(self, cell: Cell) -> list[str]:
-        more = {**self.more, **cell.options}
-        if self.rig.capabilities.permissions != "none":
-            more["can_use_tool"] = self._allow
-        options = {"cwd": str(self.workspace), "driver": self.rig.driver, "executable": self.rig.executable}
+        more = {**self.more, **cell.options, "can_use_tool": self._allow}
+        options = {"cwd": str(self.workspace), "env": self.env, "inherit_env": False}
         async with (
             asyncio.timeout(BOUND),
-            stagedoor.open(self.rig.agent, **options, env=self.env, inherit_env=False, **more) as session,
+            stagedoor.open(EMBEDDED, **options, **more) as session,
+            contextlib.aclosing(session.send("Try them")) as turn,
         ):
-            first = 0
-            while first < len(ACTIONS):  # an agent may end its turn when something is refused
-                async with contextlib.aclosing(session.send(f"{FROM} {first}")) as turn:
-                    self.events += [event async for event in turn]
-                tried = self._tried(first)
-                assert tried > first, self.describe()
-                first = tried
+            self.events += [event async for event in turn]
         return [self._outcome(action) for action in ACTIONS]
 
     async def _allow(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow:
         self.questions.append(request)
         return stagedoor.Allow()
-
-    def _tried(self, first: int) -> int:
-        if self.model is None:
-            return len(ACTIONS)
-        route = f"{FROM} {first}"
-        return first + max(
-            (request.step + 1 for request in self.model.requests if request.route == route and request.calls), default=0
-        )
 
     def _outcome(self, action: Action) -> str:
         was_asked = any(_action_of(request) == action for request in self.questions)
@@ -156,51 +157,18 @@ def elsewhere() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-@pytest.fixture
-def trial(rig: Any, tmp_path: Path, elsewhere: Path) -> Iterator[Trial]:
-    if rig.is_embedded:
-        yield Trial(rig, tmp_path, elsewhere, None)
-        return
-    tries = calls(tmp_path, elsewhere)
-    routes = {f"{FROM} {first}": [*tries[first:], say("Done.")] for first in range(len(tries))}
-    with ScriptedModel(routes=routes) as model:
-        yield Trial(rig, tmp_path, elsewhere, model)
-
-
-def stand_in(rig: Any, cell: Cell) -> Cell | None:
-    """For drivers that start slowly, and for no sandbox: the cell, tried for itself, in which the CLI gets the same."""
-    if f"{rig.agent} {rig.driver}" not in SLOW and cell.sandbox != "fullAccess":
-        return None
-    asks = rig.capabilities.permissions != "none"
-    settings = native_settings(rig.agent, rig.driver, cell)
-    for other in CELLS[: CELLS.index(cell)]:
-        differs = asks and other.approval != cell.approval == "askDangerous"  # there our own rules answer the questions
-        if native_settings(rig.agent, rig.driver, other) == settings and not differs:
-            return other
-    return None
-
-
-def behind_walls(happened: str, expectation: str) -> str:
-    """What the agent's own sandbox makes of something that was allowed is a race inside the CLI: either will do."""
-    either = {"asked~": ("asked", "asked, but refused"), "runs~": ("runs", "refused")}
-    return expectation if happened in either.get(expectation, ()) else happened
-
-
 @pytest.mark.live
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name.replace(" ", "-"))
-def test_cell(rig: Any, cell: Cell, trial: Trial) -> None:
-    if cell.sandbox is not None and cell.sandbox not in rig.capabilities.sandbox:
+def test_cell_of_the_embedded_agent(cell: Cell, tmp_path: Path, elsewhere: Path) -> None:
+    if cell not in offered(EMBEDDED, "acp"):
         with pytest.raises(stagedoor.NotSupported, match="sandbox"):
-            stagedoor.open(rig.agent, driver=rig.driver, **cell.options)
+            stagedoor.open(EMBEDDED, **cell.options)
         return
-    row = expected(rig.agent, rig.driver, cell)
-    if (other := stand_in(rig, cell)) is not None:
-        assert row == expected(rig.agent, rig.driver, other)
-        return
+    trial = Trial(tmp_path, elsewhere)
     happened = asyncio.run(trial.run(cell))
     if cell.tier == "dry-run" or cell.sandbox == "readOnly":
         assert trial.unchanged, trial.describe()
-    assert tuple(map(behind_walls, happened, row)) == row, trial.describe()
+    assert tuple(happened) == expected(EMBEDDED, "acp", cell), trial.describe()
 
 
 # ------------------------------------------------------------------------------------------- the tables and the page
@@ -220,10 +188,9 @@ def test_the_tables_are_complete() -> None:
     assert {name: list(rows) for name, rows in tables().items()} == complete
 
 
-@pytest.mark.parametrize(("agent", "driver"), drivers(), ids=lambda name: name)
-def test_the_tables_keep_what_the_modes_promise(agent: str, driver: str) -> None:
-    capabilities = catalog.agent(agent).drivers[driver].capabilities
-    rows = [(cell, expected(agent, driver, cell)) for cell in offered(agent, driver)]
+def test_the_table_of_the_embedded_agent_keeps_what_the_modes_promise() -> None:
+    capabilities = catalog.agent(EMBEDDED).drivers["acp"].capabilities
+    rows = [(cell, expected(EMBEDDED, "acp", cell)) for cell in offered(EMBEDDED, "acp")]
     assert [line for cell, row in rows for line in broken(cell, row, capabilities)] == []
 
 

@@ -28,7 +28,7 @@ from .session import ClaudeSession, Exchange, Pair
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 HINTS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
-VERSIONS = ProvenVersions("claude", "2.1.85", "2.1.197", INSTALL)
+VERSIONS = ProvenVersions("claude", "2.1.85", "2.1.325", INSTALL)
 START_PATIENCE = 120.0
 SIGN_IN_PATIENCE = 1.0
 SIGN_IN = "run `claude` once and sign in with /login, or set ANTHROPIC_API_KEY"

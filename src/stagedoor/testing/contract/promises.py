@@ -68,7 +68,7 @@ def _by_promise(promise: Promise, deed: Deed, *, by_patch: bool) -> set[str]:
         case "by policy denied":
             return NOT_DONE | ({"runs"} if deed in READING else set[str]())
         case "by policy allowed":
-            return {"runs"}
+            return {"runs"} | (NOT_DONE if deed in ("outside", "danger") else set[str]())  # by a sandbox of its own
         case "no commands":
             if edits:
                 return {"runs"}
