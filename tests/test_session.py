@@ -15,7 +15,7 @@ import pytest
 
 import stagedoor
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
-from stagedoor.permissions.audit import verify
+from stagedoor.permissions.audit import read_log, verify
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.events import Event
 from stagedoor.unified.options import McpServer, Options, check_options
@@ -458,6 +458,44 @@ def test_a_policy_decides_before_anybody_is_asked(
     assert (result.status, resolved.by) == (status, by)
     assert verify(log).ok
     assert len(log.read_text().splitlines()) == 1
+
+
+def test_what_a_tier_lets_run_unasked_is_recorded(options: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    (Path(options["cwd"]) / "seen.txt").write_text("x")
+    prompt = script([{"shell": "touch made"}], [{"read_file": "seen.txt"}], [{"say": "ok"}])
+    run(prompt, options, tier="autonomous", audit=str(log))
+    assert [(one.entry.by, one.entry.rule, one.entry.decision, one.entry.target) for one in read_log(log)] == [
+        ("tier", "tier autonomous", "allow", "touch made")
+    ]
+    assert verify(log).ok
+
+
+def test_an_answer_for_the_session_leaves_a_line_for_every_call(options: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    prompt = script([{"shell": "mkdir -p made"}], [{"shell": "mkdir -p made"}], [{"say": "ok"}])
+    events = run(prompt, options, can_use_tool=lambda request: stagedoor.Allow(remember="session"), audit=str(log))
+    assert [(one.entry.by, one.entry.rule, one.entry.decision) for one in read_log(log)] == [
+        ("callback", "", "allow"),
+        ("rule", "remembered", "allow"),
+    ]
+    questions = [event.automatic for event in events if isinstance(event, stagedoor.PermissionRequest)]
+    assert questions == [False, True]
+
+
+def test_a_mention_of_what_may_not_be_read_is_sent_as_text(options: dict[str, Any], tmp_path: Path) -> None:
+    (Path(options["cwd"]) / "secret.txt").write_text("x")
+    (tmp_path / "policy.yaml").write_text("rules:\n  - {action: deny, name: hidden, path: secret.txt}\n")
+    prompt = script([{"say": "@secret.txt"}])
+    events = run(prompt, options, policy=str(tmp_path / "policy.yaml"))
+    [notice] = [event for event in events if isinstance(event, stagedoor.Notice) and event.code == "mention_denied"]
+    assert "rule “hidden” denies read of" in notice.message
+    [started] = [event for event in events if isinstance(event, stagedoor.TurnStarted)]
+    assert started.prompt == prompt
+    assert [event.text for event in events if isinstance(event, stagedoor.Text)] == ["@ secret.txt"]
+    for lists in ({"disallowed_tools": ("read_file",)}, {"allowed_tools": ("shell",)}):
+        events = run(prompt, options, **lists)
+        assert "mention_denied" in [event.code for event in events if isinstance(event, stagedoor.Notice)]
 
 
 def test_a_bad_policy_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from .unified.events import (
     Status,
     TextDelta,
     ThinkingDelta,
+    ToolResult,
     ToolUse,
     TurnCompleted,
     TurnStarted,
@@ -115,6 +116,9 @@ class SessionEngine:
         )
         self._workspace = WorkspaceChanges(options.cwd) if options.watch_files else None
         self._reported_changes: dict[str, FileChange] = {}
+        self._unasked: dict[str, ToolUse] = {}
+        """Calls that nobody was asked about so far."""
+        self._asked: set[str] = set()
         self._judgements: dict[tuple[str, str, str], RiskVerdict] = {}
         self._registered = ""
         self._agent_version = ""
@@ -176,6 +180,7 @@ class SessionEngine:
         if self._native is None:
             await self._check_version()
         self._handed = True
+        prompt = await self._defused(prompt)
         if self._native is None:
             await self._decide_trust()
             self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
@@ -198,6 +203,29 @@ class SessionEngine:
         if (notice := notice_of(standing, self._title)) is not None:
             self.emit(notice)
 
+    async def _defused(self, prompt: str) -> str:
+        """``prompt`` with every ``@path`` as mere text that a rule forbids to read: agents expand those unasked."""
+        if "@" not in prompt:
+            return prompt
+        from .permissions.mentions import defuse
+
+        defused = await in_thread(defuse, prompt, self._options.cwd, home_of(self._options), self._forbids_reading)
+        for mention, why in defused.refused:
+            message = f"@{mention} in the prompt was sent as text, without the file: {why}"
+            self.emit(Notice(level="warning", code="mention_denied", message=message))
+        return defused.text
+
+    def _forbids_reading(self, path: str) -> str:
+        request = PermissionRequest(
+            request_id="", tool_name="read_file", operation="read", target=path, input={"file_path": path},
+            agent=self._agent,
+        )  # fmt: skip
+        why = self.questions.refusal(request)
+        if not why and self._options.tier != "autonomous":
+            verdict = self._judge(request)
+            why = verdict.reasons[0] if verdict.risk == "high" and verdict.reasons else ""
+        return why
+
     async def steer(self, text: str) -> int:
         if not self.capabilities.steer:
             raise NotSupported(
@@ -205,7 +233,7 @@ class SessionEngine:
             )
         if self._native is None or not self._grammar.in_turn:
             raise LocalProtocolError("no turn is running: send it as a prompt")
-        await cast("Steerable", self._native).steer(text)
+        await cast("Steerable", self._native).steer(await self._defused(text))
         self.emit(steered(text))
         return self._seq
 
@@ -261,7 +289,32 @@ class SessionEngine:
         question_id = uuid.uuid4().hex
         request = replace(request, request_id=question_id, risk=verdict.risk, risk_reasons=list(verdict.reasons))
         await self._wait_for_call(request.tool_use_id)
+        self._note_asked(request)
         return await self.questions.ask(request)
+
+    def _note_asked(self, request: PermissionRequest) -> None:
+        """The call this question is about is not one that ran unasked."""
+        call_id = request.tool_use_id
+        if call_id not in self._unasked:  # some agents do not say which call they ask about
+            same = (
+                call.tool_use_id
+                for call in self._unasked.values()
+                if (call.name, call.target) == (request.tool_name, request.target)
+            )
+            call_id = call_id or next(same, "")
+        self._asked.add(call_id)
+        self._unasked.pop(call_id, None)
+
+    def _record_unasked(self, call: ToolUse, result: ToolResult) -> None:
+        """What a tier lets the agent do by itself is recorded, too, except for plain reading."""
+        if call.operation == "read" or call.name in ("plan", "question") or result.status == "denied":
+            return
+        from .permissions.audit import unasked_entry
+
+        options = self._options
+        rule = f"approval {options.approval}" if options.approval is not None else f"tier {options.tier}"
+        entry = unasked_entry(call, rule=rule)
+        self.questions.record_unasked(replace(entry, session=self.session_id, agent=self._agent))
 
     async def _wait_for_call(self, tool_use_id: str) -> None:
         """Wait a moment for the call a question is about: questions overtake the stream they belong to."""
@@ -337,8 +390,12 @@ class SessionEngine:
                 self._reported_changes[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._judge(event).risk)
+                if self._options.audit is not None and event.tool_use_id not in self._asked:
+                    self._unasked[event.tool_use_id] = event
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
+            case ToolResult() if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
+                self._record_unasked(call, event)
             case Error(fatal=True) if self._cut_short is not None:
                 return []  # it is our doing: how a program dies of it is no news
             case TurnCompleted():

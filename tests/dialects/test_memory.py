@@ -113,6 +113,41 @@ def test_notify_says_the_state_when_it_changes() -> None:
     assert not [note for note in notes if note["method"].startswith("claude_")]
 
 
+def test_notify_raises_no_question_that_a_rule_has_decided() -> None:
+    story: list[Event] = [
+        TurnStarted(agent="claude", prompt="go"),
+        ToolUse(agent="claude", tool_use_id="t1", name="shell"),
+        PermissionRequest(agent="claude", request_id="q1", tool_name="shell", tool_use_id="t1", automatic=True),
+        PermissionResolved(agent="claude", request_id="q1", decision="allow", by="policy"),
+        PermissionRequest(agent="claude", request_id="q2", tool_name="shell", tool_use_id="t2", automatic=True),
+        ToolUse(agent="claude", tool_use_id="t2", name="shell"),
+        PermissionResolved(agent="claude", request_id="q2", decision="deny", by="policy"),
+    ]
+    notes = project("notify", *story)
+    assert {note["method"] for note in notes} <= {"agent_tool_call", "agent_status", "claude_log", "claude_status"}
+    states = [note["params"]["payload"]["state"] for note in notes if note["method"] == "agent_status"]
+    assert set(states) == {"running"}
+    answers = [
+        (answer["tool_id"], answer["decision"])
+        for note in notes
+        if (answer := note["params"]["payload"].get("permission")) is not None
+    ]
+    assert answers[:2] == [("t1", "allow"), ("t2", "deny")]
+    calls = [note["params"]["payload"] for note in notes if note["method"] == "agent_tool_call"]
+    # Of the first nobody could know yet that it would be asked about.
+    assert [call.get("requires_permission", "unknown") for call in calls] == ["unknown", False]
+
+
+@pytest.mark.parametrize(
+    ("risk", "operation", "hint"),
+    [("low", "read", True), ("low", "other", False), ("low", "execute", False), ("medium", "read", False)],
+)
+def test_notify_hints_only_at_what_reads_without_risk(risk: Any, operation: Any, *, hint: bool) -> None:
+    question = PermissionRequest(request_id="q", tool_name="other", risk=risk, operation=operation)
+    (asked,) = (one["params"]["payload"] for one in project("notify", question) if one["method"] == "agent_permission")
+    assert asked["auto_approve_hint"] is hint
+
+
 def test_notify_speaks_to_old_clients_of_claude_in_parallel() -> None:
     story: list[Event] = [
         TextDelta(agent="claude", text="cut sh", message_id="m"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stagedoor.errors import AlreadyAnswered
 from stagedoor.permissions.audit import AuditEntry
@@ -79,9 +80,9 @@ def test_the_policy_decides_without_asking() -> None:
         assert await stage.questions.ask(shell("npm test", "a")) == Allow()
         assert await stage.questions.ask(shell("git push -f", "b")) == Deny("a person pushes")
         assert stage.events == [
-            shell("npm test", "a"),
+            replace(shell("npm test", "a"), automatic=True),
             PermissionResolved(request_id="a", decision="allow", by="policy", message="rule “tests” allows `npm test`"),
-            shell("git push -f", "b"),
+            replace(shell("git push -f", "b"), automatic=True),
             PermissionResolved(request_id="b", decision="deny", by="policy", message="a person pushes"),
         ]
         assert [(e.by, e.rule, e.decision) for e in stage.audited] == [

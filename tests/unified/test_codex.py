@@ -11,7 +11,6 @@ import pytest
 from stagedoor import catalog, replay
 from stagedoor.agents.codex import (
     Accept,
-    AcceptForSession,
     Answers,
     ApprovalPolicy,
     AppServerProtocol,
@@ -533,8 +532,8 @@ def test_questions_in_our_words(number: str) -> None:
     ("number", "decision", "answer"),
     [
         ("81", Allow(), Accept()),
-        ("81", Allow(remember="session"), AcceptForSession()),
-        ("81", Allow(remember="always"), AcceptForSession()),
+        ("81", Allow(remember="session"), Accept()),
+        ("81", Allow(remember="always"), Accept()),
         ("81", Allow(updated_input={"command": "ls"}), Decline),
         ("94", Allow(updated_input={"a": 1}), Decline),
         ("109f", Allow(), Decline),

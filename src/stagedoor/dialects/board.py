@@ -93,7 +93,8 @@ class BoardProjection:
             case canonical.FileChange(path=path, diff=diff):
                 return [("diff", {"file": path, "diff": diff, **_other_fields(event, "path", "diff")})]
             case canonical.PermissionRequest():
-                return [_log(event, f"Waiting for permission: {_permission_line(event)}")]
+                state = "Decided by a rule" if event.automatic else "Waiting for permission"
+                return [_log(event, f"{state}: {_permission_line(event)}")]
             case canonical.PermissionResolved(decision=decision, by=by, message=message):
                 line = f"Permission {'granted' if decision == 'allow' else 'refused'} ({by})"
                 return [_log(event, f"{line}: {message}" if message else line)]

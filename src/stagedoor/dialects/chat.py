@@ -167,7 +167,7 @@ class ChatProjection:
                 return [ChatToolEnd(**head, id=tool_use_id, status=outcome, output=output)]
             case canonical.PermissionRequest(request_id=request_id, tool_use_id=tool_use_id):
                 tool = self._questions[request_id] = tool_use_id or request_id
-                return [_tool_status(head, tool, "awaiting_permission", request_id)]
+                return [] if event.automatic else [_tool_status(head, tool, "awaiting_permission", request_id)]
             case canonical.PermissionResolved(request_id=request_id, decision=decision):
                 tool = self._questions.pop(request_id, request_id)
                 return [_tool_status(head, tool, "running" if decision == "allow" else "denied", request_id)]

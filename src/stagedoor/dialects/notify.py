@@ -91,14 +91,15 @@ class NotifyAgentThinking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotifyAgentToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``requires_permission``: the question was asked before the call. A later one is an ``agent_permission``."""
+    """``requires_permission``: whether somebody must answer first. Absent where that is not known yet: most agents tell
+    a call before they ask about it, and an ``agent_permission`` follows if anybody is asked."""
 
     agent_type: str
     tool_id: str
     tool_name: str
     tool_name_native: str
     arguments: dict[str, Any]
-    requires_permission: bool
+    requires_permission: bool | None = None
     risk_level: Risk
     description: str = ""
     operation: NotifyOperation
@@ -116,7 +117,8 @@ class NotifyAgentToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defa
 
 
 class NotifyAgentPermission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``auto_approve_hint``: the risk is low. ``request_id`` is what an answer names."""
+    """Somebody must answer: what a rule has decided raises none. ``auto_approve_hint``: it only reads, with low risk.
+    ``request_id`` is what an answer names."""
 
     agent_type: str
     tool_id: str
@@ -309,6 +311,7 @@ class NotifyProjection:
         self._texts = Drafts()
         self._thoughts = Drafts()
         self._questions: dict[str, str] = {}
+        self._automatic: dict[str, str] = {}
         self._state: NotifyState | None = None
         self._failure = ""
 
@@ -339,7 +342,7 @@ class NotifyProjection:
                 self._thoughts.rest((parent, ""), text)
                 return [NotifyAgentThinking(agent_type=event.agent, session_id=event.session_id, text=text)]
             case canonical.ToolUse():
-                return [_tool_call(event, has_question=event.tool_use_id in self._questions.values())]
+                return [_tool_call(event, requires_permission=self._requires_permission(event.tool_use_id))]
             case canonical.ToolProgress():
                 return []
             case canonical.ToolResult():
@@ -348,6 +351,9 @@ class NotifyProjection:
                 return [_message(event, _file_change(event))]
             case canonical.Plan(items=items):
                 return [_message(event, NotifyPlanBlock(items))]
+            case canonical.PermissionRequest(request_id=request_id, automatic=True):
+                self._automatic[request_id] = event.tool_use_id or request_id
+                return []
             case canonical.PermissionRequest(request_id=request_id):
                 self._questions[request_id] = event.tool_use_id or request_id
                 payloads: list[NotifyPayload] = [_permission(event)]
@@ -369,6 +375,7 @@ class NotifyProjection:
                 return [error_payload, *(self._set_state(event, "error", error=message) if fatal else [])]
             case canonical.TurnCompleted():
                 self._questions.clear()
+                self._automatic.clear()
                 error = self._failure or event.result if event.status == "error" else ""
                 state: NotifyState = "error" if event.status == "error" else "idle"
                 return [_complete(event), *self._set_state(event, state, error=error)]
@@ -383,8 +390,13 @@ class NotifyProjection:
             case _:
                 assert_never(event)
 
+    def _requires_permission(self, tool_id: str) -> bool | None:
+        if tool_id in self._questions.values():
+            return True
+        return False if tool_id in self._automatic.values() else None
+
     def _answer(self, event: canonical.PermissionResolved) -> list[NotifyPayload]:
-        tool_id = self._questions.pop(event.request_id, event.request_id)
+        tool_id = self._questions.pop(event.request_id, None) or self._automatic.pop(event.request_id, event.request_id)
         answer = NotifyAnswer(
             request_id=event.request_id,
             tool_id=tool_id,
@@ -458,14 +470,14 @@ def _init(event: canonical.Init) -> NotifyAgentInit:
     )
 
 
-def _tool_call(event: canonical.ToolUse, *, has_question: bool) -> NotifyAgentToolCall:
+def _tool_call(event: canonical.ToolUse, *, requires_permission: bool | None) -> NotifyAgentToolCall:
     return NotifyAgentToolCall(
         agent_type=event.agent,
         tool_id=event.tool_use_id,
         tool_name=event.name,
         tool_name_native=event.native_name or event.name,
         arguments=event.input,
-        requires_permission=has_question,
+        requires_permission=requires_permission,
         risk_level=event.risk,
         description=event.description,
         operation=_OPERATIONS[event.operation],
@@ -506,7 +518,7 @@ def _permission(event: canonical.PermissionRequest) -> NotifyAgentPermission:
         target=event.target,
         risk_level=event.risk,
         description=event.description,
-        auto_approve_hint=event.risk == "low",
+        auto_approve_hint=event.risk == "low" and event.operation == "read",
         request_id=event.request_id,
         arguments=event.input,
         choices=event.choices,

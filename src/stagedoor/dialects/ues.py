@@ -217,6 +217,7 @@ def _event(event: Event) -> UesEvent:
                     "riskReasons",
                     "choices",
                     "expiresAt",
+                    "automatic",
                 ),
                 payload=UesPermissionRequestPayload(
                     tool_name=event.tool_name,

@@ -23,12 +23,13 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from stagedoor.unified.events import Operation, PermissionRequest, PermissionResolved, Remember, Risk, ToolName
+from stagedoor.unified.events import Operation, PermissionRequest, PermissionResolved, Remember, Risk, ToolName, ToolUse
 
 START = "0" * 64
 FILE_NAME = "audit.jsonl"
 """In Stagedoor's home: what the server, the command line and its readers mean."""
-By = Literal["rule", "callback", "person", "timeout", "interrupt"]
+By = Literal["rule", "callback", "person", "timeout", "interrupt", "tier"]
+"""``tier``: nobody was asked, as the session's tier and modes let the agent do."""
 _BY: dict[str, By] = {
     "policy": "rule",
     "callback": "callback",
@@ -116,6 +117,23 @@ class _HandedOver(msgspec.Struct, frozen=True):
     entry: AuditEntry
     at: int
     written: Future[Head]
+
+
+def unasked_entry(call: ToolUse, *, rule: str) -> AuditEntry:
+    """What the log keeps of a call that the agent ran without a question."""
+    return AuditEntry(
+        session=call.session_id,
+        request=call.tool_use_id,
+        decision="allow",
+        by="tier",
+        agent=call.agent,
+        tool=call.name,
+        native_name=call.native_name,
+        operation=call.operation,
+        target=call.target,
+        risk=call.risk,
+        rule=rule,
+    )
 
 
 class AuditLog:

@@ -94,6 +94,7 @@ class SessionQuestions:
         self._open: dict[str, _OpenQuestion] = {}
         self._callbacks = TaskOwner()
         self._resolving = TaskOwner()
+        self._is_audit_broken = False
         self._remembered: tuple[Rule, ...] = ()
         self._same: set[tuple[str, str]] = set()
 
@@ -105,6 +106,7 @@ class SessionQuestions:
         """Decide ``request``. Never raises, except that the asking task itself may be cancelled."""
         resolution = self._without_asking(request)
         if resolution is not None:
+            request = replace(request, automatic=True)
             self._emit(request)
             return await self._resolve(request, resolution)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
@@ -145,6 +147,29 @@ class SessionQuestions:
         for question in self._open.values():
             if not question.answer.done():
                 question.answer.set_result(_Resolution(INTERRUPTED, by))
+
+    def refusal(self, request: PermissionRequest) -> str:
+        """Why a rule or a list denies this call, or wants it asked about; empty when none does. Nobody is told."""
+        judged = None if self._judge is None else self._judge(request)
+        if isinstance(judged, Deny):
+            return judged.message
+        ruling = self._ruling(request)
+        is_ruled = ruling is not None and (ruling.action == "deny" or (ruling.action == "ask" and ruling.rule))
+        return ruling.message if ruling is not None and is_ruled else ""
+
+    def record_unasked(self, entry: AuditEntry) -> None:
+        """The agent has run a call without a question, as its tier lets it."""
+        if self._audit is not None:
+            self._resolving.start(self._record_entry(self._audit(entry, self._now())))
+
+    async def _record_entry(self, writing: Awaitable[object]) -> None:
+        try:
+            await writing
+        except Exception as fault:
+            if not self._is_audit_broken:
+                self._is_audit_broken = True
+                message = f"calls that were not asked about could not be recorded: {fault}"
+                self._emit(Notice(level="warning", code="audit_not_written", message=message))
 
     async def recorded(self) -> None:
         """Wait until what was decided is in the audit log; not for ever, where a disk hangs."""

@@ -36,6 +36,8 @@ class CallbackAnswers:
         asked."""
         for event in events:
             if isinstance(event, PermissionRequest):
+                if event.automatic:
+                    continue
                 self._open[event.request_id] = event
             elif isinstance(event, PermissionResolved):
                 self._open.pop(event.request_id, None)

@@ -84,8 +84,9 @@ def project(view: SessionView, event: Event) -> SessionView:
             return replace(view, messages=view.messages + 1)
         case ToolUse():
             return replace(view, tool_uses=view.tool_uses + 1)
-        case PermissionRequest():
-            return replace(view, open_questions=view.open_questions + 1, activity="waiting")
+        case PermissionRequest(automatic=automatic):
+            activity = view.activity if automatic else "waiting"
+            return replace(view, open_questions=view.open_questions + 1, activity=activity)
         case PermissionResolved():
             left = max(view.open_questions - 1, 0)
             working = "working" if view.activity == "waiting" and not left else view.activity

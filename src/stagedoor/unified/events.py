@@ -188,6 +188,8 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
     description: str = ""
     choices: list[str] = []
     expires_at: int | None = None
+    automatic: bool = False
+    """A rule, a list of tools or an earlier answer decides it as it is asked: nobody is waited for."""
 
 
 class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_resolved"):

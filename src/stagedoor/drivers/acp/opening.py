@@ -42,7 +42,7 @@ def config(options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str |
     async def decide(question: RequestPermission) -> PermissionAnswer:
         decision = await ask(dictionary.request(question))
         if isinstance(decision, Allow):
-            return "allow_once" if decision.remember == "once" else "allow_always"
+            return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"
 
     return AcpConfig(

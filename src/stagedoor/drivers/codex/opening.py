@@ -10,7 +10,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from ...agents.codex.client import CodexClient, CodexSession
-from ...agents.codex.commands import Accept, AcceptForSession, Answers, CancelTurn, Decision, Decline
+from ...agents.codex.commands import Accept, Answers, CancelTurn, Decision, Decline
 from ...agents.codex.config import CodexConfig
 from ...agents.codex.questions import McpServerElicitationRequest, Question, ToolRequestUserInput
 from ...agents.codex.sessions import CodexThread
@@ -117,7 +117,7 @@ def native_answer(question: Question, decision: Allow) -> Decision:
         case _ if updated is not None:
             return Decline(NO_CHANGED_INPUT)
         case _:
-            return Accept() if decision.remember == "once" else AcceptForSession()
+            return Accept()  # we remember: what Codex remembered it would no longer ask about, nor we record
 
 
 def _answers(question: ToolRequestUserInput, updated: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -129,7 +129,7 @@ AGENT = Agent(
     install=INSTALL,
     drivers={
         "acp": Driver(
-            "acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording, check_version
+            "acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording, check_version,
         ),
         "stream-json": Driver(
             "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recording=StreamRecordingReader,

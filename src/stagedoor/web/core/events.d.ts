@@ -150,6 +150,7 @@ declare namespace Unified {
     description?: string;
     choices?: string[];
     expiresAt?: number | null;
+    automatic?: boolean;
   }
 
   interface PermissionResolved extends Header {
