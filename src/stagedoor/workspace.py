@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from .secret_files import is_secret
 from .shadow_git.reading import changed, changed_between, contents, prefix_of
 from .shadow_git.repository import GitFailed, Repository, locate
 from .shadow_git.shadow import Shadow
@@ -201,12 +202,17 @@ def _text(path: Path) -> str | None:
             return str(path.readlink())  # as git does: what it leads to may be none of the workspace's business
         if not path.is_file():
             return None
-        size = path.stat().st_size
-        if size > KEPT_OF_A_FILE:
-            return f"({size} bytes)\n"
-        if not size:
+        status = path.stat()
+        if is_secret(status):
+            return None
+        if status.st_size > KEPT_OF_A_FILE:
+            return f"({status.st_size} bytes)\n"
+        if not status.st_size:
             return ""  # and not to be read: those of the kernel claim it, and some give nothing until something happens
-        return path.read_bytes().decode("utf-8", "replace")
+        with path.open("rb") as file:
+            if is_secret(os.fstat(file.fileno())):  # put in its place meanwhile
+                return None
+            return file.read(KEPT_OF_A_FILE + 1).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stagedoor.secret_files import keep_secret
+from stagedoor.server.access.tokens import server_token
 from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, find_cli, mcp, say
 
@@ -87,6 +89,49 @@ def test_a_link_that_an_agent_makes_is_told_as_a_link(serve: Any, script: Any, t
             assert (change["path"], change["change"], "secret" in str(events)) == ("innocent.txt", "created", False)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("in_git", [True, False], ids=["repository", "folder"])
+@pytest.mark.parametrize("name", ["token", "log.db", "key.pem"])
+def test_a_hard_link_to_a_file_of_the_servers_own_shows_nothing_of_it(
+    serve: Any, script: Any, tmp_path: Path, name: str, *, in_git: bool
+) -> None:
+    async def main() -> None:
+        key = tmp_path / "key.pem"
+        key.write_text("the-secret-key")
+        async with serve() as server, server.client() as client:
+            keep_secret(server.home, str(key))  # as a server with TLS does
+            if in_git:
+                subprocess.run(["git", "init", "-q", str(server.workspace)], check=True)
+            (server.home / "token").write_text("stagedoor_this-is-the-secret")
+            own = key if name == "key.pem" else server.home / name
+            commands = f"ln {own} innocent.txt; mkdir sub; ln {own} sub/again.txt; echo new > new.txt"
+            prompt = script([{"shell": commands}], [{"say": "made"}])
+            session_id = await _ended(client, {"prompt": prompt, "tier": "autonomous"})
+            assert (server.workspace / "innocent.txt").stat().st_ino == own.stat().st_ino
+            (server.workspace / "soft.txt").symlink_to("innocent.txt")
+            for path in ("innocent.txt", "sub/again.txt", "soft.txt"):
+                answer = await client.get(f"/api/sessions/{session_id}/file", params={"path": path})
+                assert (path, answer.status_code) == (path, 403)
+            changes = await client.get(f"/api/sessions/{session_id}/diff")
+            events = await client.get(f"/api/sessions/{session_id}/events")
+            for text in (changes.text, events.text):
+                assert ("secret" in text, "SQLite format" in text) == (False, False)
+            made = [one["path"] for one in events.json()["events"] if one["type"] == "file_change"]
+            assert "new.txt" in made
+
+    asyncio.run(main())
+
+
+def test_a_token_whose_file_has_a_second_name_is_made_anew(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    before = server_token(home)
+    assert server_token(home) == before
+    (tmp_path / "innocent.txt").hardlink_to(home / "token")
+    after = server_token(home)
+    assert after != before
+    assert ((tmp_path / "innocent.txt").read_text().strip(), server_token(home)) == (before, after)
+    assert (home / "token").stat().st_nlink == 1
 
 
 def test_what_tool_servers_are_given_is_told_at_no_door(serve: Any, script: Any) -> None:

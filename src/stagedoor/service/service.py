@@ -11,6 +11,7 @@ import msgspec
 from stagedoor.engine import milliseconds
 from stagedoor.errors import StoreError, TooMany
 from stagedoor.register import home
+from stagedoor.secret_files import keep_secret
 
 from .agents import Agents
 from .config.settings import Settings
@@ -73,6 +74,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self.home = Path(settings.home) if settings.home else home()
+        keep_secret(self.home, settings.tls_key)
         self._store = store or SqliteStore(self.home / "log.db", durable=settings.durable)
         self._journal = journal = Journal(self._store, hub or LocalHub())
         opening = Opening(settings, self.home)

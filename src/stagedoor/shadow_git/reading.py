@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..secret_files import is_secret
 from .repository import GitFailed, Repository
 from .shadow import Shadow
 
@@ -153,7 +154,7 @@ def ahead_behind(shadow: Shadow, commit: str, other: str) -> tuple[int, int]:
 
 
 def _can_be_held(path: Path, largest: int | None) -> bool:
-    """Whether git can take it: it is gone, a link, or a file that can be read."""
+    """Whether git can take it: it is gone, a link, or a file that can be read and is none of our own."""
     try:
         mark = path.lstat()
     except OSError:
@@ -163,4 +164,6 @@ def _can_be_held(path: Path, largest: int | None) -> bool:
     if not stat.S_ISREG(mark.st_mode):
         # A folder where a file was: the file is gone. Anything else would stop git, or make it wait.
         return stat.S_ISDIR(mark.st_mode)
+    if is_secret(mark):
+        return False
     return (largest is None or mark.st_size <= largest) and os.access(path, os.R_OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -26,9 +27,15 @@ def token_hash(token: str) -> str:
 
 
 def server_token(home: Path) -> str:
-    """The administrator's token, created at the first start. Raises ``NotAllowed`` when others could read it."""
+    """The administrator's token, created at the first start. Raises ``NotAllowed`` when others could read it.
+
+    One whose file has a second name is made anew: what stands there is no secret any more.
+    """
     private_folder(home)
     path = token_path(home)
+    with contextlib.suppress(FileNotFoundError):
+        if path.lstat().st_nlink > 1:
+            path.unlink()
     try:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:

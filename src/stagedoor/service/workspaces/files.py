@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+from stagedoor.secret_files import is_secret
 
 MOST_ENTRIES = 2_000
 MOST_BYTES = 1024 * 1024
@@ -128,8 +129,11 @@ def _open(place: Path, path: str, root: Path) -> int:
     except OSError as fault:
         raise BadRequest(f"{path!r} cannot be read: {fault.strerror}") from fault
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise BadRequest(f"{path!r} is not a file; list it instead if it is a folder")
+        if is_secret(status):
+            raise NotAllowed(f"{path!r} is one of the server's own files under another name; it is shown to nobody")
         opened = Path(f"/proc/self/fd/{descriptor}")
         if opened.exists() and not opened.resolve().is_relative_to(root):
             raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
