@@ -141,6 +141,15 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
     ],
     "agents: {default: cluade}": ["config.yaml: unknown agent 'cluade' on line 1; did you mean 'claude'?"],
+    "agents:\n  claude: {auto_accept: [no_such_tool, read_fil, Read, mcp__x__y, 'Web*']}": [
+        "config.yaml: claude has no tool 'no_such_tool' on line 2; use our words (shell, read_file, write_file, "
+        "edit_file, …), its own names (Bash, BashOutput, TaskOutput, KillShell, …) or mcp__server__tool",
+        "config.yaml: claude has no tool 'read_fil' on line 2; did you mean 'read_file'?",
+    ],
+    "agents:\n  codex: {sandbox: fullAccess, confine: workspace}": [
+        "config.yaml: sandbox='fullAccess' and confine='workspace' contradict each other: leave one of them out "
+        "on line 2",
+    ],
     "agents:\n  gemini: {sandbox: dokcer}\n  claude: {sandbox: docker}": [
         "config.yaml: gemini has no sandbox 'dokcer' on line 2; did you mean 'docker'?",
         "config.yaml: claude has no sandbox 'docker' on line 3; use one of none, readOnly, workspaceWrite, fullAccess",

@@ -11,6 +11,7 @@ A list names whole tools: by our words (``shell``, ``read``), the agent's own (`
 from __future__ import annotations
 
 import difflib
+import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
@@ -194,6 +195,14 @@ def tool_lists(
         read("disallowed_tools", options.disallowed_tools),
         mcp_name,
     )
+
+
+def unknown_tool(name: str, table: Sequence[AgentTool], mcp_name: str = MCP) -> str:
+    """Why a rule that names this tool could never speak of a call: what to write instead. Empty when it can."""
+    names = [*WORDS, *(tool.name for tool in table)]
+    if not table or name.startswith("mcp") or any(fnmatch.fnmatchcase(one, name) for one in names):
+        return ""
+    return "" if _native_server_tool(name, table, mcp_name) is not None else _hint(name, table)
 
 
 def _meaning(name: str, table: Sequence[AgentTool], mcp_name: str) -> ServerTool | AgentTool | str | None:

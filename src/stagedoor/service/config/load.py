@@ -16,7 +16,9 @@ import yaml
 from stagedoor import catalog
 from stagedoor.errors import ConfigError, NotSupported, PolicyError
 from stagedoor.permissions.policy_file import load_policy
-from stagedoor.unified.options import Sandbox
+from stagedoor.unified.capabilities import require
+from stagedoor.unified.options import Options, Sandbox
+from stagedoor.unified.tool_lists import unknown_tool
 from stagedoor.yaml_with_lines import Mistakes, Where, hint, yaml_tree
 
 from .keys import BY_PATH, KEYS, Key, Wrong, convert
@@ -297,6 +299,9 @@ _AS_THEY_ARE = (
 )
 
 
+_PROMISES = ("sandbox", "confine", "tier", "approval", "driver")
+
+
 class AgentEntries:
     """``values``: dotted key → value. ``mistakes``: a key, what is wrong with it, and what would be right."""
 
@@ -340,7 +345,25 @@ class AgentEntries:
             if entries["driver"] not in drivers:
                 remedy = hint(entries["driver"], drivers) or f"; use one of {', '.join(drivers)}"
                 self._wrong(name, "driver", f"{name} has no driver '{entries['driver']}'", remedy)
+        for tool in entries.get("auto_accept", ()):
+            if remedy := unknown_tool(tool, catalog.agent(name).tools, catalog.agent(name).mcp_name):
+                self._wrong(name, "auto_accept", f"{name} has no tool '{tool}'", f"; {remedy}")
+        if not self.mistakes:
+            self._check_promises(name, fields)
         return AgentSettings(**fields, env=env)
+
+    def _check_promises(self, name: str, fields: Mapping[str, Any]) -> None:
+        """What a session with these settings would be refused with is a mistake here."""
+        chosen = {key: fields[key] for key in _PROMISES if fields.get(key) is not None}
+        if not chosen:
+            return
+        agent, options = catalog.agent(name), Options(**chosen)
+        driver = options.driver or agent.choose_driver(options)
+        try:
+            require(options, agent.drivers[driver].capabilities, agent=name, driver=driver)
+        except NotSupported as fault:
+            blamed = next(key for key in _PROMISES if key in chosen)
+            self._wrong(name, blamed, str(fault), "")
 
     def _arguments(self, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
         sorted_out = catalog.agent(name).arguments.sort(words)
