@@ -141,9 +141,8 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
     ],
     "agents: {default: cluade}": ["config.yaml: unknown agent 'cluade' on line 1; did you mean 'claude'?"],
-    "agents:\n  claude: {auto_accept: [no_such_tool, read_fil, Read, mcp__x__y, 'Web*']}": [
-        "config.yaml: claude has no tool 'no_such_tool' on line 2; use our words (shell, read_file, write_file, "
-        "edit_file, …), its own names (Bash, BashOutput, TaskOutput, KillShell, …) or mcp__server__tool",
+    "agents:\n  claude: {auto_accept: [Grpe, read_fil, Read, mcp__x__y, 'Web*']}": [
+        "config.yaml: claude has no tool 'Grpe' on line 2; did you mean 'Grep'?",
         "config.yaml: claude has no tool 'read_fil' on line 2; did you mean 'read_file'?",
     ],
     "agents:\n  codex: {sandbox: fullAccess, confine: workspace}": [
@@ -177,6 +176,13 @@ def test_all_mistakes_are_told_with_their_lines(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     assert str(caught.value).splitlines() == MISTAKES[text]
+
+
+def test_a_tool_that_is_like_no_other_is_answered_with_what_there_is() -> None:
+    with pytest.raises(
+        ConfigError, match=r"claude has no tool 'no_such_tool' on line 2; use our words \(shell, read_file"
+    ):
+        parse("agents:\n  claude: {auto_accept: [no_such_tool]}")
 
 
 VARIABLES: list[tuple[dict[str, str], dict[str, Any]]] = [
