@@ -118,7 +118,7 @@ class SessionEngine:
         self._reported_changes: dict[str, FileChange] = {}
         self._unasked: dict[str, ToolUse] = {}
         """Calls that nobody was asked about so far."""
-        self._asked: set[str] = set()
+        self._questioned_calls: set[str] = set()
         self._judgements: dict[tuple[str, str, str], RiskVerdict] = {}
         self._registered = ""
         self._agent_version = ""
@@ -302,7 +302,7 @@ class SessionEngine:
                 if (call.name, call.target) == (request.tool_name, request.target)
             )
             call_id = call_id or next(same, "")
-        self._asked.add(call_id)
+        self._questioned_calls.add(call_id)
         self._unasked.pop(call_id, None)
 
     def _record_unasked(self, call: ToolUse, result: ToolResult) -> None:
@@ -390,7 +390,7 @@ class SessionEngine:
                 self._reported_changes[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._judge(event).risk)
-                if self._options.audit is not None and event.tool_use_id not in self._asked:
+                if self._options.audit is not None and event.tool_use_id not in self._questioned_calls:
                     self._unasked[event.tool_use_id] = event
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
