@@ -23,6 +23,7 @@ BY_NAME = {scene.name: scene for scene in SCENES}
 PART = {
     "claude stream": (
         "tier dry-run", "approval ask", "policy denies shell, allowed_tools lists it", "one command remembered",
+        "sandbox workspaceWrite",
     ),
     "codex app-server": ("tier dry-run", "tier supervised", "approval ask", "policy allows", "supervised, forked"),
     "codex exec": ("tier supervised", "dry-run, resumed"),
