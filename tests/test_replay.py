@@ -57,7 +57,8 @@ def _bare(event: Event, numbers: dict[str, str]) -> Event:
         case PermissionRequest():
             return replace(event, expires_at=None)
         case PermissionResolved(by="callback"):
-            return replace(event, by="client")
+            # The session remembers; the agent only hears that this one call is allowed.
+            return replace(event, by="client", remember="once")
         case _:
             return event
 

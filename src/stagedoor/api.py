@@ -58,7 +58,7 @@ def conversation(
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     entry = catalog.agent(agent)
     requested = _requested(options, entry.name)
-    effective = _with_policy(requested)
+    effective = _with_policy(_with_protected_files(requested))
     driver = catalog.driver(entry, effective)
     if requested.policy is not None and driver.capabilities.permissions == "none":
         others = [name for name, other in entry.drivers.items() if other.capabilities.permissions != "none"]
@@ -154,6 +154,11 @@ def _requested(arguments: Mapping[str, Any], agent: str) -> Options:
     if options.resume is not None:
         options = resumed(options, frozenset(arguments), agent, Register().find(options.resume))
     return replace(options, cwd=str(Path(options.cwd).resolve()))
+
+
+def _with_protected_files(options: Options) -> Options:
+    """Every agent's own files are protected from each of them, beside what the caller names."""
+    return replace(options, protected={**catalog.protected(), **options.protected})
 
 
 def _with_policy(options: Options) -> Options:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module, metadata
+from importlib.util import find_spec
 
 from .drivers.agent import Agent, AnyDriver
 from .errors import NotSupported
@@ -48,6 +51,20 @@ def agent(name: str) -> Agent:
         built_in: Agent = import_module(f".drivers.{canonical}.agent", __package__).AGENT
         return built_in
     return _load(_installed()[canonical])
+
+
+@cache
+def protected() -> Mapping[str, str]:
+    """The files from which any agent we know runs something by itself, whichever agent is to write them."""
+    files: dict[str, str] = {}
+    for name in BUILT_IN:
+        # Its own small module: whoever drives one agent need not load the others.
+        if find_spec(module := f"{__package__}.drivers.{name}.protected") is not None:
+            files |= import_module(module).PROTECTED
+    for name in _installed():
+        with contextlib.suppress(NotSupported):  # it cannot run either
+            files |= agent(name).protected
+    return files
 
 
 def driver(of: Agent, options: Options) -> AnyDriver:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -20,6 +19,7 @@ from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
+from .permissions.ground import ground_of
 from .permissions.questions import Judge, SessionQuestions
 from .register import Register, entry_of
 from .transports.launch import Exited
@@ -97,8 +97,7 @@ class SessionEngine:
             policy=options.policy,
             always=_always(options.remember_in),
             audit=_audit(options.audit),
-            cwd=options.cwd,
-            home=home_of(options),
+            cwd=ground_of(options),
             editable=driver.capabilities.edit_input,
         )
         self.unrecognized = 0
@@ -437,15 +436,15 @@ class SessionEngine:
     def _judge(self, call: ToolUse | PermissionRequest) -> RiskVerdict:
         name = call.name if isinstance(call, ToolUse) else call.tool_name
         key = (name, call.operation, repr(call.input))
-        cached = self._judgements.get(key)  # a call is judged when it is made and again when it is asked about
-        if cached is not None:
+        cached = self._judgements.get(key) if isinstance(call, ToolUse) else None
+        if cached is not None:  # what is asked about is judged again: links may lead elsewhere by now
             return cached
         from .permissions.risk.judge import judge
 
         if len(self._judgements) >= JUDGEMENTS:
             self._judgements.clear()
-        home = home_of(self._options)
-        verdict = self._judgements[key] = judge(name, call.operation, call.input, cwd=self._options.cwd, home=home)
+        ground = ground_of(self._options)
+        verdict = self._judgements[key] = judge(name, call.operation, call.input, cwd=ground)
         return verdict
 
     def _over_budget(self, event: UsageReport) -> bool:
@@ -508,11 +507,6 @@ def _has_lost_guard(batch: Iterable[tuple[bytes, Any]]) -> bool:
     """How a program ended is the last that is said of it."""
     last = batch[-1][1] if isinstance(batch, list | tuple) and batch else None
     return type(last) is Exited and last.guard_was_killed
-
-
-def home_of(options: Options) -> str | None:
-    """The agent's home: what ``~`` means in a command."""
-    return options.env.get("HOME") or (os.environ.get("HOME") if options.inherit_env else None)
 
 
 def _is_cancelled() -> bool:

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from . import catalog
 from .drivers.agent import AnyDriver
+from .permissions.paths import Ground
+from .permissions.protected import as_patterns
 from .permissions.risk.judge import judge
 from .unified.capabilities import as_json
 from .unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
@@ -194,7 +197,8 @@ class _ReplayedSession:
                 self._cwd = event.cwd or self._cwd
             if isinstance(event, ToolUse | PermissionRequest):
                 name = event.name if isinstance(event, ToolUse) else event.tool_name
-                judged = judge(name, event.operation, event.input, cwd=self._cwd)
+                ground = Ground(self._cwd, protected=as_patterns(catalog.protected()))
+                judged = judge(name, event.operation, event.input, cwd=ground)
                 force_setattr(event, "risk", judged.risk)
                 if isinstance(event, PermissionRequest):
                     force_setattr(event, "risk_reasons", list(judged.reasons))

@@ -52,7 +52,7 @@ def test_every_option_of_a_session_is_a_flag() -> None:
     functions = {"can_use_tool"}  # a command line cannot carry a function
     other_names = {
         "images": "image", "extra_args": "extra-arg", "mcp_servers": "mcp-server", "inherit_env": "no-inherit-env",
-        "watch_files": "no-watch-files",
+        "watch_files": "no-watch-files", "protected": "protect",
     }  # fmt: skip
     flags = {
         f"--{other_names.get(name, name.replace('_', '-'))}"

@@ -115,7 +115,7 @@ FILES: list[tuple[ToolName, Operation, dict[str, Any], str]] = [
     ("search_content", "read", {"pattern": "TODO"}, "low"),
     ("search_content", "read", {"pattern": "TODO", "path": "/"}, "medium"),
     ("find_files", "read", {"pattern": "**/*.py"}, "low"),
-    ("find_files", "read", {"pattern": "/etc/**"}, "medium"),
+    ("find_files", "read", {"pattern": "/etc/**"}, "high"),
     ("write_file", "write", {"file_path": "src/a.py"}, "medium"),
     ("write_file", "write", {"file_path": "/tmp/a.py"}, "medium"),
     ("write_file", "write", {"file_path": "../a.py"}, "high"),

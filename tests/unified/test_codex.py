@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stagedoor import catalog, replay
@@ -604,7 +605,7 @@ RIGHTS: list[tuple[dict[str, Any], DriverName, SandboxMode, ApprovalPolicy | Non
     ({"tier": "autonomous", "approval": "ask"}, "app-server", WRITE, ALL, True, ()),
     ({"tier": "dry-run"}, "exec", READ, None, False, ()),
     ({"approval": "ask", "sandbox": "fullAccess"}, "exec", READ, None, False, ()),
-    ({}, "exec", WRITE, None, False, SHELL_FEATURES),
+    ({}, "exec", READ, None, False, ()),
     ({"approval": "autoAll"}, "exec", FULL, None, False, ()),
     ({"tier": "autonomous", "sandbox": "workspaceWrite"}, "exec", WRITE, None, False, ()),
 ]
@@ -673,8 +674,9 @@ def test_patches_of_the_workspace_are_not_asked_about(paths: list[str], expected
         operation="write",
         input={"paths": [path.format(cwd=cwd) for path in paths]},
     )
-    assert allowed_unasked(request, Options(cwd=str(cwd))) == expected
-    assert not allowed_unasked(request, Options(cwd=str(cwd), approval="ask"))
+    options = Options(cwd=str(cwd), protected=catalog.protected())
+    assert allowed_unasked(request, options) == expected
+    assert not allowed_unasked(request, msgspec.structs.replace(options, approval="ask"))
 
 
 def test_options_in_codex_words(tmp_path: Path) -> None:

@@ -179,6 +179,13 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         "has recorded for the folder)",
     )
     rights.add_argument("--policy", metavar="FILE", help="rules that decide before you are asked (YAML or TOML)")
+    rights.add_argument(
+        "--protect",
+        dest="protected",
+        action="append",
+        metavar="PATTERN",
+        help="ask before these files are written, too (repeatable; agents', editors' and CI files always are)",
+    )
     rights.add_argument("--remember-in", metavar="FILE", help="the policy file that stores your “always” answers")
     rights.add_argument(
         "--audit", metavar="FILE", help="the log of decisions (stagedoor audit reads it; - writes none)"

@@ -14,6 +14,7 @@ from . import EXIT_SUCCESS, EXIT_USAGE
 from .command import Parser, report
 
 if TYPE_CHECKING:
+    from ..permissions.paths import Ground
     from ..permissions.policy import Policy
     from ..unified.events import Event
 
@@ -91,6 +92,15 @@ def _policy(arguments: argparse.Namespace) -> Policy:
     return load_policy(arguments.policy).stacked_on(modes) if arguments.policy else modes
 
 
+def _ground(arguments: argparse.Namespace) -> Ground:
+    from .. import catalog
+    from ..permissions.paths import Ground
+    from ..permissions.protected import as_patterns
+
+    protected = as_patterns(catalog.protected())
+    return Ground(str(arguments.cwd.resolve()), str(Path.home()), protected, on_disk=arguments.verb == "explain")
+
+
 def _explain(arguments: argparse.Namespace) -> int:
     import msgspec
 
@@ -98,9 +108,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     words: list[str] = arguments.command
     command = words[0] if len(words) == 1 else shlex.join(words)
-    explanation = explain(
-        _policy(arguments), command, str(arguments.cwd.resolve()), agent=arguments.agent, home=str(Path.home())
-    )
+    explanation = explain(_policy(arguments), command, _ground(arguments), agent=arguments.agent)
     print(msgspec.json.encode(explanation).decode() if arguments.json else explanation.text)
     return EXIT_SUCCESS
 
@@ -112,7 +120,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from .output import Cell, one_line, style_for, table
 
     events = list(_recorded_events(arguments.files) if arguments.files else _stored_events(arguments))
-    calls = simulate(_policy(arguments), events, cwd=str(arguments.cwd.resolve()), home=str(Path.home()))
+    calls = simulate(_policy(arguments), events, cwd=_ground(arguments))
     shown = [call for call in calls if call.changed or not arguments.changed]
     if arguments.json:
         for call in shown:

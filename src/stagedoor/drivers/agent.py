@@ -217,6 +217,8 @@ class Agent:
     that acts: asked about where the tier asks, and in no list."""
     mcp_name: str = MCP
     """How it names the tool of an MCP server."""
+    protected: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The files from which it runs something by itself (patterns, see ``permissions.protected``) → what it does."""
     arguments: ArgumentRules = ArgumentRules()
     project_paths: tuple[ProjectPath, ...] = ()
     """What it takes from a project by itself."""

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from stagedoor.unified.events import Event, Init, PermissionRequest, PermissionResolved, Risk, ToolResult, ToolUse
 
+from .paths import Folder, Ground, as_ground
 from .policy import Policy, Ruling
 from .risk.judge import judge_command
 from .rules import Action, Rule
@@ -46,7 +48,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: str | None = None) -> Explanation:
+def explain(policy: Policy, command: str, cwd: Folder, *, agent: str = "", home: str | None = None) -> Explanation:
     """What ``policy`` says about a shell command, and which rule says it."""
     request = ToolUse(
         tool_use_id="explain",
@@ -56,8 +58,9 @@ def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: st
         input={"command": command},
         agent=agent,
     )
-    ruling = policy.decide(request, cwd, home=home)
-    verdict = judge_command(command, cwd=cwd, home=home)
+    ground = as_ground(cwd, home)
+    ruling = policy.decide(request, ground)
+    verdict = judge_command(command, cwd=ground)
     commands = verdict.commands
     parts = dict.fromkeys([*(one.text for one in commands if one.text), *(match.part for match in ruling.matched)])
     steps = tuple(
@@ -67,7 +70,7 @@ def explain(policy: Policy, command: str, cwd: str, *, agent: str = "", home: st
     others = dict.fromkeys(match.rule for match in ruling.matched if match.rule is not ruling.rule)
     return Explanation(
         command=command,
-        cwd=cwd,
+        cwd=ground.workspace,
         action=ruling.action,
         risk=ruling.risk,
         reasons=ruling.reasons,
@@ -96,22 +99,23 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
         return self.then != "unknown" and (self.ruling.action == "allow") != ran
 
 
-def simulate(policy: Policy, events: Iterable[Event], *, cwd: str = ".", home: str | None = None) -> list[Simulated]:
+def simulate(policy: Policy, events: Iterable[Event], *, cwd: Folder = ".", home: str | None = None) -> list[Simulated]:
     """Hold every tool call of some sessions against a policy. The workspace is the one each session says it had."""
     recorded = list(events)
     then = _what_happened(recorded)
-    folders: dict[str, str] = {}
+    ground = as_ground(cwd, home)
+    folders: dict[str, Ground] = {}
     seen: set[tuple[str, str]] = set()
     simulated: list[Simulated] = []
     for event in recorded:
         if isinstance(event, Init):
-            folders[event.session_id] = event.cwd or cwd
+            folders[event.session_id] = replace(ground, workspace=event.cwd or ground.workspace)
         elif isinstance(event, ToolUse | PermissionRequest):
             call = event.tool_use_id or (event.request_id if isinstance(event, PermissionRequest) else "")
             if (event.session_id, call) in seen:
                 continue
             seen.add((event.session_id, call))
-            ruling = policy.decide(event, folders.get(event.session_id, cwd), home=home)
+            ruling = policy.decide(event, folders.get(event.session_id, ground))
             simulated.append(
                 Simulated(
                     session=event.session_id,

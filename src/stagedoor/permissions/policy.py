@@ -10,7 +10,7 @@ from stagedoor.unified.events import PermissionRequest, Risk, ToolUse
 from stagedoor.unified.options import Approval, Sandbox, Tier
 
 from .globs import Match
-from .paths import Ground
+from .paths import Folder, as_ground
 from .risk.judge import judge
 from .rules import Action, PolicyCall, Rule, Unit, call_of, is_neutral, matches
 
@@ -62,11 +62,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return (*denials, *self.rules, *approvals)
 
-    def decide(self, request: PermissionRequest | ToolUse, cwd: str, *, home: str | None = None) -> Ruling:
+    def decide(self, request: PermissionRequest | ToolUse, cwd: Folder, *, home: str | None = None) -> Ruling:
         """Never raises on content."""
         tool = request.tool_name if isinstance(request, PermissionRequest) else request.name
-        ground = Ground(cwd, home)
-        verdict = judge(tool, request.operation, request.input, cwd=cwd, home=home)
+        ground = as_ground(cwd, home)
+        verdict = judge(tool, request.operation, request.input, cwd=ground)
         call = call_of(request, verdict, ground, verdict.problems)
         return _decide(self, call)
 

@@ -17,6 +17,7 @@ from ..unified.events import By, Event, Notice, PermissionRequest, PermissionRes
 
 if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import AuditEntry
+    from .paths import Folder
     from .policy import Policy, Ruling
     from .rules import Rule
 
@@ -69,7 +70,7 @@ class SessionQuestions:
         callback: CanUseTool | None = None,
         judge: Judge | None = None,
         policy: Policy | None = None,
-        cwd: str = ".",
+        cwd: Folder = ".",
         home: str | None = None,
         timeout: float | None = None,
         attended: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stagedoor.unified.events import PermissionRequest, Risk
 
 from .globs import literal
-from .paths import Ground, inside
+from .paths import Folder, Ground, as_ground, inside
 from .risk.destructive import TABLE as DESTRUCTIVE
 from .risk.effects import LEVELS
 from .risk.judge import RiskVerdict, judge
@@ -23,13 +23,13 @@ _TALKING = frozenset({
 })  # fmt: skip
 
 
-def rules_for(request: PermissionRequest, cwd: str, *, home: str | None = None) -> tuple[Rule, ...]:
+def rules_for(request: PermissionRequest, cwd: Folder, *, home: str | None = None) -> tuple[Rule, ...]:
     """The rules that would have allowed ``request``; none when no rule could speak for it safely.
 
     They hold only up to the risk of this request: whoever allowed ``git push`` is asked about ``git push --force``.
     """
-    ground = Ground(cwd, home)
-    verdict = judge(request.tool_name, request.operation, request.input, cwd=cwd, home=home)
+    ground = as_ground(cwd, home)
+    verdict = judge(request.tool_name, request.operation, request.input, cwd=ground)
     call = call_of(request, verdict, ground, verdict.problems)
     risks = _up_to(verdict)
     commands: list[str] = []

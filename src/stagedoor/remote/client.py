@@ -82,6 +82,7 @@ class RemoteOptions(TypedDict, total=False):
     max_budget_usd: float | None
     allowed_tools: list[str] | tuple[str, ...] | None
     disallowed_tools: list[str] | tuple[str, ...]
+    protected: list[str] | tuple[str, ...]
     auto_approve: list[str] | tuple[str, ...]
     system_prompt: str | None
     append_system_prompt: str | None

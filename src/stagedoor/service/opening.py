@@ -10,15 +10,16 @@ from typing import Any
 
 from stagedoor import catalog
 from stagedoor.api import conversation
-from stagedoor.engine import home_of
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, PolicyError, SessionNotFound
 from stagedoor.permissions.audit import FILE_NAME, audit_log
+from stagedoor.permissions.ground import ground_of
+from stagedoor.permissions.paths import Folder
 from stagedoor.permissions.policy import Policy, Ruling
 from stagedoor.permissions.policy_file import load_policy
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.events import PermissionRequest, ToolUse
-from stagedoor.unified.options import Confine, Options
+from stagedoor.unified.options import Confine, Options, protected_files
 
 from .config.settings import AgentSettings, Settings
 from .views import PolicyRules, SessionSpec, SessionView
@@ -69,6 +70,7 @@ class Opening:
             "timeout": spec.timeout,
             "permission_timeout": spec.permission_timeout or self._settings.answer_within,
             "policy": self._rules(spec, configured),
+            "protected": (*self._settings.protected, *spec.protected),
             "remember_in": str(self.policy_file),
             "audit": str(self.audit.path),
         }
@@ -84,7 +86,10 @@ class Opening:
         from stagedoor.permissions.policy_file import rule_tree
         from stagedoor.permissions.remember import rules_for
 
-        rules = rules_for(request, view.cwd, home=home_of(Options(env=self.agent_settings(view.agent).env)))
+        env = {**environment(), **self.agent_settings(view.agent).env}
+        added = (*self._settings.protected, *(view.spec.protected if view.spec is not None else ()))
+        protected = {**catalog.protected(), **protected_files(added)}
+        rules = rules_for(request, ground_of(Options(cwd=view.cwd, env=env, inherit_env=False, protected=protected)))
         return PolicyRules(file=str(self.policy_file), rules=tuple(rule_tree(rule) for rule in rules))
 
     def capabilities(self, view: SessionView) -> Capabilities:
@@ -213,7 +218,7 @@ class CurrentPolicy:
         """Its file first, then ``other``, as ``Policy.stacked_on``."""
         return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.stacked_on(other))
 
-    def decide(self, request: PermissionRequest | ToolUse, cwd: str, *, home: str | None = None) -> Ruling:
+    def decide(self, request: PermissionRequest | ToolUse, cwd: Folder, *, home: str | None = None) -> Ruling:
         policy = self.policy
         if policy is not None:
             return policy.decide(request, cwd, home=home)

@@ -58,6 +58,8 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     disallowed_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
     """Tools that are allowed without a question, beside those of the server's configuration."""
+    protected: tuple[str, ...] = ()
+    """Patterns of files that are asked about before they are written, beside the server's own."""
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     output_schema: dict[str, Any] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
 
@@ -77,6 +77,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     denied."""
     policy: Any = None
     """A `Policy` or the path of a policy file. Its rules decide before anybody is asked."""
+    protected: Mapping[str, str] = {}
+    """More files that are asked about before they are written, in every tier but `autonomous`: path patterns, or
+    patterns with the reason that is shown. See [permissions](permissions.md#protected-files)."""
     remember_in: str | None = None
     """The policy file that `remember="always"` adds its rule to; by default the one given as `policy`."""
     audit: str | None = None
@@ -134,6 +137,7 @@ class OpenOptions(TypedDict, total=False):
     disallowed_tools: list[str] | tuple[str, ...]
     can_use_tool: CanUseTool | None
     policy: Policy | str | PathLike[str] | None
+    protected: list[str] | tuple[str, ...] | Mapping[str, str]
     remember_in: str | PathLike[str] | None
     audit: str | PathLike[str] | None
     system_prompt: str | None
@@ -184,6 +188,8 @@ def _checked(name: str, value: Any) -> Any:
         if name == "can_use_tool" and value is not None and not callable(value):
             raise BadRequest(f"can_use_tool={value!r}: give a function that takes a request and returns Allow or Deny")
         return value
+    if name == "protected" and isinstance(value, list | tuple):
+        value = protected_files(value)  # pyright: ignore[reportUnknownArgumentType]
     try:
         checked = msgspec.convert(_plain(value), _hints()[name])
     except msgspec.ValidationError as fault:
@@ -194,6 +200,11 @@ def _checked(name: str, value: Any) -> Any:
     if name in _ABOVE_ZERO and checked is not None and not 0 < checked < math.inf:
         raise BadRequest(f"{name}={value!r}: give a number above 0, or None for no limit")
     return checked
+
+
+def protected_files(patterns: Iterable[str]) -> dict[str, str]:
+    """Patterns alone, with the reason that is shown for them."""
+    return dict.fromkeys(patterns, "it is protected by your settings")
 
 
 def _hints() -> dict[str, Any]:

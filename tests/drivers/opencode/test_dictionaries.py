@@ -915,7 +915,7 @@ def test_rules() -> None:
     supervised = effective(Options())
     assert actions(supervised, *ACTS) == ["ask"] * 7
     unattended = effective(Options(), asks=False)
-    assert actions(unattended, *ACTS) == ["allow", *["deny"] * 6]
+    assert actions(unattended, *ACTS) == ["deny"] * 7
     everything = effective(Options(tier="autonomous"))
     assert actions(everything, *ACTS, *READS, "task", "read") == ["allow"] * 13
     assert everything["question"] == "deny"

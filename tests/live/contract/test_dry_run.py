@@ -24,6 +24,8 @@ def attempts(folder: Path) -> dict[str, list[Any]]:
         "redirect": [shell("echo more >> tracked.txt; echo new > redirected.txt")],
         "commit": [shell(f"echo more >> tracked.txt && {commit}")],
         "write by an interpreter": [shell("python3 -c \"open('made.txt', 'w').write('x')\"")],
+        "write what runs later": [write_file(str(inside / ".claude" / "settings.json"), "{}\n")],
+        "write what runs later by command": [shell("mkdir -p .gemini && echo '{}' > .gemini/settings.json")],
         "write outside": [write_file(str(outside / "new.txt"), "new\n")],
         "write outside by command": [shell(f"echo new > {outside}/by-command.txt")],
     }

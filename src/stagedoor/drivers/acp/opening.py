@@ -7,6 +7,7 @@ import msgspec
 from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
 from ...agents.acp.config import AcpConfig, PermissionAnswer
 from ...agents.acp.requests import EnvVariable, RequestPermission
+from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask
 from ...unified.options import McpServer as Server
@@ -36,11 +37,17 @@ CAPABILITIES = Capabilities(
 )
 
 
-def config(options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None) -> AcpConfig:
-    """Our options in the protocol's words. ``mode`` is the agent's own name for the tier."""
+def config(
+    options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None, edits: bool = False
+) -> AcpConfig:
+    """Our options in the protocol's words. ``mode`` is the agent's own name for the tier. ``edits``: the agent asks
+    about them so that we see them, and those that need no question are allowed at once."""
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
-        decision = await ask(dictionary.request(question))
+        request = dictionary.request(question)
+        if edits and is_free_edit(request, options):
+            return "allow_once"
+        decision = await ask(request)
         if isinstance(decision, Allow):
             return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"

@@ -14,6 +14,7 @@ from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSet
 from ..inspection import SignIn, inspected
 from .dictionary import ClaudeDictionary
 from .opening import client_of, open_session
+from .protected import PROTECTED
 from .recording import ClaudeRecordingReader
 from .scripted import scripted_settings
 from .state import state_of
@@ -91,6 +92,7 @@ AGENT = Agent(
     read_stored=read_stored,
     inspect=inspect,
     tools=TOOLS,
+    protected=PROTECTED,
     arguments=ArgumentRules(
         reserved={
             "-p": 0, "--print": 0, "--verbose": 0, "--output-format": 1, "--input-format": 1,

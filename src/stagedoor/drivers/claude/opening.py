@@ -16,6 +16,7 @@ from ...agents.claude.events import CanUseTool, HookCallback
 from ...agents.claude.history import list_sessions
 from ...agents.claude.session import ClaudeSession
 from ...errors import LocalProtocolError, SessionNotFound
+from ...permissions.ground import ground_of
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import Risk
 from ...unified.options import McpServer, Options
@@ -141,7 +142,7 @@ def _hooks(
         )
 
         name = name_of(tool)
-        return judge(name, operation_of(name), arguments, cwd=options.cwd).risk
+        return judge(name, operation_of(name), arguments, cwd=ground_of(options)).risk
 
     rules = HookJudge(rights.hook, risk, _is_policed(options), lists)
 

@@ -4,7 +4,7 @@
 asked for      permission mode      what the ``PreToolUse`` hook adds (it sees every call, sub-agents' calls too)
 =============  ===================  =================================================================================
 dry-run        plan                 denies all but reading, planning and talking
-supervised     acceptEdits          asks about every call but reading, planning, talking, and edits
+supervised     acceptEdits          asks about every call but reading, planning, talking, and edits of low risk
 autonomous     bypassPermissions    nothing: no hook, no questions
 ask            default              asks about every call but reading, planning and talking
 askDangerous   default              the same, but allows what is of low risk
@@ -108,7 +108,8 @@ class HookJudge(msgspec.Struct, frozen=True):
             case "deny_acts":
                 return "deny"
             case "ask_commands":
-                return None if tool in EDITING else "ask"
+                # The mode would let an edit of a file run that is itself run later.
+                return None if tool in EDITING and self.risk(tool, arguments) != "high" else "ask"
             case "ask_dangerous":
                 return "allow" if self.risk(tool, arguments) == "low" and not self.policed else "ask"
             case "ask_acts":

@@ -22,6 +22,7 @@ from ..inspection import SignIn, inspected
 from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
 from .opening import choose_driver, client_of, open_app_server, open_exec
+from .protected import PROTECTED
 from .recording import AppServerRecordingReader
 from .rights import check_exec
 from .scripted import scripted_settings
@@ -89,7 +90,7 @@ EXEC = replace(
         "disallowed_tools": "apply_patch is withheld only together with shell, by the read-only sandbox",
         "subagents": "what sub-agents do is not told, only that they were started and what they answered",
         "text_deltas": "whole messages only",
-        "supervised": "without a shell, because commands cannot be asked about; use driver='app-server'",
+        "supervised": "reads only, because nobody can be asked about an edit or a command; use driver='app-server'",
         "remember_session": "nothing is asked",
         "sandbox": "workspaceWrite includes /tmp and $TMPDIR, not .git, and has no network",
         "diffs": "taken from the workspace before and after: the CLI names only the files",
@@ -142,6 +143,7 @@ AGENT = Agent(
     read_stored=read_stored,
     inspect=inspect,
     tools=OWN_TOOLS,
+    protected=PROTECTED,
     arguments=ArgumentRules(
         reserved={"exec": 0, "--json": 0, "app-server": 0, "-": 0, "--skip-git-repo-check": 0},
         replaced={

@@ -4,7 +4,7 @@
 |----------------------|---------------------------------------------------------|------------------------------|
 | dry-run, readOnly    | `never`, `read-only`                                    | `read-only`                  |
 | ask, askDangerous    | `untrusted`, `workspace-write`: all that acts is asked  | `read-only`                  |
-| supervised, autoEdit | the same, but we allow patches of the workspace's files | `workspace-write`, no shell  |
+| supervised, autoEdit | the same, but we allow patches of the workspace's files | `read-only`                  |
 | autonomous, autoAll  | `never`, `danger-full-access`                           | `danger-full-access`         |
 
 A sandbox mode takes the place of the sandbox in the rows that act (`none` and `fullAccess` are both
@@ -18,14 +18,14 @@ ignore them; the app-server cannot, so there a session that may not act has no s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ...agents.codex.config import ApprovalPolicy, CodexConfig, DriverName, SandboxMode
 from ...agents.codex.locate import codex_home, trust_roots
 from ...errors import NotSupported
+from ...permissions.ground import is_free_edit
 from ...unified.events import PermissionRequest
 from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
 from ..confinement import confinement_of, environ_of, is_confined
@@ -51,8 +51,6 @@ SANDBOXES: dict[Sandbox, SandboxMode] = {
     "workspaceWrite": SandboxMode.WORKSPACE_WRITE,
     "fullAccess": SandboxMode.DANGER_FULL_ACCESS,
 }
-PROTECTED = (".git", ".codex", ".agents", ".aws")
-"""What the sandbox keeps read-only inside a workspace is asked about there, too."""
 PATCH, SHELL = "apply_patch", "exec_command"
 SYSTEM_RULES = Path("/etc/codex/rules")
 
@@ -131,7 +129,8 @@ def _policy(options: Options, driver: DriverName) -> ApprovalPolicy | None:
 
 def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[SandboxMode, bool]:
     """The sandbox, and whether the network is open in it."""
-    if stance == "read" or (driver == "exec" and (stance == "ask" or not _patches(options))):
+    # Nobody could be asked about a patch of a file from which something runs later.
+    if stance == "read" or (driver == "exec" and stance != "free"):
         return SandboxMode.READ_ONLY, False
     if is_confined(options, own_sandbox=True):
         return SandboxMode.DANGER_FULL_ACCESS, False  # its own sandbox does not start inside ours everywhere
@@ -145,7 +144,7 @@ def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[Sand
 
 def _without_shell(options: Options, stance: Stance, driver: DriverName) -> tuple[str, ...]:
     if driver == "exec":
-        return SHELL_FEATURES if stance == "edits" else ()
+        return ()
     return SHELL_FEATURES if stance == "read" and has_rules(environ_of(options)) else ()
 
 
@@ -171,20 +170,4 @@ def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]
 
 def allowed_unasked(request: PermissionRequest, options: Options) -> bool:
     """Whether the stance lets this happen without a question."""
-    edits = stance_of(options) == "edits" and request.operation == "write" and _patches(options)
-    return edits and _in_workspace(request, options.cwd)
-
-
-def _in_workspace(request: PermissionRequest, cwd: str) -> bool:
-    """All files of a patch really are in the workspace, links followed, and none of them is Codex's or git's own."""
-    root = Path(os.path.realpath(cwd))
-    paths = request.input.get("paths")
-    if not isinstance(paths, list) or not paths:
-        return False
-    for path in cast("list[str]", paths):
-        place = Path(os.path.realpath(root / path))
-        if not place.is_relative_to(root) or place == root:
-            return False
-        if any(part in PROTECTED for part in place.relative_to(root).parts):
-            return False
-    return True
+    return stance_of(options) == "edits" and _patches(options) and is_free_edit(request, options)

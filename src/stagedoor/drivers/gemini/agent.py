@@ -24,6 +24,7 @@ from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSet
 from ..inspection import SignIn, inspected
 from .acp_dictionary import GeminiAcpDictionary
 from .opening import client_of, is_contained, open_acp, open_stream
+from .protected import PROTECTED
 from .recording import StreamRecordingReader, acp_recording
 from .scripted import scripted_settings
 from .state import state_of
@@ -144,6 +145,7 @@ AGENT = Agent(
     inspect=inspect,
     tools=OWN_TOOLS,
     mcp_name=MCP_NAME,
+    protected=PROTECTED,
     arguments=ArgumentRules(
         reserved={
             "-p": 1,

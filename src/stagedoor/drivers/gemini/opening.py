@@ -27,8 +27,10 @@ from ...agents.gemini import (
 )
 from ...agents.gemini.commands import literal_over_acp
 from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...permissions.ground import is_free_edit
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
+from ...unified.events import PermissionRequest
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
 from ..confinement import confinement_of, is_confined
@@ -119,7 +121,9 @@ class GeminiQuestions:
 
     def __init__(self, options: Options, ask: Ask, dictionary: GeminiAcpDictionary) -> None:
         self._stance = stance_of(options)
-        self._listed = lists_of(options).limits
+        self._lists = lists_of(options)
+        self._listed = self._lists.limits
+        self._options = options
         self._ask = ask
         self._dictionary = dictionary
         self._tasks = TaskOwner()
@@ -131,6 +135,8 @@ class GeminiQuestions:
             self._dictionary.allow(question.tool_call.tool_call_id)
             return "allow_once"  # even then it asks before it edits a build file
         request = self._dictionary.request(question)
+        if self._stance == "edit" and self._is_listed(request) and is_free_edit(request, self._options):
+            return "allow_once"
         decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
         if isinstance(decision, Allow):
             self._dictionary.allow(question.tool_call.tool_call_id)
@@ -139,6 +145,9 @@ class GeminiQuestions:
         if decision.interrupt:
             self._tasks.start(self._interrupt())
         return "reject_once"
+
+    def _is_listed(self, request: PermissionRequest) -> bool:
+        return not self._listed or not self._lists.refusal(request)
 
     async def _interrupt(self) -> None:
         session = (await self.session)()

@@ -4,8 +4,11 @@
 |----------------------|--------|-----------|----------------------------------------|--------------------------------|
 | dry-run, readOnly    | read   | `plan`    | what acts is refused                   | the same                       |
 | ask, askDangerous    | ask    | `default` | what acts is asked                     | what acts is refused           |
-| supervised, autoEdit | edit   | `default` | edits run; the rest that acts is asked | edits run; the rest is refused |
+| supervised, autoEdit | edit   | `default` | the same; most edits we allow at once  | the same                       |
 | autonomous, autoAll  | act    | `yolo`    | all runs                               | all, save edits of build files |
+
+Edits are asked about so that we see them: one of a file from which something runs later must be asked about, and no
+pattern over arguments knows where a link leads. Where nobody can be asked, no edit runs for the same reason.
 
 The CLI's own mode `auto_edit` is not used: over ACP its edits and ``web_fetch`` pass by every rule, refusals too.
 
@@ -69,10 +72,9 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
         case "act":
             return (*refused, *closing)
         case "ask" | "edit":
-            acting = (*SHELL, *NETWORK, *(EDITS if stance == "ask" else ()))
-            free = (*HARMLESS, *(EDITS if stance == "edit" else ()))
-            limits = _ask(acting) if asks else _refuse((*acting, "activate_skill"), UNATTENDED)
-            return (*refused, *limits, _free(free), *closing)
+            acts = (*SHELL, *NETWORK, *EDITS)
+            limits = _ask(acts) if asks else _refuse((*acts, "activate_skill"), UNATTENDED)
+            return (*refused, *limits, _free(HARMLESS), *closing)
 
 
 def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:

@@ -23,6 +23,7 @@ from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSet
 from ..inspection import SignIn, inspected
 from .acp_dictionary import OpenCodeAcpDictionary
 from .opening import RecordedRun, client_of, open_acp, open_run, open_serve
+from .protected import PROTECTED
 from .recording import ServeRecordingReader
 from .rights import check_run
 from .run_dictionary import RunDictionary
@@ -166,6 +167,7 @@ AGENT = Agent(
     inspect=inspect,
     tools=OWN_TOOLS,
     mcp_name=MCP_NAME,
+    protected=PROTECTED,
     arguments=ArgumentRules(
         reserved={"run": 0, "serve": 0, "acp": 0, "--format": 1}, replaced={"--model": "model", "-m": "model"}
     ),

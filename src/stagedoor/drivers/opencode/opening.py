@@ -33,6 +33,7 @@ from ...agents.opencode.history import find_session
 from ...agents.opencode.protocol import RunProtocol
 from ...agents.opencode.sessions import OpenCodeRunSession, OpenCodeSession
 from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...permissions.ground import is_free_edit
 from ...transports.launch import Exited
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
@@ -193,7 +194,7 @@ class CallerDecisions:
     def __init__(self, options: Options, ask: Ask, dictionary: ServeDictionary | OpenCodeAcpDictionary) -> None:
         listed = lists_of(options).limits  # then every question goes through the lists
         self._allows_edits = stance_of(options) == "edit" and not is_policed(options) and not listed
-        self._cwd = options.cwd
+        self._options = options
         self._ask = ask
         self._dictionary = dictionary
         self._allowed: set[str] = set()
@@ -266,12 +267,7 @@ class CallerDecisions:
 
     def _is_free(self, request: PermissionRequest) -> bool:
         """Whether it is an edit inside the working directory that needs no question."""
-        if not self._allows_edits or request.tool_name not in ("write_file", "edit_file"):
-            return False
-        from ...permissions.risk.judge import judge
-
-        verdict = judge(request.tool_name, request.operation, request.input, cwd=self._cwd)
-        return verdict.risk != "high" and _is_inside(request, self._cwd)
+        return self._allows_edits and is_free_edit(request, self._options)
 
     def _interrupt(self) -> None:
         if isinstance(self._dictionary, OpenCodeAcpDictionary):
@@ -282,10 +278,3 @@ class CallerDecisions:
         session = (await self._session)()
         if session is not None:
             await session.interrupt()
-
-
-def _is_inside(request: PermissionRequest, cwd: str) -> bool:
-    path: object = request.input.get("filePath") or request.input.get("filepath")
-    if not isinstance(path, str):
-        return False  # a patch of several files
-    return Path(cwd, path).resolve().is_relative_to(Path(cwd).resolve())

@@ -8,9 +8,9 @@
 | autonomous, autoAll  | act    | allow   | allow                | allow                  | allow                   |
 
 *inside*: edits are asked about so that we see them; those inside the working directory we allow at once. (OpenCode's
-own notion of inside is the whole repository.) ``run`` can ask nobody: there, edits inside the repository run and
-everything that needs a question is denied. Leaving the repository and files named ``.env`` are asked about wherever
-something is.
+own notion of inside is the whole repository.) ``run`` can ask nobody: there, everything that needs a question is
+denied, and so are all edits: one might be of a file from which something runs later. Leaving the repository and files
+named ``.env`` are asked about wherever something is.
 With a policy of the caller's (``policed``) reading is asked about too: its rules decide. OpenCode removes a denied
 tool from the model's list; its own agent ``plan`` is not used, for it may run commands.
 """
@@ -54,8 +54,6 @@ def rules(options: Options, *, asks: bool, policed: bool = False) -> Rules:
     match stance:
         case "ask" | "edit":
             granted |= {"task": "allow"}
-            if not asks:
-                granted |= {"edit": "allow"} if stance == "edit" else {}
         case "read":
             granted |= {"external_directory": unsure if policed else "deny"}
         case "act":

@@ -25,8 +25,9 @@ from ..agent import Agent, Driver, Presence, StateFolders
 from ..confinement import confinement_of
 from .stored import NAME, list_stored, read_stored
 
-MODES = {"dry-run": "plan", "supervised": "auto_edit", "autonomous": "auto"}
-APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "auto_edit", "autoAll": "auto"}
+# Its own mode `auto_edit` is not used: it would let edits of files run from which something runs later.
+MODES = {"dry-run": "plan", "supervised": "ask", "autonomous": "auto"}
+APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "ask", "autoAll": "auto"}
 CAPABILITIES = replace(
     CAPABILITIES_OF_ACP,
     permissions="all",
@@ -101,6 +102,13 @@ def check(options: Options) -> None:
         raise NotSupported(f"understudy withholds whole MCP servers: write 'mcp__{one.server}' in the list")
 
 
+def allows_edits(options: Options) -> bool:
+    """Whether edits of the workspace run without a question."""
+    if lists_of(options).limits:  # then every question goes through the lists
+        return False
+    return options.approval == "autoEdit" or (options.approval is None and options.tier == "supervised")
+
+
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
     lists = lists_of(options)
     without = ",".join(tool.name for tool in lists.withheld)
@@ -109,7 +117,7 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpD
     options = replace(options, mcp_servers=servers)
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
     client = AcpClient(argv, options.cwd, env, quiet=options.stall_after, confinement=confinement_of(options, state_of))
-    settings = config(options, ask, dictionary, mode=mode_of(options))
+    settings = config(options, ask, dictionary, mode=mode_of(options), edits=allows_edits(options))
     if options.resume is None:
         return await client.create_session(prompt, settings)
     if options.fork:

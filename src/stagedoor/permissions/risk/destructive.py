@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ..paths import Ground
+from ..paths import Ground, locate
 from ..shell.script import ShellCommand
-from .effects import Finding, changing_tree, deleting, reading, writing
+from .effects import Finding, changing_tree, deleting, protected_finding, reading, writing
+from .unpacking import UNPACKERS, copied, patched, unpacked
 
 Look = Callable[[ShellCommand, Ground], list[Finding]]
 
@@ -95,8 +96,14 @@ def _move(command: ShellCommand, ground: Ground) -> list[Finding]:
         if flag in ("-t", "--target-directory")
     ]
     sources, targets = ([n for n in names if n not in into], into) if into else (names[:-1], names[-1:])
+    if command.program == "ln" and len(names) == 1 and not into:
+        sources, targets = names, ["."]
     found = [f for path in targets for f in writing(path, command.cwds, ground)]
+    found += copied(command, ground, sources, targets)
+    links = command.program == "ln" or _has(options, "ls", "--link", "--symbolic-link")
     for path in sources:
+        if links and (spot := locate(path, command.cwds, ground)).place == "protected":
+            found.append(protected_finding(path, spot, "makes another name for"))
         if command.program == "mv":
             found += deleting(path, command.cwds, ground, recursive=True, verb="mv moves")
         if command.program != "ln":
@@ -175,18 +182,6 @@ def _credentials(command: ShellCommand, ground: Ground) -> list[Finding]:
     return [Finding("medium", f"{command.program} works with credentials")]
 
 
-def _archive(command: ShellCommand, ground: Ground) -> list[Finding]:
-    """Archives: what is packed is read, where it is unpacked is written."""
-    found = [Finding("medium", f"{command.program} packs or unpacks files")]
-    for flag, value in zip(command.words, command.words[1:], strict=False):
-        if flag in ("-C", "-d", "--directory"):
-            found += writing(value, command.cwds, ground)
-    for word in command.words[1:]:
-        if not word.startswith("-"):
-            found += [f for f in reading(word, command.cwds, ground) if f.risk == "high"]
-    return found
-
-
 TABLE: dict[str, Look] = {
     **dict.fromkeys(("rm", "rmdir", "unlink", "rimraf", "trash", "grm"), _rm),
     **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl"), _mode),
@@ -196,7 +191,8 @@ TABLE: dict[str, Look] = {
     **dict.fromkeys(("systemctl", "service", "launchctl", "rc-service", "initctl", "supervisorctl"), _service),
     **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "mongo", "mongosh", "redis-cli", "cqlsh"), _database),
     **dict.fromkeys(_CREDENTIALS, _credentials),
-    **dict.fromkeys(("tar", "bsdtar", "gtar", "zip", "unzip", "7z"), _archive),
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "zip", *UNPACKERS), unpacked),
+    **dict.fromkeys(("patch", "apply_patch", "gpatch"), patched),
     "crontab": _crontab,
     "dd": _dd,
 }  # fmt: skip

@@ -30,7 +30,6 @@ def worst(risks: Iterable[Risk]) -> Risk:
 _READ: dict[Place, tuple[Risk, str]] = {
     "harmless": ("low", ""),
     "workspace": ("low", ""),
-    "protected": ("low", ""),
     "temp": ("medium", "outside the workspace"),
     "unknown": ("medium", "a path that is known only at run time"),
     "outside": ("medium", "outside the workspace"),
@@ -46,7 +45,7 @@ _WRITE: dict[Place, tuple[Risk, str]] = {
     "outside": ("high", "outside the workspace"),
     "system": ("high", "a system path"),
     "device": ("high", "a device or socket"),
-    "protected": ("high", "inside .git, where it can run code or break history"),
+    "protected": ("high", ""),
     "secret": ("high", "where credentials are stored"),
 }
 
@@ -58,14 +57,20 @@ def display_path(path: str) -> str:
 
 def reading(path: str, cwds: Sequence[str | None], ground: Ground) -> list[Finding]:
     spot = locate(path, cwds, ground)
-    risk, why = _READ[spot.place]
+    risk, why = _READ[spot.region if spot.place == "protected" else spot.place]
     return [] if risk == "low" else [Finding(risk, f"reads {display_path(path)}, {why}")]
 
 
 def writing(path: str, cwds: Sequence[str | None], ground: Ground, *, verb: str = "writes") -> list[Finding]:
     spot = locate(path, cwds, ground)
     risk, why = _WRITE[spot.place]
+    if spot.place == "protected":
+        return [protected_finding(path, spot, verb)]
     return [] if risk == "low" else [Finding(risk, f"{verb} {display_path(path)}, {why}")]
+
+
+def protected_finding(path: str, spot: Spot, verb: str = "names") -> Finding:
+    return Finding("high", f"{verb} {display_path(path)}: {spot.why}")
 
 
 def deleting(
@@ -80,6 +85,8 @@ def deleting(
         return [Finding("high" if recursive else "medium", f"{verb} a path that is known only at run time")]
     if spot.place == "workspace":
         return [Finding("medium", f"{verb} {display_path(path)} in the workspace")]
+    if spot.place == "protected":
+        return [protected_finding(path, spot, verb)]
     if spot.place == "temp" and not recursive:
         return [Finding("medium", f"{verb} {display_path(path)}, outside the workspace")]
     return [Finding("high", f"{verb} {display_path(path)}, {_WRITE[spot.place][1]}")]

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from ..shell.wrappers import split_git
 from .effects import Finding
 from .git_reads import only_reads
 
 _READS_CONFIG = re.compile(r"^(--get|--get-all|--get-regexp|--list|-l|get|list|--show-origin)$")
-_RUNS_CODE = re.compile(
-    r"(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|alias\.|\.cmd|\.command|textconv|driver|helper|"
-    r"filter\.|diff\.external|uploadpack|receivepack|gpg.*program|insteadof)", re.IGNORECASE
-)  # fmt: skip
+_HARMLESS_KEYS = re.compile(
+    r"^(user\.(name|email)|author\.(name|email)|committer\.(name|email)|color\..+|advice\..+|column\..+|log\.\w+"
+    r"|core\.(quotepath|autocrlf|eol|safecrlf|filemode|ignorecase|longpaths|abbrev|precomposeunicode|bare|"
+    r"preloadindex|untrackedcache|whitespace|commentchar)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|"
+    r"autosetupremote|followtags)|merge\.(conflictstyle|ff|renames)|diff\.(renames|algorithm|noprefix|context|"
+    r"mnemonicprefix|colormoved|wserrorhighlight)|fetch\.(prune|parallel)|rebase\.(autostash|autosquash|updaterefs)|"
+    r"(commit|tag)\.gpgsign|commit\.(verbose|status)|gc\.auto|branch\.[\w./-]+\.(merge|remote|rebase|description)|"
+    r"branch\.(autosetuprebase|autosetupmerge|sort)|status\.\w+|tag\.sort|stash\.\w+|rerere\.\w+|grep\.\w+|"
+    r"http\.(version|postbuffer)|protocol\.version|blame\.\w+|versionsort\.\w+|feature\.\w+|index\.\w+)$",
+    re.IGNORECASE,
+)
+"""Keys by which git runs nothing, goes nowhere else and trusts nobody more. Any other key may."""
+_RUNS = re.compile(r"^(--(upload-pack|receive-pack|exec|extcmd|config)(=|$)|--open-files-in-pager|-x.|(ext|fd)::)")
 
 
 def findings(words: tuple[str, ...]) -> list[Finding]:
     before, command, rest = split_git(words)
     found = [Finding("medium", f"git {option} changes how git works") for option in before if _changes_git(option)]
-    if any(option in ("-c", "--config-env") for option in before) and _RUNS_CODE.search(" ".join(before)):
-        found.append(Finding("high", "git -c sets a program that git will run"))
+    for key in _keys_set(before):
+        if not _HARMLESS_KEYS.match(key):
+            found.append(Finding("high", f"git -c {key} may make git run a program or go elsewhere"))
     if any(option.startswith("--exec-path=") for option in before):
         found.append(Finding("high", "git --exec-path makes git run programs from another folder"))
     if danger := _danger(command, rest):
@@ -48,8 +59,17 @@ def _short(rest: list[str], letter: str) -> bool:
     return any(re.fullmatch(r"-[a-zA-Z]*" + letter + r"[a-zA-Z]*", word) for word in rest)
 
 
+def _keys_set(before: list[str]) -> list[str]:
+    pairs = [value for flag, value in pairwise(before) if flag in ("-c", "--config-env")]
+    pairs += [word.partition("=")[2] for word in before if word.startswith("--config-env=")]
+    return [pair.partition("=")[0] for pair in pairs]
+
+
 def _danger(command: str, rest: list[str]) -> str:
     everything = {".", "./", ":/", "*", "/"} & set(rest)
+    running = [word for word in rest if _RUNS.match(word)]
+    if running and (command not in ("commit", "log", "tag", "rebase", "grep") or "-pack" in running[0]):
+        return f"git {command} {running[0]} runs the program that is named there"
     match command:
         case "push":
             if any(word.startswith("--force") or word in ("--mirror", "--prune") for word in rest) or _short(rest, "f"):
@@ -81,8 +101,11 @@ def _danger(command: str, rest: list[str]) -> str:
         case "config":
             if {"--global", "--system"} & set(rest) and not any(_READS_CONFIG.match(word) for word in rest):
                 return "git config changes settings outside the workspace"
-            if any(_RUNS_CODE.search(word) for word in rest) and not any(_READS_CONFIG.match(w) for w in rest):
-                return "git config sets a program that git will run"
+            if any(word.startswith("--get") or _READS_CONFIG.match(word) for word in rest):
+                return ""
+            names = [word for word in rest if not word.startswith("-") and word not in ("set", "unset")]
+            if not names or not _HARMLESS_KEYS.match(names[0]):
+                return f"git config {names[0] if names else ''} may make git run a program or go elsewhere"
         case "daemon" | "credential" | "send-email":
             return f"git {command} shares data or credentials"
         case _:

@@ -13,7 +13,7 @@ import msgspec
 from stagedoor.unified.events import Operation, Risk, ToolName
 from stagedoor.unified.tools import target_of
 
-from ..paths import Ground, resolve
+from ..paths import Folder, Ground, as_ground, resolve
 from ..shell.reader import read_script
 from ..shell.script import NETWORK, Script, ShellCommand
 from ..shell.wrappers import SHELLS
@@ -23,7 +23,17 @@ from .effects import LEVELS, Finding, reading, worst, writing
 MAX_REASONS = 12
 _MAX_NESTED_JUDGEMENTS = 3
 _FOLDER_KEYS = ("workdir", "cwd", "directory", "dir_path", "working_directory", "workingDirectory")
-_PATH_KEYS = ("file_path", "filePath", "absolute_path", "path", "dir_path", "notebook_path", "target_file", "filename")
+_PATH_KEYS = (
+    "file_path",
+    "filePath",
+    "filepath",
+    "absolute_path",
+    "path",
+    "dir_path",
+    "notebook_path",
+    "target_file",
+    "filename",
+)
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 _PATH_LISTS = ("paths", "file_paths", "files")
 
@@ -44,12 +54,12 @@ class RiskVerdict(msgspec.Struct, frozen=True):
 
 
 def judge(
-    tool_name: ToolName, operation: Operation, input: Mapping[str, Any], *, cwd: str, home: str | None = None
+    tool_name: ToolName, operation: Operation, input: Mapping[str, Any], *, cwd: Folder, home: str | None = None
 ) -> RiskVerdict:
     """Never raises on content. ``cwd`` is the workspace; ``home`` makes ``~`` a known place."""
-    ground = Ground(cwd, home)
+    ground = as_ground(cwd, home)
     if tool_name == "shell" or operation == "execute":
-        return _shell(command_text(input), _start(input, cwd), ground)
+        return _shell(command_text(input), _start(input, ground), ground)
     if operation in ("read", "write"):
         verdict = _files(operation, paths_of(tool_name, input), ground)
         if tool_name not in ("mcp", "other") or verdict.risk != "low":
@@ -69,9 +79,10 @@ def judge(
             return RiskVerdict("medium", ("what this tool does cannot be known",))
 
 
-def judge_command(text: str, *, cwd: str, home: str | None = None) -> RiskVerdict:
+def judge_command(text: str, *, cwd: Folder, home: str | None = None) -> RiskVerdict:
     """The verdict on one shell command line."""
-    return _shell(text, cwd, Ground(cwd, home))
+    ground = as_ground(cwd, home)
+    return _shell(text, ground.workspace, ground)
 
 
 def command_text(input: Mapping[str, Any]) -> str | None:
@@ -110,12 +121,12 @@ def paths_of(tool_name: ToolName, input: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(findings))
 
 
-def _start(input: Mapping[str, Any], cwd: str) -> str | None:
+def _start(input: Mapping[str, Any], ground: Ground) -> str | None:
     for key in _FOLDER_KEYS:
         value = input.get(key)
         if isinstance(value, str) and value:
-            return resolve(value, cwd)
-    return cwd
+            return resolve(value, ground.workspace, ground.home)
+    return ground.workspace
 
 
 def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:

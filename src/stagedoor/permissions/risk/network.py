@@ -32,7 +32,7 @@ def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
     for flag, value in pairs:
         if flag in _UPLOADS:
             for path in _uploaded(flag, value):
-                if locate(path, command.cwds, ground).place in ("secret", "outside", "system"):
+                if locate(path, command.cwds, ground).place in ("secret", "outside", "system", "protected"):
                     found.append(Finding("high", f"{name} sends {path} over the network"))
         elif flag in _OUTPUTS and not (name == "curl" and flag == "-O") and not value.startswith("-"):
             found += writing(value, command.cwds, ground)

@@ -19,7 +19,9 @@ from ..shell.words import HOLE
 from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
 from . import destructive, git, network
 from .destructive import options_and_names
-from .effects import Finding, deleting, display_path, reading, writing
+from .effects import Finding, deleting, display_path, protected_finding, reading, writing
+from .named import named_files
+from .unpacking import copied, patched
 from .readers import FILE_OPTIONS, READERS, read_call
 
 # Code in other languages on the command line is not parsed, but searched for what it asks of the system.
@@ -96,6 +98,15 @@ def _code_findings(
 
 JudgeText = Callable[[str], Risk]
 
+_SEEKERS: dict[str, str] = {
+    **dict.fromkeys(("find", "gfind"), r"-(exec|execdir|ok|okdir|delete|fprint0?|fprintf|fls)"), "env": "",
+    **dict.fromkeys(
+        ("sed", "gsed"), r"-[a-zA-Z]*[if].*|--(in-place|file).*|(?:.*[^a-zA-Z])?[wWe]\s.*|.*/[a-zA-Z0-9]*[we].*"
+    ),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), r"-[fil].*|--(file|include|load).*|(?s:.*[>|].*)|.*system.*"),
+    "printenv": "",
+}  # fmt: skip
+"""Programs that mostly read, and the words with which they do more."""
 _TOOLS = frozenset(
     [
         "python", "pip", "node", "npm", "npx", "yarn", "pnpm", "go", "rustc", "cargo", "java", "javac", "gcc", "g++",
@@ -125,7 +136,23 @@ def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
         return found
     if HOLE in command.words[0] or re.search(r"[*?\[]", command.words[0].rstrip("[")):
         return [*found, *_unknown_program(command, ground)]
-    return found + _program(command, ground, judge_text)
+    return found + _program(command, ground, judge_text) + _protected(command, ground)
+
+
+def _protected(command: ShellCommand, ground: Ground) -> list[Finding]:
+    """Protected files among the words of programs that are not known to leave them alone."""
+    name = command.program
+    if command.transparent or name in destructive.TABLE or name == "git":
+        return []
+    return [] if only_reads(command) else named_files(command, ground)
+
+
+def only_reads(command: ShellCommand) -> bool:
+    """Whether a program with these words leaves everything as it is, whatever it is given to read."""
+    name, words = command.program, command.words[1:]
+    if name in _SEEKERS:
+        return not any(re.fullmatch(_SEEKERS[name], word) for word in words)
+    return name in READERS and HOLE not in "".join(words) and not isinstance(read_call(name, words), str)
 
 
 def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
@@ -220,12 +247,32 @@ def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
     return found
 
 
+_GIT_WRITES = frozenset({
+    "checkout", "restore", "mv", "rm", "clone", "init", "worktree", "submodule", "checkout-index", "config", "bundle",
+    "stash", "sparse-checkout", "update-index", "read-tree", "difftool", "mergetool", "archive", "subtree",
+})  # fmt: skip
+
+
 def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
     before, verb, rest = split_git(command.words)
     names = [word for word in rest if not word.startswith("-")]
     paths = [name for name in names if name.startswith(("/", "~", ".."))]
     new = verb in ("clone", "init", "worktree", "archive")
     found = [f for path in paths for f in (writing if new else reading)(path, command.cwds, ground) if f.risk == "high"]
+    if verb in ("apply", "am"):
+        found += patched(command, ground)
+    if verb in _GIT_WRITES:
+        for path in names:
+            spot = locate(path, command.cwds, ground)
+            found += [protected_finding(path, spot, f"git {verb} writes")] if spot.place == "protected" else []
+    if verb == "clone" and len(names) == 1:
+        target = posixpath.basename(names[0].rstrip("/")).removesuffix(".git")
+        found += [f for f in writing(target or ".", command.cwds, ground) if f.risk == "high"]
+    if verb == "mv":
+        found += copied(command, ground, names[:-1], names[-1:])
+    outputs = [value for flag, value in pairwise(rest) if flag in ("-o", "--output", "--output-directory", "-f")]
+    outputs += [word.partition("=")[2] for word in rest if re.match(r"--(output|output-directory|file)=", word)]
+    found += [f for path in outputs for f in writing(path, command.cwds, ground) if f.risk == "high"]
     return found + [
         found
         for flag, value in pairwise(before)

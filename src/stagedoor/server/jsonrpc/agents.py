@@ -167,6 +167,7 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         auto_approve=approve,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
+        protected=options.protected,
         driver=options.driver,
         max_turns=options.max_turns,
         max_budget_usd=options.max_budget_usd,

@@ -46,6 +46,7 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] | None = None
+    protected: tuple[str, ...] = ()
     tier: Tier | None = None
     approval: Approval | None = None
     trust: bool | None = None

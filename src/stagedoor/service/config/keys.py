@@ -132,6 +132,13 @@ KEYS: tuple[Key, ...] = (
         setting="policy",
     ),
     Key(
+        path="policy.protected",
+        kind="texts",
+        about="more [protected files](permissions.md#protected-files): patterns of files that are asked about before "
+        "they are written",
+        setting="protected",
+    ),
+    Key(
         path="log.durable",
         kind="text",
         about="what is acknowledged survives a crash of this process, or also a power failure",
@@ -208,6 +215,7 @@ _EXAMPLES: dict[str, str] = {
     "server.hosts": "[stagedoor.example.org]", "server.tls_cert": "cert.pem", "server.tls_key": "key.pem",
     "workspaces.roots": "[~/projects]", "workspaces.trusted_folders": "[~/projects/mine]",
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
+    "policy.protected": "[deploy/**]",
     "agents.default": "understudy", "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
     "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
     "agents.*.sandbox": "readOnly", "agents.*.confine": "workspace",

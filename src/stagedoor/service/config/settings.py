@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentSettings] = {}
     policy: str = ""
     """A policy file; read again when it changes."""
+    protected: tuple[str, ...] = ()
+    """Patterns of files that are asked about before they are written, beside the built-in ones."""
     tier: Tier = "supervised"
     sleep_after: float | None = 900.0
     """Seconds without a turn before an open session's CLI is put to sleep."""
