@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.agent import Presence, StoredSession
-from .engine import home_of
 from .errors import BadRequest, NotSupported
+from .permissions.ground import home_of
 from .register import Register, resumed
 from .session import Session
 from .trust.project import standing_of

@@ -113,7 +113,7 @@ def _remove(folder: Path) -> int:
 
 def project_code(agent: Agent, folder: Path) -> list[ProjectFile]:
     """What the agent would load from the folder by itself, without texts for the model."""
-    from ..engine import home_of
+    from ..permissions.ground import home_of
     from ..trust.project import project_places
     from ..unified.options import Options
 

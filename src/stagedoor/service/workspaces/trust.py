@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from stagedoor import catalog
-from stagedoor.engine import home_of
 from stagedoor.errors import BadRequest
+from stagedoor.permissions.ground import home_of
 from stagedoor.trust.folders import is_covered, trust_subject
 from stagedoor.trust.project import project_places
 from stagedoor.trust.record import TrustedFolder, TrustRecord
