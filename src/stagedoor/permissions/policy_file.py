@@ -95,9 +95,9 @@ def _toml(table: dict[str, object]) -> str:
 
 Format = Literal["yaml", "toml"]
 _POLICY_KEYS = ("version", "name", "default", "auto_approve", "deny_patterns", "rules")
-_RULE_KEYS = ("action", "name", "tool", "operation", "command", "path", "outside", "risk", "agent",
+_RULE_KEYS = ("action", "name", "tool", "operation", "command", "path", "folder", "input", "outside", "risk", "agent",
               "understood", "message")  # fmt: skip
-_LISTS = ("tool", "operation", "command", "path", "risk", "agent", "auto_approve", "deny_patterns")
+_LISTS = ("tool", "operation", "command", "path", "folder", "risk", "agent", "auto_approve", "deny_patterns")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "action": get_args(Action),
     "default": get_args(Action),

@@ -97,7 +97,6 @@ class SessionQuestions:
         self._resolving = TaskOwner()
         self._is_audit_broken = False
         self._remembered: tuple[Rule, ...] = ()
-        self._same: set[tuple[str, str]] = set()
 
     @property
     def open(self) -> list[str]:
@@ -197,8 +196,6 @@ class SessionQuestions:
         return None if self._policy is None else self._policy.decide(request, self._cwd, home=self._home)
 
     def _is_remembered(self, request: PermissionRequest) -> bool:
-        if request.target and (request.tool_name, request.target) in self._same:
-            return True
         if not self._remembered:
             return False
         from .policy import Policy
@@ -268,8 +265,6 @@ class SessionQuestions:
 
         rules = rules_for(seen, self._cwd, home=self._home)
         self._remembered = (*rules, *self._remembered)
-        if not rules and request.target and decision.updated_input is None:
-            self._same.add((request.tool_name, request.target))
         if decision.remember == "always" and self._always is not None:
             try:
                 for rule in rules:

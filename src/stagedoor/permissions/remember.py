@@ -1,38 +1,35 @@
-"""What “don't ask again” means: the rules that answer the same question next time, and no wider one."""
+"""What “don't ask again” means: the rules that answer the same question next time, and no wider one.
+
+A person allows what they saw. So a command is remembered word for word and in its folder, a file by its path, an
+address by itself, a tool of another server with its arguments. What a rule cannot say so exactly is not remembered.
+"""
 
 from __future__ import annotations
+
+import re
 
 from stagedoor.unified.events import PermissionRequest, Risk
 
 from .globs import literal
-from .paths import Folder, Ground, as_ground, inside
-from .risk.destructive import TABLE as DESTRUCTIVE
+from .paths import Folder, as_ground
 from .risk.effects import LEVELS
 from .risk.judge import RiskVerdict, judge
-from .risk.network import TABLE as REMOTE
-from .risk.programs import INTERPRETERS
-from .rules import Rule, Unit, call_of, is_neutral
-from .shell.script import ShellCommand
+from .rules import Rule, call_of, is_fed, is_neutral
 from .shell.words import HOLE
-from .shell.wrappers import SHELLS, WRAPPERS
-
-# Programs whose first word says what they do; the rest of their words may vary.
-_TALKING = frozenset({
-    "git", "npm", "pnpm", "yarn", "cargo", "go", "make", "just", "uv", "pip", "poetry", "pytest", "dotnet", "mvn",
-    "gradle", "bundle", "rake", "composer", "docker", "kubectl", "terraform", "gh", "ruff", "mypy", "tox", "nox",
-})  # fmt: skip
 
 
 def rules_for(request: PermissionRequest, cwd: Folder, *, home: str | None = None) -> tuple[Rule, ...]:
-    """The rules that would have allowed ``request``; none when no rule could speak for it safely.
+    """The rules that would have allowed ``request``; none when no rule could speak for it exactly.
 
-    They hold only up to the risk of this request: whoever allowed ``git push`` is asked about ``git push --force``.
+    They hold only up to the risk of this request: a path that leads elsewhere by then is asked about again.
     """
     ground = as_ground(cwd, home)
     verdict = judge(request.tool_name, request.operation, request.input, cwd=ground)
     call = call_of(request, verdict, ground, verdict.problems)
     risks = _up_to(verdict)
-    commands: list[str] = []
+    if not verdict.understood:
+        return ()
+    commands: dict[str, list[str]] = {}
     rules: list[Rule] = []
     for unit in call.units:
         if is_neutral(unit, ground):
@@ -40,38 +37,30 @@ def rules_for(request: PermissionRequest, cwd: Folder, *, home: str | None = Non
         if HOLE in unit.text or unit.kind == "unclear":
             return ()
         if unit.command is not None:
-            commands.append(_pattern(unit.command, verdict.risk))
+            folders = unit.command.cwds
+            if is_fed(unit.command) or len(folders) != 1 or folders[0] is None:
+                return ()
+            commands.setdefault(folders[0], []).append(literal(unit.command.text))
         elif unit.kind == "file":
-            rules.append(_path_rule(request, unit, ground, risks))
+            if any(re.search(r"[*?]", path) for path in unit.paths):
+                return ()
+            tool, operation = (request.tool_name,), (unit.operation,)
+            rules.append(Rule(action="allow", tool=tool, operation=operation, path=unit.paths, risk=risks))
         else:
-            tool = request.native_name or request.tool_name
-            rules.append(Rule(action="allow", tool=(tool,), operation=(unit.operation,), risk=risks))
-    if commands:
-        patterns = tuple(dict.fromkeys(commands))
-        rules.insert(0, Rule(action="allow", tool=(request.tool_name,), command=patterns, risk=risks))
-    return tuple(dict.fromkeys(rules))
-
-
-def _path_rule(request: PermissionRequest, unit: Unit, ground: Ground, risks: tuple[Risk, ...]) -> Rule:
-    paths = tuple(
-        "./" + path[len(ground.workspace.rstrip("/")) + 1 :] if inside(path, ground.workspace) else path
-        for path in unit.paths
-    )
-    return Rule(action="allow", tool=(request.tool_name,), operation=(unit.operation,), path=paths, risk=risks)
+            named = (request.native_name or request.tool_name,)
+            rules.append(Rule(action="allow", tool=named, operation=(unit.operation,), input=call.seen, risk=risks))
+    shell = [
+        Rule(
+            action="allow",
+            tool=(request.tool_name,),
+            command=tuple(dict.fromkeys(texts)),
+            folder=(folder,),
+            risk=risks,
+        )
+        for folder, texts in commands.items()
+    ]
+    return tuple(dict.fromkeys([*shell, *rules]))
 
 
 def _up_to(verdict: RiskVerdict) -> tuple[Risk, ...]:
     return tuple(risk for risk, level in LEVELS.items() if level <= LEVELS[verdict.risk])
-
-
-def _pattern(command: ShellCommand, risk: Risk) -> str:
-    program = command.program
-    exact = literal(command.text)
-    narrow = (
-        program in DESTRUCTIVE or program in SHELLS or program in INTERPRETERS or program in REMOTE.keys() - _TALKING
-    )
-    if risk == "high" or command.assignments or narrow or program in WRAPPERS.keys() - _TALKING:
-        return exact
-    if program in _TALKING and len(command.words) > 1 and not command.words[1].startswith("-"):
-        return f"{literal(' '.join(command.words[:2]))} *"
-    return exact

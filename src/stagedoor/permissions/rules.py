@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import posixpath
 import re
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from typing import Literal
 import msgspec
 
 from stagedoor.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
+from stagedoor.unified.tools import target_of
 
 from .globs import Match, match_command, match_path
 from .paths import Ground, inside, locate, resolve
 from .risk.judge import RiskVerdict
+from .risk.programs import only_reads
 from .shell.script import ShellCommand
 from .shell.words import HOLE
 
@@ -32,6 +35,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operation: tuple[Operation, ...] = ()
     command: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    folder: tuple[str, ...] = ()  # the folder a command runs in, fed by nothing that another rule spoke for
+    input: str = ""  # all of what a call is given: an address, or its arguments as JSON
     outside: bool | None = None
     risk: tuple[Risk, ...] = ()
     agent: tuple[str, ...] = ()
@@ -44,9 +49,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.name
         parts = [
             f"{key}={','.join(map(str, value))}"
-            for key in ("tool", "operation", "command", "path", "risk", "agent")
+            for key in ("tool", "operation", "command", "path", "folder", "risk", "agent")
             if (value := getattr(self, key))
         ]
+        parts += [f"input={self.input}"] if self.input else []
         for key in ("outside", "understood"):
             parts += [f"{key}={str(flag).lower()}"] if (flag := getattr(self, key)) is not None else []
         return f"{self.action} {' '.join(parts) or 'everything'}"
@@ -74,6 +80,8 @@ class PolicyCall(msgspec.Struct, frozen=True, kw_only=True):
     verdict: RiskVerdict
     ground: Ground
     units: tuple[Unit, ...]
+    seen: str = ""
+    """What whoever is asked sees of a call that is neither a command nor about files."""
 
 
 def call_of(
@@ -97,7 +105,14 @@ def call_of(
         verdict=verdict,
         ground=ground,
         units=tuple(units),
+        seen=_seen(request, tool),
     )
+
+
+def _seen(request: PermissionRequest | ToolUse, tool: ToolName) -> str:
+    if tool in ("web_fetch", "web_search") and (target := target_of(tool, request.input)):
+        return target
+    return json.dumps(request.input, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
 
 
 def _command_units(command: ShellCommand, ground: Ground) -> list[Unit]:
@@ -165,7 +180,25 @@ def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
         return "no"
     if rule.path and not _path_holds(rule, unit, call.ground):
         return "no"
+    if rule.folder and not _runs_in(rule, unit):
+        return "no"
+    if rule.input and rule.input != call.seen:
+        return "no"
     return _command_holds(rule, unit) if rule.command else "yes"
+
+
+def _runs_in(rule: Rule, unit: Unit) -> bool:
+    command = unit.command
+    if command is None or (rule.action == "allow" and is_fed(command)):
+        return False
+    hits = [cwd in rule.folder for cwd in command.cwds]
+    return all(hits) if rule.action == "allow" else any(hits)
+
+
+def is_fed(command: ShellCommand) -> bool:
+    """Whether a command gets something that its words do not show, and may do more with it than read."""
+    fed = command.stdin is not None or command.fed_by or command.made_from
+    return bool(fed) and not only_reads(command)
 
 
 def _is_outside(unit: Unit, ground: Ground) -> bool:

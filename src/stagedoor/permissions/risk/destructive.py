@@ -22,7 +22,13 @@ ALWAYS: dict[str, str] = {
     **dict.fromkeys(("insmod", "modprobe", "rmmod", "kexec", "sysctl"), "changes the kernel"),
     **dict.fromkeys(("mount", "umount", "losetup", "swapoff", "swapon"), "mounts or unmounts disks"),
     **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "pfctl"), "changes the firewall"),
-    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "changes the isolation or rights of a program"),
+    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap", "capsh", "systemd-nspawn", "machinectl"),
+                    "changes the isolation or rights of a program"),
+    **dict.fromkeys(("lvremove", "vgremove", "pvremove", "zpool", "zfs", "mdadm", "badblocks"), "erases a disk"),
+    **dict.fromkeys(("setenforce", "auditctl", "apparmor_parser", "aa-disable", "aa-complain", "spctl", "csrutil"),
+                    "turns off a protection of the machine"),
+    **dict.fromkeys(("ssh-copy-id", "newgrp", "runas", "loginctl", "chkconfig", "schtasks", "systemd-run"),
+                    "gives access or installs something that runs later"),
     **dict.fromkeys(("at", "batch"), "installs something that runs later"),
     **dict.fromkeys(("shred", "srm", "wipe"), "deletes files permanently"),
     **dict.fromkeys(("dropdb", "dropuser"), "deletes a database"),
@@ -147,6 +153,14 @@ def _crontab(command: ShellCommand, ground: Ground) -> list[Finding]:
     return [Finding("high", "crontab installs something that runs later")]
 
 
+def _logs(command: ShellCommand, ground: Ground) -> list[Finding]:
+    if any(
+        re.match(r"^-[a-zA-Z]*[cwCdarn]|^--(vacuum|rotate|clear|flush|relinquish)", word) for word in command.words[1:]
+    ):
+        return [Finding("high", f"{command.program} deletes or changes what was recorded")]
+    return [Finding("medium", f"{command.program} shows what was recorded")]
+
+
 _SQL = re.compile(
     r"\b(drop\s+(table|database|schema|index|view|user|role|keyspace|collection)|truncate\b|flushall|flushdb|dropdatabase"
     r"|alter\s+(user|role)|delete\s+from\s+[\w.\"`]+\s*(;|$|\\|\"|'))|\.drop\(|copy\s.+\bprogram\b|\\!|\.shell\b|\.system\b",
@@ -193,6 +207,7 @@ TABLE: dict[str, Look] = {
     **dict.fromkeys(_CREDENTIALS, _credentials),
     **dict.fromkeys(("tar", "bsdtar", "gtar", "zip", *UNPACKERS), unpacked),
     **dict.fromkeys(("patch", "apply_patch", "gpatch"), patched),
+    **dict.fromkeys(("history", "journalctl", "dmesg", "wevtutil", "fc"), _logs),
     "crontab": _crontab,
     "dd": _dd,
 }  # fmt: skip

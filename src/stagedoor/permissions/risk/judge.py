@@ -19,6 +19,7 @@ from ..shell.script import NETWORK, Script, ShellCommand
 from ..shell.wrappers import SHELLS
 from . import programs
 from .effects import LEVELS, Finding, reading, worst, writing
+from .hostile import metadata_in
 
 MAX_REASONS = 12
 _MAX_NESTED_JUDGEMENTS = 3
@@ -186,7 +187,7 @@ def _files(operation: Operation, paths: tuple[str, ...], ground: Ground) -> Risk
 def _network(target: str, ground: Ground) -> RiskVerdict:
     if target.startswith("file:"):
         return _files("read", (target,), ground)
-    if re.match(r"^https?://(169\.254\.|metadata\.|\[fd00:ec2)", target):
+    if metadata_in(target):
         return RiskVerdict("high", (f"{target} is where a cloud machine gets its credentials",))
     return RiskVerdict("medium", ("it uses the network",))
 

@@ -43,6 +43,8 @@ def _in_word(word: str, command: ShellCommand, ground: Ground) -> list[Finding]:
         spot = locate(part, command.cwds, ground)
         if spot.place == "protected":
             found.append(protected_finding(part, spot))
+        elif spot.place == "secret":
+            found.append(Finding("high", f"names {display_path(part)}, where credentials are stored"))
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ..paths import Ground, locate
 from ..shell.script import ShellCommand
 from .effects import Finding, reading, writing
+from .unpacking import copied
 
 Look = Callable[[ShellCommand, Ground], list[Finding]]
 
@@ -54,13 +55,14 @@ def _uploaded(flag: str, value: str) -> list[str]:
 
 def _copy(command: ShellCommand, ground: Ground) -> list[Finding]:
     name = command.program
-    found = [Finding("medium", f"{name} copies between machines or folders")]
+    found = [Finding("medium", f"{name} copies between machines or folders"), *_ssh_options(command, ground)]
     names = [word for word in command.words[1:] if not word.startswith("-")]
     local = [word for word in names if not re.match(r"^[\w.@-]+:", word)]
     for path in local:
         found += [f for f in reading(path, command.cwds, ground) if f.risk == "high"]
     if names and names[-1] in local:
         found += writing(names[-1], command.cwds, ground)
+        found += copied(command, ground, names[:-1], names[-1:])
     if any(word.startswith("--delete") for word in command.words):
         target = names[-1] if names else "."
         risky = target not in local or locate(target, command.cwds, ground).broad
@@ -81,21 +83,58 @@ def _socket(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 
 def _ssh(command: ShellCommand, ground: Ground) -> list[Finding]:
-    return [Finding("medium", f"{command.program} runs commands on another machine")]
+    found = [Finding("medium", f"{command.program} runs commands on another machine")]
+    return found + _ssh_options(command, ground)
+
+
+_RUNS_LOCALLY = re.compile(
+    r"(-o\s*)?\s*(proxycommand|localcommand|permitlocalcommand|knownhostscommand|proxyusefdpass|pkcs11provider|"
+    r"securitykeyprovider|xauthlocation|forkafterauthentication|remoteforward|include)[=\s].*",
+    re.IGNORECASE | re.DOTALL,
+)  # fmt: skip
+
+
+def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
+    found: list[Finding] = []
+    for flag, value in itertools.pairwise([*command.words, ""]):
+        option = value if flag == "-o" else flag if flag.startswith("-o") else ""
+        if option and _RUNS_LOCALLY.fullmatch(option):
+            found.append(Finding("high", f"{command.program} {option} runs a program on this machine"))
+        if re.match(r"^-R", flag) and command.program in ("ssh", "autossh"):
+            found.append(Finding("high", f"{command.program} -R opens a way in from another machine"))
+        if command.program in ("scp", "sftp") and re.match(r"^-[SD]", flag):
+            found.append(Finding("high", f"{command.program} {flag} runs the program that is named there"))
+        shell = value if flag in ("-e", "--rsh", "--rsync-path") else flag.partition("=")[2]
+        told = flag in ("-e", "--rsh", "--rsync-path") or flag.startswith(("--rsh=", "--rsync-path=", "-e="))
+        if (
+            command.program == "rsync"
+            and told
+            and not re.fullmatch(r"ssh( -[p46C]\s*\d*| -i [\w./~-]+)*|sudo rsync", shell)
+        ):
+            found.append(Finding("high", f"rsync {flag} runs the program that is named there"))
+    return found
 
 
 def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, words = command.program, command.words[1:]
     line = " ".join(words)
     if re.search(
-        r"--privileged|--pid[= ]host|--userns[= ]host|--cap-add[= ](all|sys_admin|sys_ptrace)|--device\b", line, re.I
-    ):
+        r"--privileged|--(pid|userns|ipc|uts|net|network|cgroupns)[= ]host|--cap-add|--device\b|--security-opt"
+        r"|--cgroup-parent|--gpus-all|--volumes-from|docker\.sock|podman\.sock|containerd\.sock|(^|\s)(-H|--host)[= ]",
+        line, re.I,
+    ):  # fmt: skip
         return [Finding("high", f"{name} turns off the isolation of a container")]
-    mounts = [word for word in words if re.match(r"^(~|/|\.\.)[^:]*:", word)]
+    mounts = [word for word in words if re.match(r"^(~|/|\.)[^:]*:", word)]
+    mounts += [word.partition("=")[2] for word in words if word.startswith(("--volume=", "-v="))]
+    mounts += [word[2:] for word in words if re.match(r"^-v[~/.]", word)]
     mounts += re.findall(r"(?:source|src)=([^,\s]+)", line)
     for mount in mounts:
         spot = locate(mount.partition(":")[0], command.cwds, ground)
-        if spot.place in ("secret", "system", "outside", "device") or (spot.broad and spot.place != "workspace"):
+        if (
+            spot.place == "protected"
+            or spot.place in ("secret", "system", "outside", "device")
+            or (spot.broad and spot.place != "workspace")
+        ):
             return [Finding("high", f"{name} gives a container access to {mount.partition(':')[0]}")]
     if re.search(
         r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", line
@@ -142,7 +181,8 @@ TABLE: dict[str, Look] = {
     **dict.fromkeys(("scp", "rsync", "sftp", "rclone"), _copy),
     **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet"), _socket),
     **dict.fromkeys(("ssh", "mosh", "autossh", "sshpass"), _ssh),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _container),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "buildah", "ctr", "crictl", "lxc", "incus"),
+                    _container),
     **dict.fromkeys(("aws", "gcloud", "gsutil", "az", "kubectl", "oc", "terraform", "tofu", "pulumi", "helm", "heroku",
                      "flyctl", "fly", "vercel", "netlify", "doctl", "gh", "glab", "s3cmd", "mc"), _cloud),
     **dict.fromkeys(_PUBLISH, _packages),

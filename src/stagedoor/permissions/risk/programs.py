@@ -20,9 +20,10 @@ from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
 from . import destructive, git, network
 from .destructive import options_and_names
 from .effects import Finding, deleting, display_path, protected_finding, reading, writing
+from .hostile import hostile, opens_shell
 from .named import named_files
-from .unpacking import copied, patched
 from .readers import FILE_OPTIONS, READERS, read_call
+from .unpacking import copied, patched
 
 # Code in other languages on the command line is not parsed, but searched for what it asks of the system.
 INTERPRETERS: dict[str, tuple[str, ...]] = {
@@ -46,7 +47,6 @@ _HIDDEN = re.compile(
     r"\b(exec|eval|system|popen|compile)\b.*(b64decode|base64|atob|fromhex|urlopen|requests\.|fetch\(|http|rot13|unhexlify)"
     r"|(b64decode|atob|urlopen|fetch\().*\b(exec|eval)\b", re.DOTALL | re.IGNORECASE,
 )  # fmt: skip
-_SOCKET_SHELL = re.compile(r"socket.*(dup2|/bin/(ba)?sh|pty\.spawn)", re.DOTALL | re.IGNORECASE)
 
 
 def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Callable[[str], Risk]) -> list[Finding]:
@@ -78,7 +78,7 @@ def _code_findings(
         found.append(Finding("high", f"{name} runs code that is decoded or downloaded first"))
     if re.search(r"Remove-Item\b.*-Recurse|Format-Volume|Clear-Disk", code, re.IGNORECASE):
         found.append(Finding("high", f"{name} deletes directory trees or disks"))
-    if _SOCKET_SHELL.search(code):
+    if opens_shell(code):
         found.append(Finding("high", f"{name} opens a shell for another machine"))
     if _RUNS.search(code):
         for text in [*strings, " ".join(strings)]:
@@ -122,7 +122,7 @@ _PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebr
 
 def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
     """What is to be said about one simple command; nothing when it only reads inside the workspace."""
-    found: list[Finding] = []
+    found = hostile(command)
     for redirect in command.redirects:
         look = writing if redirect.writes else reading
         found += look(redirect.target, command.cwds, ground)

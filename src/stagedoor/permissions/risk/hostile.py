@@ -1,0 +1,118 @@
+"""Signs of an attack that any program's words may carry: machines that hand out credentials, doors for others, programs
+that run with their safety off, variables that put a program in the place of another."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from ..shell.script import ShellCommand
+from ..shell.wrappers import SHELLS
+from .effects import Finding
+
+_METADATA = frozenset(
+    ipaddress.ip_address(address)
+    for address in ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192",
+                    "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254")
+)  # fmt: skip
+_METADATA_NAMES = re.compile(
+    r"(^|[^\w.-])(metadata(\.google(\.internal)?|\.goog|\.azure\.internal|\.tencentyun\.com|\.platformequinix\.com)?"
+    r"|instance-data(\.ec2\.internal)?)(\.)?(?=[:/]|$)|169[.-]254[.-]169[.-]254|computemetadata|latest/meta-data",
+    re.IGNORECASE,
+)
+_HOST = re.compile(r"(?:^|//|@|=|\s|['\"(])(\[[0-9a-fA-F:.%]+\]|[0-9a-fA-FxX.:]{4,45})(?=[:/?#\s'\")]|$)")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*")
+_UNSAFE = re.compile(
+    r"--?(dangerously[-\w]*|yolo|allow-all(-tools|-paths|-urls)?|trust-all-tools|full-auto|skip-permissions|"
+    r"no-permissions|auto-approve|yes-always|bypass-permissions|dangerous[-\w]*|unsafe|disable-sandbox|no-sandbox)(=.*)?"
+    r"|(.*=)?(bypassPermissions|danger-full-access|yolo|autoAll|dontAsk)"
+)
+_AUTONOMOUS = ("--tier", "autonomous")
+_OPENS_DOOR = re.compile(r"/dev/(tcp|udp)/|/inet/(tcp|udp)/", re.IGNORECASE)
+_SOCKETS = frozenset({"nc", "ncat", "netcat", "socat", "telnet", "openssl", "websocat"})
+_SOCKET_CODE = re.compile(
+    r"socket|fsockopen|pfsockopen|stream_socket_client|net\.connect|net\.dial|createconnection|tcpsocket|inet_aton"
+    r"|io::socket|require\(['\"](net|tls|dgram)|asyncio\.open_connection|pty\.spawn", re.IGNORECASE
+)  # fmt: skip
+_SHELL_CODE = re.compile(
+    r"/bin/|\b(ba|z|k|da)?sh\b|cmd\.exe|powershell|dup2|exec|spawn|system|popen|subprocess|fdopen|`|shell",
+    re.IGNORECASE,
+)
+_TAKES_OVER = re.compile(
+    r"^(LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|DYLD_INSERT_LIBRARIES|DYLD_LIBRARY_PATH|BASH_ENV|ENV|PROMPT_COMMAND|"
+    r"GIT_SSH|GIT_SSH_COMMAND|GIT_PROXY_COMMAND|GIT_ASKPASS|GIT_EXEC_PATH|GIT_CONFIG\w*|GIT_EXTERNAL_DIFF|"
+    r"GIT_TEMPLATE_DIR|SSH_ASKPASS|SUDO_ASKPASS|RSYNC_RSH|CVS_RSH|DOCKER_HOST|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|"
+    r"NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|RUSTC_WRAPPER|LESSOPEN|LESSCLOSE|BASH_FUNC_\w+.*)$"
+)
+_HIDES = re.compile(r"^(HISTFILE|HISTSIZE|HISTFILESIZE|HISTCONTROL|HISTIGNORE)$")
+
+
+def hostile(command: ShellCommand) -> list[Finding]:
+    """What the words, the input and the assignments of a command say, whatever its program is."""
+    found: list[Finding] = []
+    texts = [*command.words[1:], *(redirect.target for redirect in command.redirects), command.stdin or ""]
+    for text in texts:
+        if text and (address := metadata_in(text)):
+            found.append(Finding("high", f"{address} is where a cloud machine gets its credentials"))
+        if _OPENS_DOOR.search(text):
+            found.append(Finding("high", "opens a connection to another machine, as shells for strangers do"))
+    if command.program not in ("echo", "printf", "grep", "rg", "git", "cat"):
+        for word in command.words[1:]:
+            if _UNSAFE.fullmatch(word):
+                found.append(Finding("high", f"{command.program} {word} runs with its safety off"))
+    if _AUTONOMOUS in zip(command.words, command.words[1:], strict=False) or "--tier=autonomous" in command.words:
+        found.append(Finding("high", f"{command.program} starts another agent that asks nobody"))
+    if command.program in _SOCKETS and set(command.fed_by) & (SHELLS | {"python", "perl", "ruby", "php", "node"}):
+        found.append(Finding("high", f"{command.program} opens a shell for another machine"))
+    for assignment in [*command.assignments, *(word for word in command.words[1:] if _is_setting(command, word))]:
+        name, _, value = assignment.partition("=")
+        if _TAKES_OVER.match(name) and value:
+            found.append(Finding("high", f"{name} makes other programs run what it names"))
+        if _HIDES.match(name):
+            found.append(Finding("high", f"{name} hides what was run from the history"))
+    return found
+
+
+def _is_setting(command: ShellCommand, word: str) -> bool:
+    if command.program == "unset":
+        return True
+    return command.program in ("export", "declare", "typeset", "readonly", "env", "set", "local") and "=" in word
+
+
+def metadata_in(text: str) -> str:
+    """The address of a service that hands out a cloud machine's credentials, however it is spelled; else nothing."""
+    if match := _METADATA_NAMES.search(text):
+        return match.group(0).strip("/@= ")
+    for match in _HOST.finditer(text):
+        host = match.group(1)
+        if _is_metadata(host) or _is_metadata(host.rpartition(":")[0]):
+            return host
+    return ""
+
+
+def _is_metadata(host: str) -> bool:
+    host = host.strip("[]").rstrip(".").partition("%")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        numbers = host.split(".")
+        if not 1 <= len(numbers) <= 4 or not all(_NUMBER.fullmatch(number) for number in numbers):
+            return False
+        values = [_value(number) for number in numbers]
+        if any(value > 255 for value in values[:-1]) or values[-1] >= 256 ** (5 - len(values)):
+            return False
+        whole = values[-1] + sum(value << (8 * (3 - at)) for at, value in enumerate(values[:-1]))
+        address = ipaddress.ip_address(whole)
+    inner = getattr(address, "ipv4_mapped", None) or address
+    return inner in _METADATA
+
+
+def _value(number: str) -> int:
+    if number.lower().startswith("0x"):
+        return int(number, 16)
+    return int(number, 8) if number.startswith("0") and len(number) > 1 else int(number)
+
+
+def opens_shell(code: str) -> bool:
+    """Whether a program in another language connects somewhere and runs a shell."""
+    return bool(_OPENS_DOOR.search(code)) or bool(_SOCKET_CODE.search(code) and _SHELL_CODE.search(code))
