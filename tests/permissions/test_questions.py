@@ -313,7 +313,9 @@ def test_always_hands_the_rules_on() -> None:
                 risk=("low", "medium"),
             ),
         ]
-        assert Policy(rules=tuple(stage.rules)).decide(shell("npm install"), WORKSPACE).action == "allow"
+        policy = Policy(rules=tuple(stage.rules))
+        assert policy.decide(shell("cd src && npm install"), WORKSPACE).action == "allow"
+        assert policy.decide(shell("npm install"), WORKSPACE).action == "ask"  # elsewhere
 
     run(main)
 

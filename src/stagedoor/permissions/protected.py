@@ -84,6 +84,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
     "the programs of your PATH are in it": ("~/bin/**", ".local/bin/**", "~/.cargo/bin/**", "~/go/bin/**"),
 }  # fmt: skip
 
+_LONGEST_PART = 200
 GENERAL: Patterns = tuple((pattern, why) for why, patterns in _BY_REASON.items() for pattern in patterns)
 
 
@@ -118,6 +119,14 @@ class Protections:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for entry in self._entries:
             if _may_be(parts, path[:1], entry):
+                return entry.why
+        return ""
+
+    def is_above(self, name: str) -> str:
+        """Why a folder of this name may hold protected files though it is none itself: ``.github``; else nothing."""
+        name = name.lower()
+        for entry in self._entries:
+            if not entry.anchor and len(entry.parts) > 1 and name in entry.parts[:-1]:
                 return entry.why
         return ""
 
@@ -190,7 +199,9 @@ def _may_be(parts: list[str], first: str, entry: _Entry) -> bool:
 def _meet(word: str, part: str) -> bool | None:
     """Whether a part of a path with wildcards may be the part of a pattern: ``None`` for no, else whether a letter
     that tells it apart was in both. A wildcard of the shell does not stand for a leading dot."""
-    word = re.sub(r"\[[^\]]*\]", "?", word)
+    word = re.sub(r"\*+", "*", re.sub(r"\[[^\]]*\]", "?", word))
+    if len(word) > _LONGEST_PART:
+        return True  # nobody writes such a name: whatever it is, somebody shall look at it
     word = re.sub(r"[@!+?*]\([^)]*\)?", HOLE, word)
     stem = part.rpartition(".")[0]
     telling = len(stem) if stem.strip("*") else len(part)

@@ -48,7 +48,9 @@ def rules_for(request: PermissionRequest, cwd: Folder, *, home: str | None = Non
             rules.append(Rule(action="allow", tool=tool, operation=operation, path=unit.paths, risk=risks))
         else:
             named = (request.native_name or request.tool_name,)
-            rules.append(Rule(action="allow", tool=named, operation=(unit.operation,), input=call.seen, risk=risks))
+            rules.append(
+                Rule(action="allow", tool=named, operation=(unit.operation,), input=call.arguments, risk=risks)
+            )
     shell = [
         Rule(
             action="allow",

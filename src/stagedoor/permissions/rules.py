@@ -80,7 +80,7 @@ class PolicyCall(msgspec.Struct, frozen=True, kw_only=True):
     verdict: RiskVerdict
     ground: Ground
     units: tuple[Unit, ...]
-    seen: str = ""
+    arguments: str = ""
     """What whoever is asked sees of a call that is neither a command nor about files."""
 
 
@@ -105,11 +105,11 @@ def call_of(
         verdict=verdict,
         ground=ground,
         units=tuple(units),
-        seen=_seen(request, tool),
+        arguments=_arguments(request, tool),
     )
 
 
-def _seen(request: PermissionRequest | ToolUse, tool: ToolName) -> str:
+def _arguments(request: PermissionRequest | ToolUse, tool: ToolName) -> str:
     if tool in ("web_fetch", "web_search") and (target := target_of(tool, request.input)):
         return target
     return json.dumps(request.input, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
@@ -182,7 +182,7 @@ def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
         return "no"
     if rule.folder and not _runs_in(rule, unit):
         return "no"
-    if rule.input and rule.input != call.seen:
+    if rule.input and rule.input != call.arguments:
         return "no"
     return _command_holds(rule, unit) if rule.command else "yes"
 

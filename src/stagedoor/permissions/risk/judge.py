@@ -13,12 +13,12 @@ import msgspec
 from stagedoor.unified.events import Operation, Risk, ToolName
 from stagedoor.unified.tools import target_of
 
-from ..paths import Folder, Ground, as_ground, resolve
+from ..paths import Folder, Ground, as_ground, locate, resolve
 from ..shell.reader import read_script
 from ..shell.script import NETWORK, Script, ShellCommand
 from ..shell.wrappers import SHELLS
 from . import programs
-from .effects import LEVELS, Finding, reading, worst, writing
+from .effects import LEVELS, Finding, display_path, reading, worst, writing
 from .hostile import metadata_in
 
 MAX_REASONS = 12
@@ -134,8 +134,19 @@ def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
     if text is None:
         return RiskVerdict("medium", ("the command is missing",), problems=("the command is missing",))
     script = read_script(text, start)
-    verdict = _verdict(_script_findings(script, ground, depth=0), script.commands)
+    findings = _script_findings(script, ground, depth=0)
+    if script.problems:
+        findings += _named_anywhere(text, start, ground)
+    verdict = _verdict(findings, script.commands)
     return RiskVerdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
+
+
+def _named_anywhere(text: str, start: str | None, ground: Ground) -> list[Finding]:
+    """Secrets in a line that was not understood, wherever they stand."""
+    for word in re.findall(r"[^\s;|&<>()'\"`=,]+", text)[:400]:
+        if ("/" in word or "." in word) and locate(word, (start,), ground).place == "secret":
+            return [Finding("high", f"names {display_path(word)}, where credentials are stored")]
+    return []
 
 
 def _script_findings(script: Script, ground: Ground, *, depth: int) -> list[Finding]:

@@ -105,10 +105,10 @@ def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
         if command.program in ("scp", "sftp") and re.match(r"^-[SD]", flag):
             found.append(Finding("high", f"{command.program} {flag} runs the program that is named there"))
         shell = value if flag in ("-e", "--rsh", "--rsync-path") else flag.partition("=")[2]
-        told = flag in ("-e", "--rsh", "--rsync-path") or flag.startswith(("--rsh=", "--rsync-path=", "-e="))
+        named = flag in ("-e", "--rsh", "--rsync-path") or flag.startswith(("--rsh=", "--rsync-path=", "-e="))
         if (
             command.program == "rsync"
-            and told
+            and named
             and not re.fullmatch(r"ssh( -[p46C]\s*\d*| -i [\w./~-]+)*|sudo rsync", shell)
         ):
             found.append(Finding("high", f"rsync {flag} runs the program that is named there"))

@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..paths import Ground, locate, resolve
+from ..protected import protections
 from ..shell.script import ShellCommand
-from .effects import Finding, display_path, reading, writing
+from .effects import Finding, display_path, protected_finding, reading, writing
 
 _LARGEST_PATCH = 4_000_000
 _BRINGS = "which may bring files that run by themselves later"
@@ -72,6 +73,8 @@ def _extracted(command: ShellCommand, ground: Ground, into: list[str], members: 
         return [f for folder in into for one in members for f in writing(f"{folder}/{one}", command.cwds, ground)]
     for folder in into:
         spot = locate(folder, command.cwds, ground)
+        if spot.place == "protected":
+            return [protected_finding(folder, spot, f"{command.program} unpacks into")]
         if spot.broad or spot.place == "unknown":
             return [Finding("high", f"{command.program} unpacks into {display_path(folder)} {_BRINGS}")]
     return []
@@ -87,7 +90,13 @@ def copied(command: ShellCommand, ground: Ground, sources: list[str], targets: l
             if name not in ("", ".", ".."):
                 found += [f for f in writing(f"{target}/{name}", command.cwds, ground) if f.risk == "high"]
             whole = name in (".", "..") or (command.program == "rsync" and source.endswith("/"))
-            whole = whole or name.startswith((".*", ".[", ".?")) or "-T" in command.words
+            whole = whole or name.startswith((".*", ".[", ".?"))
+            whole = whole or any(re.fullmatch(r"-[a-zA-Z]*T[a-zA-Z]*|--no-target-directory", w) for w in command.words)
+            recursive = command.program in ("mv", "rsync") or any(
+                re.fullmatch(r"-[a-zA-Z]*[raR][a-zA-Z]*|--recursive|--archive", word) for word in command.words
+            )
+            if recursive and name.startswith(".") and (why := protections(ground.protected).is_above(name)):
+                found.append(Finding("high", f"{command.program} brings {display_path(name)}: {why}"))
             if whole and (spot.broad or spot.place == "unknown"):
                 found.append(Finding("high", f"{command.program} copies all of {display_path(source)}, {_BRINGS}"))
     return found
