@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
-from .permissions.ground import ground_of
+from .permissions.ground import ground_of, home_of
 from .permissions.questions import Judge, SessionQuestions
 from .register import Register, entry_of
 from .transports.launch import Exited
