@@ -14,7 +14,7 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -162,7 +162,7 @@ class Jail:
         records = self._log.read_bytes().decode(errors="replace").split(f"\0{_END}\0")
         programs = [tuple(record.split("\0")) for record in records if record]
         if self._trace is not None and self._trace.exists():
-            programs = []
+            programs.clear()
             for line in self._trace.read_text(errors="replace").splitlines()[1:]:
                 if match := _EXEC.match(line):
                     words = [_unescaped(text) for text, _ in _ARGUMENT.findall(match.group(2))]
@@ -189,7 +189,7 @@ def can_trace() -> bool:
 
 
 @contextmanager
-def jail(*, trace: bool = False, shell: str = "bash") -> Iterator[Jail]:
+def jail(*, trace: bool = False, shell: str = "bash") -> Generator[Jail]:
     # As root the lines run as nobody, who must be able to come in.
     folder = tempfile.mkdtemp(prefix="stagedoor-jail-", dir="/tmp" if os.geteuid() == 0 else None)
     try:

@@ -61,8 +61,8 @@ class _Mentions:
 
     def why_not(self, token: str) -> str:
         if token not in self._reasons:
-            readings = dict.fromkeys(_readings(token))
-            self._reasons[token] = next(filter(None, map(self._why_not_this, readings)), "")
+            reasons = (self._why_not_this(reading) for reading in dict.fromkeys(_readings(token)))
+            self._reasons[token] = next((reason for reason in reasons if reason), "")
         return self._reasons[token]
 
     def _why_not_this(self, reading: str) -> str:

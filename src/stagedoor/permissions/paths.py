@@ -118,7 +118,8 @@ def locate(path: str, cwds: Iterable[str | None], ground: Ground) -> Spot:
     """The worst place a path may lie in."""
     spots = [spot for cwd in cwds for spot in _spots(path, cwd, ground)] or [Spot("unknown", path)]
     worst = max(spots, key=lambda spot: ORDER.index(spot.place))
-    region = max((_region_of(spot) for spot in spots), key=ORDER.index)
+    regions: list[Place] = [_region_of(spot) for spot in spots]
+    region = max(regions, key=lambda place: ORDER.index(place))
     return Spot(worst.place, worst.path, any(spot.broad for spot in spots), worst.why, region)
 
 

@@ -44,8 +44,8 @@ def rules_for(request: PermissionRequest, cwd: Folder, *, home: str | None = Non
         elif unit.kind == "file":
             if any(re.search(r"[*?]", path) for path in unit.paths):
                 return ()
-            tool, operation = (request.tool_name,), (unit.operation,)
-            rules.append(Rule(action="allow", tool=tool, operation=operation, path=unit.paths, risk=risks))
+            tool = (request.tool_name,)
+            rules.append(Rule(action="allow", tool=tool, operation=(unit.operation,), path=unit.paths, risk=risks))
         else:
             named = (request.native_name or request.tool_name,)
             rules.append(

@@ -18,6 +18,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -281,9 +282,9 @@ class Arrivals:
             self._loop.add_reader(self._socket, self._accept)
 
 
-def _neighbourhood(address: object) -> str:
+def _neighbourhood(address: Any) -> str:
     """Whose address it is: of IPv6 the network, for whoever has one address there has all of them."""
-    host = str(address[0]) if isinstance(address, tuple) else ""
+    host = str(address[0]) if isinstance(address, tuple) else ""  # pyright: ignore[reportUnknownArgumentType]
     try:
         parsed = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -64,7 +64,7 @@ class HttpConnection(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        guest: Guest = self.app_state["guest"]
+        guest = cast("Guest", self.app_state["guest"])
         self.client_connection = ClientConnection(transport.abort, guest.admit)
         self.app_state = {**self.app_state, "connection": self.client_connection}
         super().connection_made(transport)
@@ -88,7 +88,7 @@ class HttpConnection(H11Protocol):
         return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
 
     def on_response_complete(self) -> None:
-        guest: Guest = self.app_state["guest"]
+        guest = cast("Guest", self.app_state["guest"])
         guest.renew()
         super().on_response_complete()
         if not self.transport.is_closing() and self._answered_early():
@@ -100,7 +100,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
-        guest: Guest = self.app_state["guest"]
+        guest = cast("Guest", self.app_state["guest"])
         guest.leave()
         super().connection_lost(exc)
 
@@ -116,7 +116,7 @@ class HttpConnection(H11Protocol):
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
-        guest: Guest = self.app_state["guest"]
+        guest = cast("Guest", self.app_state["guest"])
         guest.leave()
         super().connection_lost(exc)
 

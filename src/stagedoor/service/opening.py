@@ -122,7 +122,7 @@ CONFINES: tuple[Confine, ...] = ("off", "workspace", "read-only")
 
 
 def narrower(first: Confine, second: Confine) -> Confine:
-    return max(first, second, key=CONFINES.index)
+    return first if CONFINES.index(first) > CONFINES.index(second) else second
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -237,7 +237,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     stop = _Stop()
     context = contextvars.copy_context()
     context.run(_STOP.set, stop)
-    work = asyncio.get_running_loop().run_in_executor(None, functools.partial(context.run, function, *args, **kwargs))
+    bound = functools.partial(function, *args, **kwargs)
+    work = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(bound))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -149,13 +149,21 @@ def _manifest(script: Path) -> Path | None:
     return None
 
 
+class _Remembered(msgspec.Struct, frozen=True):
+    """What ``versions.json`` has of one program: its files as they were when it was asked."""
+
+    files: list[Any]
+    version: str
+
+
 def _remembered(identity: Identity) -> str:
-    kept = _read("versions.json").get(identity[0][0]) if identity else None
-    match kept:
-        case {"files": list(files), "version": str(version)} if files == [list(file) for file in identity]:
-            return version if numbers_of(version) else ""
-        case _:
-            return ""
+    entry: Any = _read("versions.json").get(identity[0][0]) if identity else None
+    try:
+        remembered = msgspec.convert(entry, _Remembered)
+    except msgspec.ValidationError:
+        return ""
+    same = remembered.files == [list(file) for file in identity]
+    return remembered.version if same and numbers_of(remembered.version) else ""
 
 
 def _remember(identity: Identity, version: str) -> None:
@@ -165,8 +173,11 @@ def _remember(identity: Identity, version: str) -> None:
 
 def proven_here(program: str) -> list[str]:
     """The versions that ``doctor --deep`` found to keep the rules on this machine."""
-    versions = _read("proven.json").get(program)
-    return [name for name in versions if isinstance(name, str)] if isinstance(versions, list) else []
+    versions: Any = _read("proven.json").get(program)
+    try:
+        return msgspec.convert(versions, list[str])
+    except msgspec.ValidationError:
+        return []
 
 
 def add_proven(program: str, version: str) -> None:

@@ -147,7 +147,8 @@ def _hooks(
     rules = HookJudge(rights.hook, risk, _is_policed(options), lists)
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
-        tool, arguments = str(call.input.get("tool_name", "")), call.input.get("tool_input") or {}
+        tool = str(call.input.get("tool_name", ""))
+        arguments: Mapping[str, Any] = call.input.get("tool_input") or {}
         if sandboxed and tool in EDITING and not _is_inside(arguments, options.cwd):
             dictionary.refuse(str(call.input.get("tool_use_id") or call.tool_use_id))
             return hook_output("deny", STAYS_INSIDE)

@@ -77,10 +77,10 @@ def _names_plugins(file: Path) -> bool:
     try:
         if file.stat().st_size > LARGEST:
             return True
-        members: Any = msgspec.json.decode(_without_comments(file.read_text("utf-8-sig")))
+        members = msgspec.json.decode(_without_comments(file.read_text("utf-8-sig")), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return True
-    return not isinstance(members, dict) or any("plugin" in str(key).lower() for key in members)
+    return any("plugin" in key.lower() for key in members)
 
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.S)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from ..model import ScriptedRequest
 from ..script import (
@@ -148,6 +148,6 @@ def _hosted(requests: Sequence[ScriptedRequest], names: tuple[str, ...]) -> bool
     offered = (tool for request in requests for tool in request.body.get("tools") or ())
     return any(
         str(tool.get("type", "")).startswith(names) or not tool.keys().isdisjoint(names)
-        for tool in offered
-        if isinstance(tool, dict)
+        for tool in cast("Iterable[dict[str, Any]]", offered)
+        if isinstance(tool, dict)  # pyright: ignore[reportUnnecessaryIsInstance]
     )

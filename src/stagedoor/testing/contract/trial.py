@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +219,7 @@ class _Trial:
         return self.answer()
 
     @contextlib.asynccontextmanager
-    async def _listener(self) -> AsyncIterator[int]:
+    async def _listener(self) -> AsyncGenerator[int]:
         """A server on this machine that counts who comes."""
 
         async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
