@@ -30,7 +30,11 @@ def promised(promise: Promise, deed: Deed, capabilities: Capabilities, *, by_pat
         allowed = (allowed - {"asked", "denied", "stopped"}) | NOT_DONE
         if deed == "harmless":
             allowed |= {"runs"}
-    if capabilities.permissions == "none" and promise in ("danger asked", "by policy allowed") and deed != "read":
+    if (
+        capabilities.permissions == "none"
+        and promise in ("edits", "danger asked", "by policy allowed")
+        and deed != "read"
+    ):
         allowed |= NOT_DONE  # it cannot tell one call from another
     if deed in (*NETWORK, "mcp", "sub-agent", "read outside"):
         allowed |= NOT_DONE  # not every agent has it, and not everything on the network can be reached
