@@ -63,16 +63,16 @@ record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs:
 	$(BIN)/python -m tools.record $(AGENT)
 
 confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the sandbox, by every driver, level and means (15 minutes)
-	STAGEDOOR_EVERY_CELL=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
+	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
+	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
 	$(BIN)/python -m tools.compatibility
 
 contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md
 	$(BIN)/python -m tools.contract --clis $(CLIS)
-	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/test_untrusted_projects.py tests/live/contract/test_tools.py
+	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_untrusted_projects.py
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m tools.clis $(CLIS); then :; \

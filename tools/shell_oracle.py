@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import stat
@@ -131,6 +132,7 @@ class Jail:
             if self._user is not None:
                 command[1:1] = ["-u", "nobody"]
         in_time = True
+        everybody_gone, held_by_all = os.pipe()
         process = subprocess.Popen(
             command,
             cwd=self.work,
@@ -139,16 +141,20 @@ class Jail:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=(held_by_all,),
             preexec_fn=_limited,
             user=self._user if self._trace is None else None,
             group=self._user if self._trace is None else None,
             extra_groups=[] if self._user is not None and self._trace is None else None,
         )
+        os.close(held_by_all)
         try:
             process.wait(LIMIT)
+            select.select([everybody_gone], [], [], LIMIT)  # a process substitution may outlive its bash
         except subprocess.TimeoutExpired:
             in_time = False
         finally:
+            os.close(everybody_gone)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,5 +1,5 @@
 """Real CLIs in a sandbox of ours: their model's shell and write tool try to get out, and what became of it is looked at
-from outside. ``STAGEDOOR_EVERY_CELL=1`` plays every agent, driver and level; without it a few stand for all."""
+from outside. ``STAGEDOOR_CONTRACT=1`` plays every agent, driver and level; without it a few stand for all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stagedoor.testing.clis import find_cli
 from stagedoor.transports.confinement.mechanism import CHOSEN_BY, trial
 
 BOUND = 180.0
-EVERY_CELL = os.environ.get("STAGEDOOR_EVERY_CELL") == "1"
+EVERY_CELL = os.environ.get("STAGEDOOR_CONTRACT") == "1"
 CELLS = [
     (name, driver, level)
     for name in catalog.names()
@@ -117,7 +117,7 @@ def embedded(escape: Escape, calls: list[Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("agent", "driver", "level"), CELLS, ids="-".join)
 def test_nothing_gets_out(agent: str, driver: str, level: str, escape: Escape) -> None:
     if not EVERY_CELL and (agent, driver, level) not in STAND_FOR_ALL and agent != "understudy":
-        pytest.skip("STAGEDOOR_EVERY_CELL=1 plays it")
+        pytest.skip("STAGEDOOR_CONTRACT=1 plays it")
     if reason := asyncio.run(trial("bubblewrap")):
         pytest.skip(f"bubblewrap does not work here: {reason}")
     confined(agent, driver, level, escape, with_mounts=True)

@@ -234,7 +234,7 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         dest="extra_args",
         action="append",
         metavar="WORD",
-        help="an argument for the agent's program (repeatable; --extra-arg=--flag for one that starts with a dash)",
+        help="an argument for the agent's program (repeatable; one that starts with a dash is joined: --extra-arg=-v)",
     )
     more.add_argument(
         "--no-watch-files", dest="watch_files", action="store_false", default=None,

@@ -159,8 +159,14 @@ def test_every_option_has_its_place() -> None:
         True,
         {"type": "object"},
     )
-    offered = {"Bash", "BashOutput", "KillShell", "TaskOutput", "TaskStop", "SandboxNetworkAccess"}
-    plumbing = {"StructuredOutput", "ToolSearch", "ListMcpResourcesTool", "ReadMcpResourceTool"}
+    offered = {"Bash", "BashOutput", "KillShell", "TaskOutput", "TaskStop", "SandboxNetworkAccess", "Monitor"}
+    plumbing = {
+        "DeferredToolPlaceholder",
+        "StructuredOutput",
+        "ToolSearch",
+        "ListMcpResourcesTool",
+        "ReadMcpResourceTool",
+    }
     assert set(native_config.tools or ()) == offered | plumbing
     assert (native_config.allowed_tools, native_config.disallowed_tools) == ((), ("mcp__far__x",))
     assert native_config.mcp_servers == {

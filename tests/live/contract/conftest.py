@@ -26,6 +26,16 @@ React = Callable[[Event], Awaitable[None]]
 Snapshot = dict[str, bytes]
 
 
+SLOW = ("opencode run", "opencode acp")
+"""Drivers whose program works for seconds at each start or turn; another driver of that program plays everything."""
+
+
+@pytest.fixture
+def plays_everything(rig: Any) -> bool:
+    """Whether this driver plays every case. ``make contract`` and ``make compatibility`` let all of them do so."""
+    return os.environ.get("STAGEDOOR_CONTRACT") == "1" or f"{rig.agent} {rig.driver}" not in SLOW
+
+
 class EventList(list[Event]):
     """The events of a turn, or of a whole session, and what tests want to know of them."""
 
