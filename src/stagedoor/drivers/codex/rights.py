@@ -130,7 +130,7 @@ def _policy(options: Options, driver: DriverName) -> ApprovalPolicy | None:
 def _sandbox(options: Options, stance: Stance, driver: DriverName) -> tuple[SandboxMode, bool]:
     """The sandbox, and whether the network is open in it."""
     # Nobody could be asked about a patch of a file from which something runs later.
-    if stance == "read" or (driver == "exec" and stance != "free"):
+    if stance == "read" or (driver == "exec" and not (stance == "free" and _patches(options))):
         return SandboxMode.READ_ONLY, False
     if is_confined(options, own_sandbox=True):
         return SandboxMode.DANGER_FULL_ACCESS, False  # its own sandbox does not start inside ours everywhere
