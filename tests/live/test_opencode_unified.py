@@ -175,7 +175,7 @@ def test_run_asks_nobody_and_goes_on(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         async with stage.open(driver="run") as session:
             events = await stage.turn(session, "Try everything")
-        assert outcomes(events) == [("write_file", "success"), ("shell", "denied"), ("write_file", "denied")]
+        assert outcomes(events) == [("write_file", "denied"), ("shell", "denied"), ("write_file", "denied")]
         assert (of(events, stagedoor.TurnCompleted)[0].status, (tmp_path / "out.txt").exists()) == ("success", False)
         async with stage.open(driver="run", tier="autonomous", disallowed_tools=("shell",)) as session:
             events = await stage.turn(session, "Run it")

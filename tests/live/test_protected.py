@@ -118,6 +118,8 @@ def test_nothing_that_runs_later_is_written_without_an_answer(
         options["extra_args"] = ("--script", str(script))
     else:
         env = dict(model.environment(rig.agent, home=home, cwd=workspace).env)
+    # There are files in it from which OpenCode would run plugins: nothing but trust lets it start.
+    options["trust"] = rig.agent == "opencode"
     before = contents(workspace)
     questions: list[stagedoor.PermissionRequest] = []
 

@@ -174,7 +174,8 @@ def _kill_agents() -> None:
     """The agent itself, not the guard that stands over it."""
     for pid in descendants(os.getpid()):
         try:
-            if b"stagedoor.understudy" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"stagedoor.understudy" in words and b"guard.py" not in words:
                 os.kill(pid, signal.SIGKILL)
         except (FileNotFoundError, ProcessLookupError):
             continue

@@ -49,7 +49,11 @@ def test_a_rule_is_shown_before_it_is_made(visit: Any, stage: Any) -> None:
     expect(page.locator(f"{OPEN} .answers pre")).to_contain_text("ls -la")
     visit.answer(page, "Add the rule and allow")
     expect(page.locator(".reply", has_text="Listed twice.")).to_be_visible()
-    assert resolved(stage, session) == [("allow", "client", "")]  # the second time nobody was asked
+    # The second time nobody was asked.
+    assert resolved(stage, session) == [
+        ("allow", "client", ""),
+        ("allow", "policy", "the same call was allowed before"),
+    ]
     page.goto(f"{stage.url}/#/overview")
     expect(page.get_by_label("Policy")).to_contain_text("ls -la")
 

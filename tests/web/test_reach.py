@@ -73,7 +73,7 @@ def test_changes_open_at_their_head_and_close_from_anywhere(visit: Any, stage: A
     )
     page = visit(f"#/s/{session}", size)
     expect(page.get_by_text("ok", exact=True)).to_be_visible()
-    before = page.locator("virtual-list").evaluate("list => list.scrollTop")
+    expect(page.locator("virtual-list")).to_have_js_property("atEnd", True)
     for close in ("button", "beside", "key"):
         page.get_by_role("button", name="More").click()
         page.get_by_role("button", name="Changes since the start").click()
@@ -93,7 +93,7 @@ def test_changes_open_at_their_head_and_close_from_anywhere(visit: Any, stage: A
         else:
             page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
-    assert page.locator("virtual-list").evaluate("list => list.scrollTop") == before
+    expect(page.locator("virtual-list")).to_have_js_property("atEnd", True)
 
 
 def test_a_turn_that_failed_reads_failed_and_is_found_as_such(visit: Any, stage: Any) -> None:

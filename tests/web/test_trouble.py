@@ -244,7 +244,7 @@ def test_a_question_does_not_move_while_others_go_on(visit: Any, stage: Any) -> 
     session = stored(stage, events, **row)
     page = visit(f"#/s/{session}")
     card = page.locator(OPEN)
-    card.wait_for()
+    page.locator(f"{OPEN}:not(.settling)").wait_for()  # until then it takes no tap
     expect(page.locator(".prose.raw")).to_have_count(0)
     page.evaluate(TWO_FRAMES)
     place = card.bounding_box()

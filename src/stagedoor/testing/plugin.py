@@ -33,10 +33,10 @@ def scripted_model() -> Iterator[StartModel]:
 def real_cli() -> Callable[[str], Path]:
     """The program of an agent: ``claude = real_cli("claude")``. Where it is not installed the test is skipped."""
     from .. import catalog
-    from .clis import find_cli
+    from . import clis
 
     def find(agent: str) -> Path:
-        program = find_cli(agent)
+        program = clis.find_cli(agent)
         if program is None:
             pytest.skip(f"{agent} is not installed: run {catalog.agent(agent).install}")
         return program

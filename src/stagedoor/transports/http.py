@@ -142,10 +142,10 @@ class HttpTransport:
         try:
             while True:
                 following = tasks.start(_next_batch(source))
+                # Looked at in any case: how a connection ended is no news to somebody who has left or closed it.
+                following.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 await asyncio.wait((closed, following), return_when=asyncio.FIRST_COMPLETED)
                 if closed.done():
-                    if following.done() and not following.cancelled():
-                        following.exception()  # looked at: how the connection ended is no news after close()
                     return
                 batch = following.result()
                 if batch is None:

@@ -7,8 +7,8 @@ const AROUND = 800;
 const GUESS = 72;
 const NEAR_END = 40;
 const ANCHORS = 20;
-const ARRIVAL = 1500;
-const QUIET = 200;
+const ARRIVAL = 500; // ms; a card takes no tap for longer than that, so none can be missed
+const QUIET = 100;
 
 export class VirtualList extends HTMLElement {
   /** @type {Map<string, number>} */
