@@ -247,6 +247,11 @@ def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
     return found
 
 
+_GIT_SHOWS = frozenset({
+    "show", "log", "diff", "grep", "blame", "annotate", "cat-file", "archive", "whatchanged", "format-patch", "stash",
+    "difftool", "diff-tree", "diff-index", "diff-files", "range-diff",
+})  # fmt: skip
+"""What prints the content of files, also of those that only a commit has."""
 _GIT_WRITES = frozenset({
     "checkout", "restore", "mv", "rm", "clone", "init", "worktree", "submodule", "checkout-index", "config", "bundle",
     "stash", "sparse-checkout", "update-index", "read-tree", "difftool", "mergetool", "archive", "subtree",
@@ -259,6 +264,8 @@ def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
     paths = [name for name in names if name.startswith(("/", "~", ".."))]
     new = verb in ("clone", "init", "worktree", "archive")
     found = [f for path in paths for f in (writing if new else reading)(path, command.cwds, ground) if f.risk == "high"]
+    if verb in _GIT_SHOWS:
+        found += _secrets_named(command, ground)
     if verb in ("apply", "am"):
         found += patched(command, ground)
     if verb in _GIT_WRITES:
