@@ -287,7 +287,8 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await session.send("CHILD")
         await until(events, MessagePartUpdated, lambda e: is_running_command(e) and e.session_id != session.session_id)
         await session.interrupt()
-        assert (await session.turn_ended()).outcome == "aborted"
+        # OpenCode may end the sub-agent before its parent, which then hears of a failed call and goes on to its end.
+        assert (await session.turn_ended()).outcome in ("aborted", "completed")
         await has_ended("7411")
         await session.send("AT ONCE")
         await session.interrupt()
