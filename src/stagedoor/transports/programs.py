@@ -16,6 +16,7 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -288,9 +289,19 @@ def run_blocking(
 
 
 def _guard_file() -> str:
-    """The guard as Python has compiled it for us: compiling it again would be a fifth of its start."""
-    compiled = importlib.util.cache_from_source(guard.__file__)
-    return compiled if os.path.exists(compiled) else guard.__file__  # noqa: PTH110
+    """The guard as Python has compiled it for us: compiling it again would be a fifth of its start.
+
+    What Python would not take, because the source is another by now, is not taken here either.
+    """
+    compiled = Path(importlib.util.cache_from_source(guard.__file__))
+    try:
+        source = Path(guard.__file__).stat()
+        with compiled.open("rb") as file:
+            head = file.read(16)
+    except OSError:
+        return guard.__file__
+    fresh = struct.pack("<III", 0, int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
+    return str(compiled) if head == importlib.util.MAGIC_NUMBER + fresh else guard.__file__
 
 
 def _input(content: bytes) -> IO[Any]:
