@@ -38,9 +38,14 @@ def main(arguments: list[str]) -> None:
         pid = os.fork()
         if not pid:
             _run(arguments)
-        print("pid", pid, flush=True)
+        _write_line(f"pid {pid}")
         _, status = os.waitpid(pid, 0)
-        print("over", os.waitstatus_to_exitcode(status), flush=True)
+        _write_line(f"over {os.waitstatus_to_exitcode(status)}")
+
+
+def _write_line(line: str) -> None:
+    """In one piece, and on a line of its own: whoever was killed may have written half of one."""
+    os.write(1, f"\n{line}\n".encode())
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def foreman(self) -> AsyncGenerator[None]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("STAGEDOOR")}
+        env.pop("PYTHONUNBUFFERED", None)  # with it the server's lines come in pieces between the foreman's
         env |= {"STAGEDOOR_HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "temporary"), MARK: self.mark}
         with self._log.open("wb") as log:
             self._foreman = await asyncio.create_subprocess_exec(
@@ -75,7 +76,8 @@ class Server:
             yield
         finally:
             if self._pid:
-                os.kill(self._pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended, and we were stopped before we knew
+                    os.kill(self._pid, signal.SIGKILL)
             self._foreman.kill()
             await self._foreman.wait()
 

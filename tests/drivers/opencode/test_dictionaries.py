@@ -776,6 +776,28 @@ def test_a_question_over_acp_that_overtakes_its_call_is_taken_for_what_it_can_be
     assert (request.tool_name, request.operation, request.target) == ("shell", "execute", "touch ~/.bashrc")
 
 
+def test_a_question_over_acp_waits_for_the_input_that_its_announcement_leaves_out() -> None:
+    call = {"toolCallId": "c", "title": "marker_write", "kind": "other", "rawInput": {}}
+    answer = {"sessionId": "s", "options": [], "toolCall": {**call, "status": "pending"}}
+    protocol, dictionary = AcpProtocol(), OpenCodeAcpDictionary()
+
+    def receive(method: str, params: dict[str, Any], **more: Any) -> Any:
+        [event] = protocol.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode())
+        dictionary.translate(event)
+        return event
+
+    def update(kind: str, **more: Any) -> None:
+        receive("session/update", {"sessionId": "s", "update": {"sessionUpdate": kind, **call, **more}})
+
+    update("tool_call", status="pending")
+    question = receive("session/request_permission", answer, id=0)
+    assert not dictionary.has_call_of(question)
+    update("tool_call_update", status="in_progress", rawInput={"path": "/r/a"})
+    assert dictionary.has_call_of(question)
+    request = dictionary.request(question)
+    assert (request.native_name, request.input) == ("marker_write", {"path": "/r/a"})
+
+
 # ------------------------------------------------------------------------------------------------ calls and changes
 
 

@@ -60,6 +60,8 @@ class _AnnouncedCall:
         self.tool = tool
         self.input: dict[str, Any] = {}
         self.diff = ""
+        self.has_started = False
+        """Until it has, its input is not known: the announcement leaves it empty."""
 
 
 class OpenCodeAcpDictionary:
@@ -74,11 +76,12 @@ class OpenCodeAcpDictionary:
         self.continues_after_refusal = False
         """Whether OpenCode is set to continue after a refusal; else that ends the turn."""
         self.on_call: Callable[[], None] = lambda: None
-        """Called whenever a call is announced: a question may overtake that."""
+        """Called whenever more of a call is known: a question may overtake that."""
 
     def has_call_of(self, question: RequestPermission) -> bool:
-        """Whether the call it is about has been announced. A question about leaving the project names no tool."""
-        return question.tool_call.tool_call_id in self._calls
+        """Whether the input of the call it is about is known: a question may hold none, and not even the tool."""
+        call = self._calls.get(question.tool_call.tool_call_id)
+        return call is not None and call.has_started
 
     def request(self, question: RequestPermission) -> PermissionRequest:
         """A question shows a diff in place of the call's own input; the request has both."""
@@ -144,6 +147,7 @@ class OpenCodeAcpDictionary:
             self._rejected = False
             if call.title in TOOLS:
                 announced.tool = call.title  # it may have been guessed from a question
+        announced.has_started = announced.has_started or call.status != "pending"
         self.on_call()
         if call.status == "pending":
             return []  # its input comes with the next update

@@ -47,8 +47,8 @@ from .serve_dictionary import ServeDictionary, answers_in
 from .state import state_of
 from .trust import PROJECT_PATHS, refuse_plugins, with_trust
 
-CALL_WAIT = 0.5
-"""How long a question waits for the call it is about: the server asks before it announces the call."""
+CALL_WAIT = 5.0
+"""How long a question waits for the input of its call, which it may overtake; on a busy machine by seconds."""
 
 # ------------------------------------------------------------------------------------------------------- configuration
 
