@@ -23,7 +23,7 @@ SLOW = (
     "agents/acp/test_client.py", "agents/acp/test_endings.py", "agents/acp/test_properties.py",
     "agents/claude/test_client.py", "agents/codex/test_bad_input.py", "agents/opencode/test_server.py",
     "cli/", "dialects/test_properties.py", "docs/", "remote/", "server/test_attacks.py", "server/test_auth.py",
-    "server/test_fuzz.py", "server/test_hostile_ground.py", "shadow_git/",
+    "seeds/", "server/test_fuzz.py", "server/test_hostile_ground.py", "shadow_git/",
     "server/test_jsonrpc", "server/test_kill.py", "server/test_pairing.py",
     "server/test_rest", "server/test_streams", "service/test_killed.py", "service/test_questions.py",
     "service/test_sessions.py", "service/test_unbroken.py", "service/test_waking.py", "testing/", "test_parallel.py",
