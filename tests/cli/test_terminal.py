@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from stagedoor.cli.questions import rule_text
 
 ASK_TWICE = '- shell: echo first >> log\n- shell: echo first >> log\n- say: "Over, **done**."\n'
 
@@ -166,12 +169,33 @@ def test_always_is_written_to_a_policy(stagedoor: Any) -> None:
     terminal = stagedoor.terminal(*words)
     terminal.until("allow?")
     assert "[a]lways [e]dit" in terminal.text
+    shown = [line.strip() for line in terminal.text.splitlines() if "always: " in line]
     terminal.type("a")
     assert terminal.end() == 0
-    assert "action: allow" in (stagedoor.workspace / "mine.yaml").read_text()
+    rules = yaml.safe_load((stagedoor.workspace / "mine.yaml").read_text())["rules"]
+    folder = stagedoor.workspace
+    assert shown == [
+        f"always: allow · tool shell · command echo first · folder {folder} · risk low, medium",
+        f"always: allow · tool shell · operation write · path {folder}/log · risk low, medium",
+    ]
+    assert sorted(f"always: {rule_text(rule)}" for rule in rules) == sorted(shown)
     again = stagedoor.run("run", "understudy", "--approval", "ask", "--policy", "mine.yaml", ASK_TWICE)
     assert again.returncode == 0
     assert log(stagedoor) == "first\n" * 4
+
+
+def test_what_cannot_be_remembered_is_not_offered(stagedoor: Any) -> None:
+    script = '- shell: "touch $(echo made)"\n- say: Over.\n'
+    terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", script)
+    terminal.until("allow?")
+    assert "cannot be remembered" in terminal.text
+    assert "[y]es [n]o [e]dit" in terminal.text
+    length = len(terminal.text)
+    terminal.type("a")
+    terminal.until("allow?", after=length)
+    terminal.type("n")
+    assert terminal.end() == 0
+    assert not (stagedoor.workspace / "made").exists()
 
 
 def test_the_demo_asks_too(stagedoor: Any) -> None:

@@ -184,6 +184,9 @@ def test_time_up_denies_and_a_late_answer_is_refused() -> None:
             target="make",
             input={"command": "make"},
             expires_at=1010,
+            remembered_as=[
+                {"action": "allow", "tool": "shell", "command": "make", "folder": WORKSPACE, "risk": ["low", "medium"]}
+            ],
         )
         assert stage.resolved == [("q1", "deny", "timeout")]
         with pytest.raises(AlreadyAnswered):

@@ -85,16 +85,17 @@ class TerminalQuestions:
             self._write(f"\n{self._style('tool', self._asker)} asks:\n")
         if questions_in(request):
             return await answer_agent(request, self._keyboard, self._write, self._style)
-        self._write(describe(request, self._style))
+        self._write(describe(request, self._style) + self._scope_of_always(request))
         scope = " in this session" if self._remember == "session" else ""
+        always = f" [a]lways{scope}" if request.remembered_as else ""
         while True:
-            self._write(self._style("strong", "  allow?") + " [y]es [n]o [a]lways" + scope + " [e]dit ")
+            self._write(self._style("strong", "  allow?") + f" [y]es [n]o{always} [e]dit ")
             key = (await self._keyboard.read_keys())[:1].lower()
             match key:
                 case "y":
                     self._write("yes\n")
                     return Allow()
-                case "a":
+                case "a" if always:
                     self._write("always\n")
                     return Allow(remember=self._remember)
                 case "n" | "" | TerminalKey.ESCAPE | TerminalKey.END_OF_INPUT:
@@ -107,6 +108,13 @@ class TerminalQuestions:
                         return decision
                 case _:
                     self._write("\n")
+
+    def _scope_of_always(self, request: PermissionRequest) -> str:
+        """Exactly what “always” will allow, shown before it can be chosen."""
+        if not request.remembered_as:
+            return self._style("dim", "    cannot be remembered: it would be asked about each time\n")
+        rules = [visible(rule_text(rule)) for rule in request.remembered_as]
+        return "".join(self._style("dim", f"    always: {rule}") + "\n" for rule in rules)
 
     async def _edited(self, request: PermissionRequest) -> Decision | None:
         key = next((name for name in COMMAND_KEYS if isinstance(request.input.get(name), str)), None)
@@ -210,6 +218,16 @@ def _diffs(changes: object) -> list[str]:
 
 def _text(fields: dict[str, Any], *names: str) -> str:
     return next((value for name in names if isinstance(value := fields.get(name), str)), "")
+
+
+def rule_text(rule: dict[str, Any]) -> str:
+    """A rule in one line, with all that it says."""
+    words = {name: ", ".join(map(str, _listed(value))) for name, value in rule.items()}
+    return words.pop("action", "allow") + "".join(f" · {name} {value}" for name, value in words.items())
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else [value]
 
 
 def visible(text: str) -> str:

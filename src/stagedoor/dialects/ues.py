@@ -218,6 +218,7 @@ def _event(event: Event) -> UesEvent:
                     "choices",
                     "expiresAt",
                     "automatic",
+                    "rememberedAs",
                 ),
                 payload=UesPermissionRequestPayload(
                     tool_name=event.tool_name,

@@ -12,6 +12,7 @@ from stagedoor.unified.events import Event, Init, PermissionRequest, PermissionR
 
 from .paths import Folder, Ground, as_ground
 from .policy import Policy, Ruling
+from .remember import rules_for
 from .risk.judge import judge_command
 from .rules import Action, Rule
 
@@ -36,6 +37,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     also_matched: tuple[Rule, ...] = ()
     understood: bool = True
+    remembered_as: tuple[Rule, ...] = ()
+    """The rules that “don't ask again” would make of it, in this folder."""
 
     @property
     def text(self) -> str:
@@ -45,6 +48,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"runs: {step.command}" for step in self.steps]
         lines += [f"also matched: {rule.label}" for rule in self.also_matched]
+        lines += [f"remembered as: {rule.label}" for rule in self.remembered_as] or [
+            "remembered as: nothing, it is asked about each time"
+        ]
         return "\n".join(lines)
 
 
@@ -79,6 +85,18 @@ def explain(policy: Policy, command: str, cwd: Folder, *, agent: str = "", home:
         steps=steps,
         also_matched=tuple(others),
         understood=verdict.understood,
+        remembered_as=rules_for(_question(request), ground),
+    )
+
+
+def _question(call: ToolUse) -> PermissionRequest:
+    return PermissionRequest(
+        request_id=call.tool_use_id,
+        tool_name=call.name,
+        operation=call.operation,
+        target=call.target,
+        input=call.input,
+        agent=call.agent,
     )
 
 

@@ -110,7 +110,7 @@ class SessionQuestions:
             self._emit(request)
             return await self._resolve(request, resolution)
         expires = None if self._timeout is None else self._now() + int(self._timeout * 1000)
-        request = replace(request, expires_at=expires)
+        request = replace(request, expires_at=expires, remembered_as=self._preview(request))
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Resolution] = loop.create_future()
         deadline = None if self._timeout is None else loop.time() + self._timeout
@@ -257,13 +257,22 @@ class SessionQuestions:
         self._emit(event)
         return decision
 
+    def _rules_for(self, request: PermissionRequest) -> tuple[Rule, ...]:
+        from .remember import rules_for
+
+        return rules_for(request, self._cwd, home=self._home)
+
+    def _preview(self, request: PermissionRequest) -> list[dict[str, object]]:
+        """What remembering the answer would allow: a person sees it before they choose to."""
+        from .policy_file import rule_tree
+
+        return [rule_tree(rule) for rule in self._rules_for(request)]
+
     def _remember(self, request: PermissionRequest, decision: Allow) -> None:
         if decision.remember == "once":
             return
         seen = request if decision.updated_input is None else replace(request, input=decision.updated_input)
-        from .remember import rules_for
-
-        rules = rules_for(seen, self._cwd, home=self._home)
+        rules = self._rules_for(seen)
         self._remembered = (*rules, *self._remembered)
         if decision.remember == "always" and self._always is not None:
             try:

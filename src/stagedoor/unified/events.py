@@ -190,6 +190,8 @@ class PermissionRequest(Header, frozen=True, kw_only=True, tag="permission_reque
     expires_at: int | None = None
     automatic: bool = False
     """A rule, a list of tools or an earlier answer decides it as it is asked: nobody is waited for."""
+    remembered_as: list[dict[str, Any]] = []
+    """The rules that an answer with ``remember`` makes, as a policy file has them. None: it cannot be remembered."""
 
 
 class PermissionResolved(Header, frozen=True, kw_only=True, tag="permission_resolved"):

@@ -151,6 +151,7 @@ declare namespace Unified {
     choices?: string[];
     expiresAt?: number | null;
     automatic?: boolean;
+    rememberedAs?: Record<string, any>[];
   }
 
   interface PermissionResolved extends Header {
