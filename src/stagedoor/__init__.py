@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .buffer import BufferOverflow as BufferOverflow
     from .buffer import EventBuffer as EventBuffer
     from .cancel import CancelToken as CancelToken
+    from .drivers.acp.definition import AcpAgent as AcpAgent
     from .drivers.agent import Presence as Presence
     from .drivers.agent import StoredSession as StoredSession
     from .errors import AgentRefused as AgentRefused
@@ -88,6 +89,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "api": ("Result", "Task", "discover", "history", "open", "result", "run", "run_sync"),
     "buffer": ("BufferOverflow", "EventBuffer"),
     "cancel": ("CancelToken",),
+    "drivers.acp.definition": ("AcpAgent",),
     "drivers.agent": ("Presence", "StoredSession"),
     "errors": (
         "AgentRefused", "AlreadyAnswered", "BadRequest", "ConnectionLost", "LaunchError", "MessageTooLarge",

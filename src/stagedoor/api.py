@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from . import catalog
 from .cancel import CancelToken, ends_with
+from .drivers.acp.definition import AcpAgent
 from .drivers.agent import Presence, StoredSession
 from .errors import BadRequest, NotSupported
 from .permissions.ground import home_of
@@ -37,13 +38,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class Task(msgspec.Struct, frozen=True):
     """One prompt for one agent, for ``run_parallel``. ``options`` go over those all tasks share."""
 
-    agent: str
+    agent: str | AcpAgent
     prompt: str
     options: OpenOptions = {}
     name: str = ""
 
 
-def open(agent: str, **options: Unpack[OpenOptions]) -> Session:
+def open(agent: str | AcpAgent, **options: Unpack[OpenOptions]) -> Session:
     """A conversation with ``agent``; nothing starts before the first ``send``. The options: docs/options.md.
 
     >>> async with stagedoor.open("codex", cwd=".", tier="supervised", can_use_tool=ask) as session:
@@ -53,7 +54,7 @@ def open(agent: str, **options: Unpack[OpenOptions]) -> Session:
 
 
 def conversation(
-    agent: str, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
+    agent: str | AcpAgent, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
 ) -> Session:
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     entry = catalog.agent(agent)
@@ -81,7 +82,7 @@ def conversation(
 
 
 async def run(
-    agent: str, prompt: str, *, cancel: CancelToken | None = None, **options: Unpack[OpenOptions]
+    agent: str | AcpAgent, prompt: str, *, cancel: CancelToken | None = None, **options: Unpack[OpenOptions]
 ) -> AsyncGenerator[Event]:
     """One prompt: yields every event from ``init`` to ``done``. Leaving the loop stops the agent.
 
@@ -98,12 +99,12 @@ async def run(
             yield event
 
 
-async def result(agent: str, prompt: str, **options: Unpack[OpenOptions]) -> Result:
+async def result(agent: str | AcpAgent, prompt: str, **options: Unpack[OpenOptions]) -> Result:
     """The same when only the outcome matters: waits, and returns the whole result."""
     return collect([event async for event in run(agent, prompt, **options)])
 
 
-def run_sync(agent: str, prompt: str, **options: Unpack[OpenOptions]) -> Result:
+def run_sync(agent: str | AcpAgent, prompt: str, **options: Unpack[OpenOptions]) -> Result:
     """``result`` for scripts without an event loop."""
     return without_loop(result(agent, prompt, **options))
 

@@ -9,8 +9,9 @@ from functools import cache
 from importlib import import_module, metadata
 from importlib.util import find_spec
 
+from .drivers.acp.definition import ANY, AcpAgent
 from .drivers.agent import Agent, AnyDriver
-from .errors import NotSupported
+from .errors import ConfigError, NotSupported
 from .unified.capabilities import require
 from .unified.options import Options
 
@@ -29,28 +30,66 @@ ENTRY_POINTS = "stagedoor.agents"
 """Installed packages bring agents here: ``name = "package.module:AGENT"``, a value of the type ``Agent``."""
 
 
+_configured: dict[str, AcpAgent] | None = None
+"""Those of the configuration in force; ``None``: nobody has said which one that is, so it is the user's own file."""
+
+
+def configure(agents: Mapping[str, AcpAgent] | None) -> None:
+    """From now on the configured agents are these; ``None``: those of the user's own file, read when needed."""
+    global _configured
+    _configured = None if agents is None else dict(agents)
+
+
+def configured() -> Mapping[str, AcpAgent]:
+    """The agents that the configuration adds. Raises ``ConfigError`` when they cannot be read."""
+    global _configured
+    if _configured is None:
+        from .drivers.acp.configured import read_agents
+
+        _configured = read_agents(taken=(*BUILT_IN, *ALIASES, *_installed()))
+    return _configured
+
+
 def names() -> tuple[str, ...]:
-    """All agents: those of our own, then those that installed packages bring."""
-    return (*BUILT_IN, *sorted(_installed()))
+    """All agents: those of our own, those that installed packages bring, then those that the configuration adds."""
+    try:
+        added = sorted(configured())
+    except ConfigError:  # it says so itself when the configuration is read, or one of its agents is named
+        added = []
+    return (*BUILT_IN, *sorted(_installed()), *added)
 
 
 def canonical_name(name: str) -> str:
     """The name we have for the agent called ``name``. Raises ``NotSupported`` with the nearest one we know."""
     canonical = ALIASES.get(name, name)
-    if canonical in BUILT_IN or canonical in _installed():
+    if canonical in BUILT_IN or canonical in _installed() or canonical in configured():
         return canonical
+    if name == ANY:
+        raise NotSupported(
+            "the protocol alone names no agent: give its command with --acp, or a name with stagedoor agents add"
+        )
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names())}"
     raise NotSupported(f"unknown agent {name!r}: {hint}")
 
 
-def agent(name: str) -> Agent:
-    """The agent called ``name``. Raises ``NotSupported`` when there is none."""
+def agent(name: str | AcpAgent) -> Agent:
+    """The agent called ``name``, or described so. Raises ``NotSupported`` when there is none."""
+    if isinstance(name, AcpAgent):
+        return _from_definition(name)
     canonical = canonical_name(name)
     if canonical in BUILT_IN:
         built_in: Agent = import_module(f".drivers.{canonical}.agent", __package__).AGENT
         return built_in
-    return _load(_installed()[canonical])
+    if canonical in _installed():
+        return _load(_installed()[canonical])
+    return _from_definition(configured()[canonical])
+
+
+def _from_definition(definition: AcpAgent) -> Agent:
+    from .drivers.acp.agent import acp_agent
+
+    return acp_agent(definition)
 
 
 @cache

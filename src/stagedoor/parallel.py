@@ -38,7 +38,7 @@ class Tagged(msgspec.Struct, frozen=True):
 
     @property
     def agent(self) -> str:
-        return self.task.agent
+        return _name(self.task)
 
 
 async def run_parallel(
@@ -84,6 +84,10 @@ async def run_parallel(
         await tasks_running.close()
 
 
+def _name(task: Task) -> str:
+    return task.agent if isinstance(task.agent, str) else task.agent.name
+
+
 class _Lane:
     """The events of one task that nobody has read yet."""
 
@@ -125,7 +129,7 @@ async def _stream(lane: _Lane, news: asyncio.Event, options: OpenOptions) -> Non
                 news.set()
     except (StagedoorError, OSError, TypeError, ValueError, ModuleNotFoundError) as fault:
         if not done:
-            for event in _failure(lane.task.agent, fault, started=last_seq > 0, seq=last_seq):
+            for event in _failure(_name(lane.task), fault, started=last_seq > 0, seq=last_seq):
                 await lane.put(event)
                 news.set()
 

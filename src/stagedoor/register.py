@@ -18,6 +18,9 @@ from .unified.options import Approval, Confine, Options, Sandbox, Tier
 NAME = "sessions.jsonl"
 
 
+CONFIG_NAME = "config.yaml"
+
+
 class RegisterEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was known when the session began."""
 
@@ -69,6 +72,13 @@ def home(env: Mapping[str, str] = os.environ) -> Path:
         return Path(named)
     state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
     return Path(state) / "stagedoor"
+
+
+def config_files(env: Mapping[str, str] = os.environ) -> list[Path]:
+    """Where the configuration is looked for when nobody names a file; the first that is there counts."""
+    own = [Path(env["STAGEDOOR_HOME"]) / CONFIG_NAME] if env.get("STAGEDOOR_HOME") else []
+    config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
+    return [*own, Path(config) / "stagedoor" / CONFIG_NAME]
 
 
 class Register:

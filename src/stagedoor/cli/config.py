@@ -92,10 +92,11 @@ def _check(config: Path | None) -> int:
 
 
 def _path(config: Path | None) -> int:
-    from ..service.config.load import find, places
+    from ..register import config_files
+    from ..service.config.load import find
 
     file = find(config)
-    print(file or places()[0])
+    print(file or config_files()[0])
     if file is None:
         print("stagedoor config: this file does not exist yet: stagedoor config edit creates it", file=sys.stderr)
     return EXIT_SUCCESS
@@ -103,12 +104,13 @@ def _path(config: Path | None) -> int:
 
 def _edit(config: Path | None) -> int:
     from ..errors import ConfigError
+    from ..register import config_files
     from ..service.config.keys import template
-    from ..service.config.load import find, parse, places
+    from ..service.config.load import find, parse
     from ..whole_file import replace_file
 
     named = config or (Path(os.environ["STAGEDOOR_CONFIG"]) if os.environ.get("STAGEDOOR_CONFIG") else None)
-    target = (named or find() or places()[0]).resolve()
+    target = (named or find() or config_files()[0]).resolve()
     before = target.read_text(encoding="utf-8") if target.exists() else template()
     text = before
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import api, catalog
+from ..drivers.acp.definition import AcpAgent
 from ..drivers.agent import Agent
 from ..errors import NotSupported, StagedoorError
 from ..session import Session
@@ -65,11 +67,19 @@ def main(argv: list[str]) -> int:
             "stagedoor run codex - --tier autonomous --json < task.md",
             'stagedoor run gemini "Explain this repository" --quiet > answer.md',
             'stagedoor run opencode "And now the docs" --resume 3f2a9c10 --policy team.yaml',
+            'stagedoor run --acp "my-agent --acp" "Fix the login bug" --tier autonomous',
         ),
         closing="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "
         "5 limit reached\n            130 interrupted",
     )
-    parser.add_argument("agent", help="stagedoor agents lists them")
+    described = any(word == "--acp" or word.startswith("--acp=") for word in argv)
+    if not described:  # two words that may be one would be matched wrongly between flags
+        parser.add_argument("agent", help="stagedoor agents lists them; none with --acp")
+    parser.add_argument(
+        "--acp",
+        metavar="COMMAND",
+        help="in place of the agent's name: the command line of any program that speaks the Agent Client Protocol",
+    )
     parser.add_argument("prompt", help="what to do; - reads it from standard input")
     parser.add_argument(
         "--server",
@@ -91,10 +101,27 @@ def main(argv: list[str]) -> int:
     if not prompt.strip():
         print("stagedoor run: the prompt is empty", file=sys.stderr)
         return EXIT_USAGE
-    return run_prompt(arguments.agent, prompt, options, arguments)
+    try:
+        agent = described_agent(arguments.acp, server=arguments.server) if described else arguments.agent
+    except (BadFlag, StagedoorError) as fault:
+        return report("run", fault)
+    return run_prompt(agent, prompt, options, arguments)
 
 
-def run_prompt(agent: str, prompt: str, options: dict[str, Any], arguments: argparse.Namespace) -> int:
+def described_agent(command: str, *, server: str | None = None) -> AcpAgent:
+    """The agent that ``--acp`` describes. Raises ``BadFlag``."""
+    if server is not None:
+        raise BadFlag("--acp: a server runs the agents of its own configuration: add it there (stagedoor agents add)")
+    try:
+        words = shlex.split(command)
+    except ValueError as fault:
+        raise BadFlag(f"--acp: {command!r} is not a command line: {str(fault).lower()}") from None
+    if not words:
+        raise BadFlag("--acp: the command is empty; name a program that speaks the Agent Client Protocol")
+    return AcpAgent(command=words)
+
+
+def run_prompt(agent: str | AcpAgent, prompt: str, options: dict[str, Any], arguments: argparse.Namespace) -> int:
     """Run the prompt and show it as the flags of ``add_output_flags`` ask. Returns the exit code."""
     try:
         return asyncio.run(_run_prompt(agent, prompt, options, arguments))
@@ -106,7 +133,9 @@ def run_prompt(agent: str, prompt: str, options: dict[str, Any], arguments: argp
         return EXIT_INTERRUPTED
 
 
-async def _run_prompt(agent: str, prompt: str, options: dict[str, Any], arguments: argparse.Namespace) -> int:
+async def _run_prompt(
+    agent: str | AcpAgent, prompt: str, options: dict[str, Any], arguments: argparse.Namespace
+) -> int:
     entry = catalog.agent(agent)
     keyboard = find_keyboard()
     on_screen = sys.stdout.isatty() and not (arguments.json or arguments.quiet or arguments.plain)
@@ -126,7 +155,7 @@ async def _run_prompt(agent: str, prompt: str, options: dict[str, Any], argument
             keyboard.stop()
 
     server: str | None = getattr(arguments, "server", None)
-    session = api.open(agent, **with_audit(options)) if server is None else _open_on_server(server, agent, options)
+    session = api.open(agent, **with_audit(options)) if server is None else _open_on_server(server, entry.name, options)
     if keyboard is not None:
         keyboard.start()
     try:

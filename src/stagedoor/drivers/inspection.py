@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from ..errors import StagedoorError
+from ..transports.executables import find_executable
 from ..transports.versions import CheckedVersion
 from .agent import Agent, Presence
 
@@ -42,3 +43,17 @@ async def inspected(
     except (StagedoorError, OSError) as error:
         return replace(found, problem=str(error), fix=agent.install)
     return replace(found, signed_in=signed_in, problem=problem, fix=fix)
+
+
+async def inspected_program(agent: Agent, program: str, env: Mapping[str, str]) -> Presence:
+    """Only whether it is there: nothing is known of its version and of whom it knows without starting it."""
+    presence = Presence(
+        agent=agent.name, title=agent.title, drivers={name: one.capabilities for name, one in agent.drivers.items()}
+    )
+    try:
+        executable = find_executable(
+            program, executable=program if "/" in program else None, env=env, install=agent.install
+        )
+    except StagedoorError as error:
+        return replace(presence, problem=str(error), fix=agent.install)
+    return replace(presence, executable=executable, installed=True)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import mimetypes
+from pathlib import Path
+
 import msgspec
 
 from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
 from ...agents.acp.config import AcpConfig, PermissionAnswer
 from ...agents.acp.requests import EnvVariable, RequestPermission
+from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
+from ...errors import LaunchError, NotSupported
 from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask
@@ -38,14 +45,20 @@ CAPABILITIES = Capabilities(
 
 
 def config(
-    options: Options, ask: Ask, dictionary: AcpDictionary, *, mode: str | None = None, edits: bool = False
+    options: Options,
+    ask: Ask,
+    dictionary: AcpDictionary,
+    *,
+    mode: str | None = None,
+    edits: bool = False,
+    free: bool = False,
 ) -> AcpConfig:
     """Our options in the protocol's words. ``mode`` is the agent's own name for the tier. ``edits``: the agent asks
-    about them so that we see them, and those that need no question are allowed at once."""
+    about them so that we see them, and those that need no question are allowed at once; ``free``: all are."""
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
         request = dictionary.request(question)
-        if edits and is_free_edit(request, options):
+        if free or (edits and is_free_edit(request, options)):
             return "allow_once"
         decision = await ask(request)
         if isinstance(decision, Allow):
@@ -58,6 +71,34 @@ def config(
         model=options.model,
         request_permission=decide,
     )
+
+
+def prompt_blocks(prompt: str, options: Options) -> str | list[KnownBlock]:
+    """The first prompt with the images of the options. It reads their files."""
+    if not options.images:
+        return prompt
+    return [TextContent(prompt), *(image_block(options.cwd, name) for name in options.images)]
+
+
+def image_block(cwd: str, name: str) -> ImageContent:
+    """An image by the path of its file, or by a ``data:`` URL with base64."""
+    if name.startswith("data:"):
+        kind, mark, content = name.removeprefix("data:").partition(";base64,")
+        try:
+            base64.b64decode(content, validate=True)
+        except binascii.Error:
+            mark = ""
+        if not mark or not kind.startswith("image/"):
+            raise NotSupported(f"{name[:40]!r} is not an image: write data:image/png;base64, and the image in base64")
+        return ImageContent(content, kind)
+    kind = mimetypes.guess_type(name)[0] or ""
+    if not kind.startswith("image/"):
+        raise NotSupported(f"{name!r} is not an image: name a file that ends in .png, .jpg, .webp or .gif")
+    try:
+        content_of_file = (Path(cwd) / name).read_bytes()
+    except OSError as error:
+        raise LaunchError(f"cannot read the image {name!r}: {error.strerror}") from None
+    return ImageContent(base64.b64encode(content_of_file).decode(), kind)
 
 
 def _server(name: str, server: Server) -> McpServer:

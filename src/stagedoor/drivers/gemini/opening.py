@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import mimetypes
 import os
 import weakref
-from pathlib import Path
 
 import msgspec
 
 from ...agents.acp import PermissionAnswer, RequestPermission
-from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
+from ...agents.acp.updates import KnownBlock, TextContent
 from ...agents.gemini import (
     GeminiAcpSession,
     GeminiClient,
@@ -26,13 +23,14 @@ from ...agents.gemini import (
     list_sessions,
 )
 from ...agents.gemini.commands import literal_over_acp
-from ...errors import LaunchError, NotSupported, SessionNotFound
+from ...errors import NotSupported, SessionNotFound
 from ...permissions.ground import is_free_edit
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import PermissionRequest
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
+from ..acp.opening import image_block
 from ..confinement import confinement_of, is_confined
 from .acp_dictionary import GeminiAcpDictionary
 from .rules import DRY_RUN, MODES, lists_of, rules, stance_of
@@ -163,18 +161,7 @@ def _home_of(options: Options) -> str | None:
 def _with_images(prompt: str, options: Options) -> str | list[KnownBlock]:
     if not options.images:
         return prompt
-    return [TextContent(literal_over_acp(prompt)), *(_image(options.cwd, name) for name in options.images)]
-
-
-def _image(cwd: str, name: str) -> ImageContent:
-    kind = mimetypes.guess_type(name)[0] or ""
-    if not kind.startswith("image/"):
-        raise NotSupported(f"{name!r} is not an image: name a file that ends in .png, .jpg, .webp or .gif")
-    try:
-        content = (Path(cwd) / name).read_bytes()
-    except OSError as error:
-        raise LaunchError(f"cannot read the image {name!r}: {error.strerror}") from None
-    return ImageContent(base64.b64encode(content).decode(), kind)
+    return [TextContent(literal_over_acp(prompt)), *(image_block(options.cwd, name) for name in options.images)]
 
 
 def _elsewhere(options: Options, error: SessionNotFound) -> SessionNotFound:

@@ -16,6 +16,8 @@ import yaml
 from stagedoor import catalog
 from stagedoor.errors import ConfigError, NotSupported, PolicyError
 from stagedoor.permissions.policy_file import load_policy
+from stagedoor.register import CONFIG_NAME as NAME
+from stagedoor.register import config_files
 from stagedoor.unified.capabilities import require
 from stagedoor.unified.options import Options, Sandbox
 from stagedoor.unified.tool_lists import unknown_tool
@@ -25,7 +27,6 @@ from .keys import BY_PATH, KEYS, Key, Wrong, convert
 from .settings import AgentSettings, Limits, Settings
 
 PREFIX = "STAGEDOOR_"
-NAME = "config.yaml"
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -63,14 +64,7 @@ def find(path: Path | None = None, env: Mapping[str, str] = os.environ) -> Path 
         if not named.is_file():
             raise ConfigError(f"{named}: file not found; create it with stagedoor config edit")
         return named
-    return next((place for place in places(env) if place.is_file()), None)
-
-
-def places(env: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where the file is looked for when nobody names one."""
-    own = [Path(env["STAGEDOOR_HOME"]) / NAME] if env.get("STAGEDOOR_HOME") else []
-    config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
-    return [*own, Path(config) / "stagedoor" / NAME]
+    return next((place for place in config_files(env) if place.is_file()), None)
 
 
 def parse(
