@@ -94,7 +94,7 @@ def _codex(driver: str, options: Options) -> str:
     from stagedoor.drivers.codex.rights import asks, config_of, stance_of
 
     config = config_of(options, cast("Any", driver))
-    settings = [f"sandbox `{config.sandbox}`"]
+    settings = [f"sandbox `{config.sandbox_mode}`"]
     if config.approval_policy is not None:
         settings.insert(0, f"approval policy `{config.approval_policy}`")
     if config.network_access:

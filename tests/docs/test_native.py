@@ -86,11 +86,15 @@ def test_a_program_runs(name: str, tmp_path: Path) -> None:
 
 LAUNCHES: dict[str, Callable[[], Launch]] = {
     "Claude Code": lambda: claude_launch(claude.ClaudeSessionConfig(), cwd="/w", executable="claude"),
-    "Codex `exec`": lambda: codex.launch(codex.CodexConfig(), cwd="/w", executable="codex", prompt="p"),
-    "Codex `app-server`": lambda: codex.launch(codex.CodexConfig(driver="app-server"), cwd="/w", executable="codex"),
-    "Gemini `stream-json`": lambda: gemini_launch(gemini.GeminiConfig(), cwd="/w", executable="gemini", prompt="p"),
+    "Codex `exec`": lambda: codex.launch(codex.CodexSessionConfig(), cwd="/w", executable="codex", prompt="p"),
+    "Codex `app-server`": lambda: codex.launch(
+        codex.CodexSessionConfig(driver="app-server"), cwd="/w", executable="codex"
+    ),
+    "Gemini `stream-json`": lambda: gemini_launch(
+        gemini.GeminiSessionConfig(), cwd="/w", executable="gemini", prompt="p"
+    ),
     "Gemini `acp`": lambda: gemini_launch(
-        gemini.GeminiConfig(driver=gemini.GeminiDriver.ACP), cwd="/w", executable="gemini"
+        gemini.GeminiSessionConfig(driver=gemini.GeminiDriver.ACP), cwd="/w", executable="gemini"
     ),
     "OpenCode `run`": lambda: _opencode(opencode.OpenCodeDriver.RUN),
     "OpenCode `serve`": lambda: _opencode(opencode.OpenCodeDriver.SERVE),
@@ -100,7 +104,7 @@ LAUNCHES: dict[str, Callable[[], Launch]] = {
 
 
 def _opencode(driver: opencode.OpenCodeDriver) -> Launch:
-    config = opencode.OpenCodeConfig(driver=driver)
+    config = opencode.OpenCodeSessionConfig(driver=driver)
     return opencode_launch(config, cwd="/w", executable="opencode", prompt="p", password="secret")
 
 

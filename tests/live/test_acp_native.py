@@ -11,8 +11,8 @@ import pytest
 
 from stagedoor.agents.acp import (
     AcpClient,
-    AcpConfig,
     AcpProfile,
+    AcpSessionConfig,
     AgentMessageChunk,
     Event,
     PermissionKind,
@@ -134,7 +134,7 @@ def test_turns_permissions_resume_and_list(program: Program, tmp_path: Path) -> 
 
         async with ScriptedModel(script) as model:
             stage = Stage(program, tmp_path, model)
-            session = await stage.client.create_session("write a file", AcpConfig(request_permission=ask))
+            session = await stage.client.create_session("write a file", AcpSessionConfig(can_use_tool=ask))
             async with session:
                 events = session.events
                 received = await turn(events)
@@ -174,7 +174,7 @@ def test_interrupt_mid_command_then_mid_text_then_cancel(program: Program, tmp_p
     async def main() -> None:
         async with ScriptedModel(script) as model:
             stage = Stage(program, tmp_path, model)
-            session = await stage.client.create_session("run it", AcpConfig(request_permission=allow))
+            session = await stage.client.create_session("run it", AcpSessionConfig(can_use_tool=allow))
             events = session.events
             while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
                 await asyncio.sleep(0.05)

@@ -408,7 +408,7 @@ def test_structured_output_plan_mode_and_sub_agents(start: Start) -> None:
         }
         with ScriptedModel(script, routes=routes) as model:
             client = start(model)
-            config = ClaudeSessionConfig(json_schema=schema, forward_subagent_text=True)
+            config = ClaudeSessionConfig(output_schema=schema, forward_subagent_text=True)
             async with await client.create_session("number", config) as session:
                 assert result_of(await turn(session)).structured_output == {"answer": 42}
 

@@ -22,8 +22,8 @@ from stagedoor.agents.codex import (
     Answers,
     ApprovalPolicy,
     CodexClient,
-    CodexConfig,
     CodexExecSession,
+    CodexSessionConfig,
     CodexThread,
     CodexUsage,
     Decision,
@@ -163,7 +163,7 @@ async def whole_turn(session: Any) -> list[Any]:
 def test_exec_create_follow_up_resume_and_list(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
         session = await stage.client.create_session(
-            "--first prompt\n\nwith lines", CodexConfig(reasoning_summary="auto")
+            "--first prompt\n\nwith lines", CodexSessionConfig(reasoning_summary="auto")
         )
         assert isinstance(session, CodexExecSession)
         first = await whole_turn(session)
@@ -205,7 +205,7 @@ def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: Drive
     async def scene(stage: Stage) -> None:
         if driver == "exec" and numbers_of((await stage.client.check_version()).version) < EXEC_FORK_SINCE:
             pytest.skip("this codex exec cannot fork")
-        config = CodexConfig(driver=driver)
+        config = CodexSessionConfig(driver=driver)
         first = await stage.client.create_session("first", config)
         await whole_turn(first)
         await first.close()
@@ -227,7 +227,7 @@ def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sa
     marker = f"sleep 7{os.getpid()}"
 
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("wait", CodexConfig(sandbox=sandbox))
+        session = await stage.client.create_session("wait", CodexSessionConfig(sandbox_mode=sandbox))
         assert isinstance(session, CodexExecSession)
         await until(session.events, ItemStarted, lambda e: isinstance(e.item, CommandExecutionItem))
         with pytest.raises(LocalProtocolError):
@@ -252,7 +252,7 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
         return Decline() if isinstance(question, CommandExecutionRequestApproval) else Accept()
 
     async def scene(stage: Stage) -> None:
-        config = CodexConfig(can_use_tool=ask)
+        config = CodexSessionConfig(can_use_tool=ask)
         session = await stage.client.create_session("first", config)
         assert isinstance(session, CodexThread)
         first = await whole_turn(session)
@@ -292,7 +292,9 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
     marker = f"sleep 8{os.getpid()}"
 
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("talk", CodexConfig(driver="app-server", sandbox=sandbox))
+        session = await stage.client.create_session(
+            "talk", CodexSessionConfig(driver="app-server", sandbox_mode=sandbox)
+        )
         assert isinstance(session, CodexThread)
         await until(session.events, AgentMessageDeltaNotification)
         await session.interrupt()
@@ -317,7 +319,7 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
 
 def test_app_server_questions_close_with_the_turn_and_late_answers_are_refused(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("ask", CodexConfig(approval_policy=ApprovalPolicy.UNTRUSTED))
+        session = await stage.client.create_session("ask", CodexSessionConfig(approval_policy=ApprovalPolicy.UNTRUSTED))
         assert isinstance(session, CodexThread)
         question = await until(session.events, CommandExecutionRequestApproval)
         assert session.open_questions == [question]
@@ -342,7 +344,7 @@ def test_app_server_denies_when_the_callback_fails_or_is_too_slow(tmp_path: Path
         return Accept()
 
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("x", CodexConfig(can_use_tool=ask, permission_timeout=0.2))
+        session = await stage.client.create_session("x", CodexSessionConfig(can_use_tool=ask, permission_timeout=0.2))
         events = await whole_turn(session)
         done = [e.item for e in events if isinstance(e, ItemCompletedNotification)]
         assert [i.status for i in done if isinstance(i, CommandExecutionThreadItem)] == ["declined", "declined"]
@@ -354,7 +356,7 @@ def test_app_server_denies_when_the_callback_fails_or_is_too_slow(tmp_path: Path
 
 def test_app_server_keeps_threads_and_their_sub_agents_apart(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
-        async with await stage.client.start_server(CodexConfig(model="scripted-model")) as server:
+        async with await stage.client.start_server(CodexSessionConfig(model="scripted-model")) as server:
             parent, other = await asyncio.gather(server.start_thread("parent"), server.start_thread("parent"))
             of_parent, of_other = await asyncio.gather(whole_turn(parent), whole_turn(other))
             for session, events in ((parent, of_parent), (other, of_other)):
@@ -375,7 +377,7 @@ def test_app_server_plan_mode_asks_the_user(tmp_path: Path, cwd: Path) -> None:
         return Answers({question.questions[0].id: ["Blue"]})
 
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("plan", CodexConfig(can_use_tool=ask, plan_mode=True))
+        session = await stage.client.create_session("plan", CodexSessionConfig(can_use_tool=ask, plan_mode=True))
         await whole_turn(session)
         assert "Blue" in stage.model.requests[-1].outcomes[-1].output
         await session.close()
@@ -387,7 +389,7 @@ def test_app_server_plan_mode_asks_the_user(tmp_path: Path, cwd: Path) -> None:
 
 def test_app_server_steers_the_running_turn(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("work", CodexConfig(driver="app-server"))
+        session = await stage.client.create_session("work", CodexSessionConfig(driver="app-server"))
         assert isinstance(session, CodexThread)
         await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
         await session.steer("and mind the tests")
@@ -408,7 +410,7 @@ def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path
     async def scene(stage: Stage) -> None:
         # Without a sandbox: a killed one leaves empty folders in /tmp, and there is nobody left to sweep them up.
         for driver in DRIVERS:
-            config = CodexConfig(driver=driver, sandbox=SandboxMode.DANGER_FULL_ACCESS)
+            config = CodexSessionConfig(driver=driver, sandbox_mode=SandboxMode.DANGER_FULL_ACCESS)
             session = await stage.client.create_session("wait", config)
             while not running(marker):
                 await asyncio.sleep(0.02)
@@ -421,7 +423,7 @@ def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path
 
 def test_a_reader_that_does_not_read_cannot_hold_up_the_end(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
-        session = await stage.client.create_session("talk", CodexConfig(driver="app-server"))
+        session = await stage.client.create_session("talk", CodexSessionConfig(driver="app-server"))
         assert isinstance(session, CodexThread)
         reader = session.events
         await until(reader, AgentMessageDeltaNotification)
@@ -437,7 +439,7 @@ def test_a_reader_that_does_not_read_cannot_hold_up_the_end(tmp_path: Path, cwd:
 def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
         unknown = "01a1ddd5-0000-7051-af10-170b63b2a1e6"
-        exec_driver, app_server = CodexConfig(), CodexConfig(driver="app-server")
+        exec_driver, app_server = CodexSessionConfig(), CodexSessionConfig(driver="app-server")
         for config in (exec_driver, app_server):
             with pytest.raises(SessionNotFound, match="list_sessions"):
                 await stage.client.resume_session(unknown, "hello", config)
@@ -452,10 +454,10 @@ def test_errors_say_what_to_do(tmp_path: Path, cwd: Path) -> None:
             nobody = {"PATH": stage.environment.env["PATH"], "HOME": str(empty), "CODEX_HOME": str(empty)}
             with pytest.raises(NotSignedIn, match="codex login"):
                 await CodexClient(cwd, CODEX, nobody).create_session("hello", config)
-            bad = CodexConfig(driver=config.driver, extra_args=("--no-such-option",))
+            bad = CodexSessionConfig(driver=config.driver, extra_args=("--no-such-option",))
             with pytest.raises(LaunchError, match="--no-such-option"):
                 await stage.client.create_session("hello", bad)
-        failing = await stage.client.create_session("hello", CodexConfig(config={"model_provider": "scripted"}))
+        failing = await stage.client.create_session("hello", CodexSessionConfig(config={"model_provider": "scripted"}))
         await failing.close()
         assert (await stage.client.check_version()).version == VERSIONS.newest
         assert stage.client.list_sessions().skipped == []
@@ -467,7 +469,7 @@ def test_exec_reports_a_failed_turn(tmp_path: Path, cwd: Path) -> None:
     async def scene(stage: Stage) -> None:
         shutil.rmtree(cwd / ".git")
         nowhere = {"model_providers.scripted.base_url": "http://127.0.0.1:9/v1"}
-        session = await stage.client.create_session("hello", CodexConfig(config=nowhere))
+        session = await stage.client.create_session("hello", CodexSessionConfig(config=nowhere))
         events = await whole_turn(session)
         assert [type(event) for event in events][-2:] == [CodexTurnFailed, Exited]
         assert events[-1].code == 1
@@ -485,7 +487,7 @@ def test_app_server_asks_before_mcp_tools_and_remembers(tmp_path: Path, cwd: Pat
 
     async def scene(stage: Stage) -> None:
         server = {"command": "python3", "args": [str(tmp_path / "adder.py")]}
-        config = CodexConfig(can_use_tool=ask, model="scripted-model", mcp_servers={"adder": server})
+        config = CodexSessionConfig(can_use_tool=ask, model="scripted-model", mcp_servers={"adder": server})
         session = await stage.client.create_session("add", config)
         await whole_turn(session)
         (question,) = questions
@@ -512,7 +514,7 @@ def test_app_server_asks_before_the_sandbox_is_widened(tmp_path: Path, cwd: Path
         return AcceptForSession() if len(questions) == 1 else Decline()
 
     async def scene(stage: Stage) -> None:
-        config = CodexConfig(
+        config = CodexSessionConfig(
             can_use_tool=ask, approval_policy=ApprovalPolicy.ON_REQUEST, enable=("request_permissions_tool",)
         )
         session = await stage.client.create_session("net", config)
@@ -535,7 +537,7 @@ def test_images_instructions_and_schema_reach_the_model(tmp_path: Path, cwd: Pat
     schema = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}
 
     async def scene(stage: Stage) -> None:
-        config = CodexConfig(
+        config = CodexSessionConfig(
             driver=driver,
             images=("dot.png",),
             base_instructions="Be a pirate.",

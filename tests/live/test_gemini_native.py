@@ -20,11 +20,11 @@ from stagedoor.agents.gemini import (
     Decision,
     GeminiAcpSession,
     GeminiClient,
-    GeminiConfig,
     GeminiDriver,
     GeminiMessage,
     GeminiResult,
     GeminiSession,
+    GeminiSessionConfig,
     GeminiToolResult,
     GeminiToolUse,
     PolicyRule,
@@ -61,8 +61,8 @@ class Stage:
         self.environment: Environment = model.environment("gemini", cwd=self.repo, home=root / "home")
         self.client = GeminiClient(self.repo, str(CLI), self.environment.env)
 
-    def config(self, **more: object) -> GeminiConfig:
-        return GeminiConfig(model=self.environment.model, **more)
+    def config(self, **more: object) -> GeminiSessionConfig:
+        return GeminiSessionConfig(model=self.environment.model, **more)
 
     @property
     def settings(self) -> Path:
@@ -401,7 +401,7 @@ def test_bad_input_has_its_own_errors(stage, tmp_path):
     play = stage([forever(say("Done."))])
     env = play.environment.env
 
-    def failing(client: GeminiClient, config: GeminiConfig | None = None, resume: str = "") -> Exception:
+    def failing(client: GeminiClient, config: GeminiSessionConfig | None = None, resume: str = "") -> Exception:
         async def main() -> None:
             config_ = config or play.config()
             session = client.resume_session(resume, "go", config_) if resume else client.create_session("go", config_)

@@ -21,12 +21,12 @@ from stagedoor.agents.opencode import (
     SUPERVISED,
     OpenCodeAllow,
     OpenCodeClient,
-    OpenCodeConfig,
     OpenCodeDecision,
     OpenCodeDriver,
     OpenCodeReject,
     OpenCodeRunSession,
     OpenCodeSession,
+    OpenCodeSessionConfig,
     launch,
 )
 from stagedoor.agents.opencode.events import (
@@ -78,8 +78,8 @@ class Stage:
     def another_client(self) -> OpenCodeClient:
         return OpenCodeClient(self.cwd, str(CLI), self.environment.env)
 
-    def config(self, driver: OpenCodeDriver = OpenCodeDriver.SERVE, **more: Any) -> OpenCodeConfig:
-        return OpenCodeConfig(driver=driver, model=self.environment.model, **more)
+    def config(self, driver: OpenCodeDriver = OpenCodeDriver.SERVE, **more: Any) -> OpenCodeSessionConfig:
+        return OpenCodeSessionConfig(driver=driver, model=self.environment.model, **more)
 
     async def serve(self, prompt: str | None = None, **more: Any) -> OpenCodeSession:
         session = await self.client.create_session(prompt, self.config(**more))
@@ -468,9 +468,9 @@ def test_what_cannot_be_says_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(SessionNotFound, match="list_sessions"):
             await stage.client.resume_session("ses_unknown", "x", stage.config())
         with pytest.raises(NotSignedIn, match="opencode auth login"):
-            await stage.client.create_session("x", OpenCodeConfig(model="nobody/nothing"))
+            await stage.client.create_session("x", OpenCodeSessionConfig(model="nobody/nothing"))
         with pytest.raises(LocalProtocolError, match="choose from scripted-model"):
-            await stage.client.create_session("x", OpenCodeConfig(model="scripted/nothing"))
+            await stage.client.create_session("x", OpenCodeSessionConfig(model="scripted/nothing"))
         with pytest.raises(LaunchError, match="configuration"):
             await stage.client.create_session("x", stage.config(settings={"snapshot": "perhaps"}))
 

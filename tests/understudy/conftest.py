@@ -10,8 +10,8 @@ import pytest
 
 from stagedoor.agents.acp import (
     AcpClient,
-    AcpConfig,
     AcpSession,
+    AcpSessionConfig,
     AcpToolCall,
     AgentMessageChunk,
     ClientCapabilities,
@@ -116,7 +116,7 @@ class Understudy:
     ) -> None:
         async def play() -> None:
             client = self.client(script, capabilities)
-            async with await client.create_session(config=AcpConfig(**config)) as session:
+            async with await client.create_session(config=AcpSessionConfig(**config)) as session:
                 await main(Dialogue(session))
 
         run(play())

@@ -161,7 +161,7 @@ def test_modes(understudy: Any, mode: str, questions: list[str], ended: list[str
         assert reply.ended == ended
         assert sorted(path.name for path in understudy.workspace.iterdir()) == files
 
-    understudy.dialogue(main, mode=mode, request_permission=lambda question: "allow_once")
+    understudy.dialogue(main, mode=mode, can_use_tool=lambda question: "allow_once")
 
 
 def test_permission_is_asked_with_four_kinds_and_the_diff(understudy: Any) -> None:
@@ -188,7 +188,7 @@ def test_permission_is_asked_with_four_kinds_and_the_diff(understudy: Any) -> No
         assert question.tool_call.contents() == [DiffContent(place, "x", None, {"kind": "add"})]
         assert not (understudy.workspace / "a.txt").exists()
 
-    understudy.dialogue(main, request_permission=ask)
+    understudy.dialogue(main, can_use_tool=ask)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_always_is_remembered(understudy: Any, answer: Any, questions: int, ende
         reply = await dialogue.say([{"shell": "true"}, {"shell": "true"}, {"shell": "true #"}])
         assert (len(reply.questions), reply.ended) == (questions, ended)
 
-    understudy.dialogue(main, request_permission=lambda question: answer)
+    understudy.dialogue(main, can_use_tool=lambda question: answer)
 
 
 def test_commands_stream_their_output_and_report_their_exit_code(understudy: Any) -> None:
@@ -254,7 +254,7 @@ def test_parallel_calls_are_asked_together(understudy: Any) -> None:
         reply = await dialogue.say([[{"shell": "echo a"}, {"shell": "echo b"}]])
         assert sorted(reply.outputs) == ["a\n", "b\n"]
 
-    understudy.dialogue(main, request_permission=ask)
+    understudy.dialogue(main, can_use_tool=ask)
 
 
 def test_a_sub_agent_works_under_its_call(understudy: Any) -> None:

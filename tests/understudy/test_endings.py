@@ -80,7 +80,7 @@ def test_interrupt_mid_question(understudy: Any) -> None:
     async def never(question: RequestPermission) -> Any:
         await asyncio.Event().wait()
 
-    understudy.dialogue(main, request_permission=never)
+    understudy.dialogue(main, can_use_tool=never)
 
 
 def test_a_command_that_leaves_something_behind_does_not_hold_up_the_turn(understudy: Any) -> None:

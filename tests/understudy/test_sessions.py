@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.acp import (
-    AcpConfig,
+    AcpSessionConfig,
     AgentMessageChunk,
     RequestFailed,
     SessionUpdate,
@@ -20,7 +20,7 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
 
     async def main() -> None:
         client = understudy.client(script)
-        async with await client.create_session("first prompt", AcpConfig(mode="auto")) as session:
+        async with await client.create_session("first prompt", AcpSessionConfig(mode="auto")) as session:
             first = session.session_id
             assert (await dialogue_of(session).hear()).text == "One. Two."
         (listed,) = await client.list_sessions()
@@ -34,7 +34,7 @@ def test_sessions_are_stored_listed_loaded_resumed_and_forked(understudy: Any, b
         async with await client.fork_session(first, "go on") as session:
             assert session.session_id != first
             assert (await dialogue_of(session).hear()).text == "Four."
-        async with await client.resume_session(first, "go on", AcpConfig(replay=True)) as session:
+        async with await client.resume_session(first, "go on", AcpSessionConfig(replay=True)) as session:
             reply = await dialogue_of(session).hear()
             replayed = [event.update for event in reply.events if isinstance(event, SessionUpdate) and event.replayed]
             assert [type(update).__name__ for update in replayed] == [
@@ -85,7 +85,7 @@ def test_the_demo_reacts_to_the_workspace(understudy: Any) -> None:
         assert "{name}" in (understudy.workspace / "greeting.py").read_text()
         assert "work with 2 files" in (await dialogue.say("/demo")).text
 
-    understudy.dialogue(main, request_permission=lambda question: "allow_once")
+    understudy.dialogue(main, can_use_tool=lambda question: "allow_once")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_demo_takes_no_for_an_answer(understudy: Any, answers: list[str], te
     async def main(dialogue: Any) -> None:
         assert (await dialogue.say("hello")).text.endswith(text)
 
-    understudy.dialogue(main, request_permission=lambda question: next(decisions))
+    understudy.dialogue(main, can_use_tool=lambda question: next(decisions))
 
 
 def test_bad_requests_are_refused_one_by_one(understudy: Any, bounded: Any) -> None:

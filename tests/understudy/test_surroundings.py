@@ -48,7 +48,7 @@ def test_tools_of_an_mcp_server(understudy: Any) -> None:
         assert reply.ended == ["completed"] * 3 + ["failed"] * 3
         assert [question.tool_call.title for question in questions].count("sums: add") == 2
 
-    understudy.dialogue(main, mcp_servers=(SERVER, MISSING), request_permission=ask)
+    understudy.dialogue(main, mcp_servers=(SERVER, MISSING), can_use_tool=ask)
 
 
 def test_nothing_in_the_workspace_is_imported(understudy: Any) -> None:
@@ -63,10 +63,10 @@ def test_nothing_in_the_workspace_is_imported(understudy: Any) -> None:
 
 CLIENT = """
 import asyncio, sys
-from stagedoor.agents.acp import AcpClient, AcpConfig
+from stagedoor.agents.acp import AcpClient, AcpSessionConfig
 async def main():
     session = await AcpClient(sys.argv[2:], sys.argv[1]).create_session(
-        "- shell: 'sleep 1000 & echo $! > pid; wait'", AcpConfig(mode="auto"))
+        "- shell: 'sleep 1000 & echo $! > pid; wait'", AcpSessionConfig(mode="auto"))
     async for event in session.events:
         pass
 asyncio.run(main())

@@ -15,7 +15,7 @@ from stagedoor.agents.codex import (
     Answers,
     ApprovalPolicy,
     AppServerProtocol,
-    CodexConfig,
+    CodexSessionConfig,
     Decline,
     ExecProtocol,
     Question,
@@ -626,7 +626,7 @@ def test_rights(
     mode = fields.get("approval") or fields.get("tier")
     read_only = fields.get("tier") == "dry-run" or fields.get("sandbox") == "readOnly"
     free = mode in ("autonomous", "autoAll", "askDangerous") and not read_only
-    assert (config.sandbox, config.approval_policy, config.network_access, config.disable) == (
+    assert (config.sandbox_mode, config.approval_policy, config.network_access, config.disable) == (
         sandbox,
         policy,
         network,
@@ -696,11 +696,11 @@ def test_options_in_codex_words(tmp_path: Path) -> None:
         extra_args=("-c", "x=1"),
         stall_after=5.0,
     )
-    assert config_of(options, "app-server") == CodexConfig(
+    assert config_of(options, "app-server") == CodexSessionConfig(
         driver="app-server",
         model="gpt-5.5",
         approval_policy=NEVER,
-        sandbox=FULL,
+        sandbox_mode=FULL,
         base_instructions="whole",
         developer_instructions="more",
         mcp_servers={

@@ -11,8 +11,8 @@ import pytest
 
 from stagedoor.agents.acp import (
     AcpClient,
-    AcpConfig,
     AcpSession,
+    AcpSessionConfig,
     AcpUsage,
     AgentMessageChunk,
     ClientCapabilities,
@@ -152,20 +152,20 @@ async def _never(question: RequestPermission) -> Any:
 @pytest.mark.parametrize(
     ("config", "outcome"),
     [
-        (AcpConfig(request_permission=lambda question: "allow_once"), "yes"),
-        (AcpConfig(request_permission=lambda question: "allow_always"), "yes-always"),
-        (AcpConfig(request_permission=lambda question: "reject_once"), "no"),
-        (AcpConfig(request_permission=lambda question: "reject_always"), "never"),
-        (AcpConfig(request_permission=lambda question: None), "cancelled"),
-        (AcpConfig(request_permission=_allow_later), "yes-always"),
-        (AcpConfig(), "no"),
-        (AcpConfig(request_permission=_broken), "no"),
-        (AcpConfig(request_permission=lambda question: "sure"), "no"),  # type: ignore[arg-type,return-value]
-        (AcpConfig(request_permission=_never, permission_timeout=0.05), "no"),
+        (AcpSessionConfig(can_use_tool=lambda question: "allow_once"), "yes"),
+        (AcpSessionConfig(can_use_tool=lambda question: "allow_always"), "yes-always"),
+        (AcpSessionConfig(can_use_tool=lambda question: "reject_once"), "no"),
+        (AcpSessionConfig(can_use_tool=lambda question: "reject_always"), "never"),
+        (AcpSessionConfig(can_use_tool=lambda question: None), "cancelled"),
+        (AcpSessionConfig(can_use_tool=_allow_later), "yes-always"),
+        (AcpSessionConfig(), "no"),
+        (AcpSessionConfig(can_use_tool=_broken), "no"),
+        (AcpSessionConfig(can_use_tool=lambda question: "sure"), "no"),  # type: ignore[arg-type,return-value]
+        (AcpSessionConfig(can_use_tool=_never, permission_timeout=0.05), "no"),
     ],
     ids=["once", "always", "reject", "reject-always", "cancel", "async", "nobody", "broken", "nonsense", "timeout"],
 )
-def test_permission(tmp_path: Path, config: AcpConfig, outcome: str) -> None:
+def test_permission(tmp_path: Path, config: AcpSessionConfig, outcome: str) -> None:
     async def main() -> None:
         async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
             received = await turn(session.events)
@@ -183,7 +183,7 @@ def test_a_plain_callback_that_is_late_stalls_nothing_and_is_not_obeyed(tmp_path
             release.wait(BOUND)
             return "allow_once"
 
-        config = AcpConfig(request_permission=slow, permission_timeout=0.05)
+        config = AcpSessionConfig(can_use_tool=slow, permission_timeout=0.05)
         async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
             events = session.events
             assert text_in(await turn(events)) == "no"
@@ -206,7 +206,7 @@ def test_interrupt_mid_turn_and_mid_question_keeps_the_session(tmp_path: Path) -
             finally:
                 closed.set()
 
-        config = AcpConfig(request_permission=ask)
+        config = AcpSessionConfig(can_use_tool=ask)
         async with await AcpClient(AGENT, tmp_path).create_session("wait", config) as session:
             events = session.events
             await session.interrupt()
@@ -288,7 +288,7 @@ def test_terminals(tmp_path: Path) -> None:
 
 def test_elicitation_and_extensions(tmp_path: Path) -> None:
     async def main() -> None:
-        config = AcpConfig(elicit=lambda question: {"colour": question.message[6:12]})
+        config = AcpSessionConfig(elicit=lambda question: {"colour": question.message[6:12]})
         client = AcpClient(AGENT, tmp_path, capabilities=EVERYTHING)
         async with await client.create_session("elicit", config) as session:
             events = session.events
@@ -301,7 +301,7 @@ def test_elicitation_and_extensions(tmp_path: Path) -> None:
 
 def test_modes_models_and_options(tmp_path: Path) -> None:
     async def main() -> None:
-        config = AcpConfig(mode="code", model="large")
+        config = AcpSessionConfig(mode="code", model="large")
         async with await AcpClient(AGENT, tmp_path).create_session("say ok", config) as session:
             received = await turn(session.events)
             assert SessionUpdate(session.session_id, CurrentModeUpdate("code")) in received
@@ -324,7 +324,7 @@ def test_resume_replay_fork_list_and_unknown(tmp_path: Path) -> None:
         async with await client.resume_session("stored", "say on") as session:
             received = await turn(session.events)
             assert [event.replayed for event in received if isinstance(event, SessionUpdate)] == [False]
-        async with await client.resume_session("stored", "say on", AcpConfig(replay=True)) as session:
+        async with await client.resume_session("stored", "say on", AcpSessionConfig(replay=True)) as session:
             received = await turn(session.events)
             assert [event.replayed for event in received if isinstance(event, SessionUpdate)] == [True, False]
             assert text_in(received) == "historyon"

@@ -63,7 +63,7 @@ MODE = ClaudePermissionMode
         (dict(max_turns=3, max_budget_usd=0.5), ["--max-turns", "3", "--max-budget-usd", "0.5", PARTIAL]),
         (dict(agents={"a": {"prompt": "p"}}), ["--agents", '{"a":{"prompt":"p"}}', PARTIAL]),
         (dict(agent="a"), ["--agent", "a", PARTIAL]),
-        (dict(json_schema={"type": "object"}), ["--json-schema", '{"type":"object"}', PARTIAL]),
+        (dict(output_schema={"type": "object"}), ["--json-schema", '{"type":"object"}', PARTIAL]),
         (dict(tools=["Read", "Bash"]), ["--tools=Read,Bash", PARTIAL]),
         (dict(tools=[]), ["--tools=", PARTIAL]),
         (dict(allowed_tools=["Bash(git *)"], disallowed_tools=["Write", "Edit"]),

@@ -10,7 +10,7 @@ import pytest
 from stagedoor.agents.codex.commands import Accept, Decision
 from stagedoor.agents.codex.config import (
     ApprovalPolicy,
-    CodexConfig,
+    CodexSessionConfig,
     DriverName,
     GranularApproval,
     SandboxMode,
@@ -39,7 +39,7 @@ def yes(question: Question) -> Decision:
     return Accept()
 
 
-def argv(config: CodexConfig, **more: Any) -> list[str]:
+def argv(config: CodexSessionConfig, **more: Any) -> list[str]:
     plan = launch(config, cwd="/repo", executable="/codex", prompt="hi", **more)
     assert plan.argv[0] == "/codex"
     return list(plan.argv[1:])
@@ -48,32 +48,32 @@ def argv(config: CodexConfig, **more: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("config", "more", "expected"),
     [
-        (CodexConfig(), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
+        (CodexSessionConfig(), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
         (
-            CodexConfig(model="gpt-5.5", sandbox=SandboxMode.READ_ONLY),
+            CodexSessionConfig(model="gpt-5.5", sandbox_mode=SandboxMode.READ_ONLY),
             {"resume": "T"},
             [*HEAD, "-s", "read-only", *QUIET, *FEATURES, *TRUST, "-m", "gpt-5.5", "resume", "T", "-"],
         ),
         (
-            CodexConfig(),
+            CodexSessionConfig(),
             {"fork": "T", "images": ("a.png", "b.png")},
             [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "fork", "-i", "a.png", "-i", "b.png", "T", "-"],
         ),
         (
-            CodexConfig(),
+            CodexSessionConfig(),
             {"images": ("a.png",)},
             ["exec", "-i", "a.png", *HEAD[1:], *WRITE, *QUIET, *FEATURES, *TRUST, "-"],
         ),
-        (CodexConfig(sandbox=None), {}, [*HEAD, *QUIET, *FEATURES, *TRUST, "-"]),
-        (CodexConfig(sandbox=None, full_auto=True), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
+        (CodexSessionConfig(sandbox_mode=None), {}, [*HEAD, *QUIET, *FEATURES, *TRUST, "-"]),
+        (CodexSessionConfig(sandbox_mode=None, full_auto=True), {}, [*HEAD, *WRITE, *QUIET, *FEATURES, *TRUST, "-"]),
         (
-            CodexConfig(dangerously_bypass_approvals_and_sandbox=True),
+            CodexSessionConfig(dangerously_bypass_approvals_and_sandbox=True),
             {},
             [*HEAD, "--dangerously-bypass-approvals-and-sandbox", *QUIET, *FEATURES, *TRUST, "-"],
         ),
-        (CodexConfig(approve_for_me=True), {}, [*HEAD, "--approve-for-me", *QUIET, *FEATURES, *TRUST, "-"]),
+        (CodexSessionConfig(approve_for_me=True), {}, [*HEAD, "--approve-for-me", *QUIET, *FEATURES, *TRUST, "-"]),
         (
-            CodexConfig(project_trust="trusted"),
+            CodexSessionConfig(project_trust="trusted"),
             {"trust_roots": ("/repo", '/r"oot')},
             [
                 *HEAD,
@@ -86,7 +86,7 @@ def argv(config: CodexConfig, **more: Any) -> list[str]:
             ],
         ),
         (
-            CodexConfig(
+            CodexSessionConfig(
                 reasoning_effort="high",
                 reasoning_summary="auto",
                 web_search=True,
@@ -121,7 +121,7 @@ def argv(config: CodexConfig, **more: Any) -> list[str]:
             ],
         ),
         (
-            CodexConfig(
+            CodexSessionConfig(
                 profile="p",
                 add_dirs=("/x", "/y"),
                 ephemeral=True,
@@ -148,12 +148,12 @@ def argv(config: CodexConfig, **more: Any) -> list[str]:
         ),
     ],
 )
-def test_exec_arguments(config: CodexConfig, more: dict[str, Any], expected: list[str]) -> None:
+def test_exec_arguments(config: CodexSessionConfig, more: dict[str, Any], expected: list[str]) -> None:
     assert argv(config, **more) == expected
 
 
 def test_the_prompt_is_standard_input_and_files_are_private() -> None:
-    config = CodexConfig(output_schema={"type": "object"}, base_instructions="Be brief.", env={"A": "b"})
+    config = CodexSessionConfig(output_schema={"type": "object"}, base_instructions="Be brief.", env={"A": "b"})
     plan = launch(config, cwd="/repo", executable="/codex", prompt="-x é\ud83d", native=False)
     instructions = f'model_instructions_file="{SCRATCH}/instructions.md"'
     schema = ["--output-schema", f"{SCRATCH}/output-schema.json"]
@@ -168,7 +168,7 @@ def test_the_prompt_is_standard_input_and_files_are_private() -> None:
 
 
 def test_the_app_server_is_never_sent_sigint() -> None:
-    config = CodexConfig(driver="app-server", strict_config=True, extra_args=("--x",), env={"A": "b"})
+    config = CodexSessionConfig(driver="app-server", strict_config=True, extra_args=("--x",), env={"A": "b"})
     assert launch(config, cwd="/repo", executable="/codex") == Launch(
         argv=("/codex", "app-server", *QUIET, *FEATURES, "--strict-config", "--x"),
         cwd="/repo",
@@ -185,19 +185,19 @@ PROJECTS = {"projects": {"/repo": {"trust_level": "untrusted"}}}
     ("config", "expected"),
     [
         (
-            CodexConfig(driver=APP),
+            CodexSessionConfig(driver=APP),
             {"cwd": "/repo", "approvalPolicy": "never", "config": PROJECTS, "sandbox": "workspace-write"},
         ),
         (
-            CodexConfig(can_use_tool=yes, sandbox=None),
+            CodexSessionConfig(can_use_tool=yes, sandbox_mode=None),
             {"cwd": "/repo", "approvalPolicy": "untrusted", "config": PROJECTS},
         ),
         (
-            CodexConfig(driver=APP, dangerously_bypass_approvals_and_sandbox=True),
+            CodexSessionConfig(driver=APP, dangerously_bypass_approvals_and_sandbox=True),
             {"cwd": "/repo", "approvalPolicy": "never", "config": PROJECTS, "sandbox": "danger-full-access"},
         ),
         (
-            CodexConfig(
+            CodexSessionConfig(
                 driver=APP,
                 approve_for_me=True,
                 model="m",
@@ -233,17 +233,17 @@ PROJECTS = {"projects": {"/repo": {"trust_level": "untrusted"}}}
         ),
     ],
 )
-def test_thread_parameters(config: CodexConfig, expected: dict[str, Any]) -> None:
+def test_thread_parameters(config: CodexSessionConfig, expected: dict[str, Any]) -> None:
     assert thread_params(config, cwd="/repo") == expected
 
 
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (CodexConfig(driver=APP), {}),
-        (CodexConfig(driver=APP, output_schema={"type": "object"}), {"outputSchema": {"type": "object"}}),
+        (CodexSessionConfig(driver=APP), {}),
+        (CodexSessionConfig(driver=APP, output_schema={"type": "object"}), {"outputSchema": {"type": "object"}}),
         (
-            CodexConfig(plan_mode=True, reasoning_effort="high"),
+            CodexSessionConfig(plan_mode=True, reasoning_effort="high"),
             {
                 "collaborationMode": {
                     "mode": "plan",
@@ -253,21 +253,21 @@ def test_thread_parameters(config: CodexConfig, expected: dict[str, Any]) -> Non
         ),
     ],
 )
-def test_turn_parameters(config: CodexConfig, expected: dict[str, Any]) -> None:
+def test_turn_parameters(config: CodexSessionConfig, expected: dict[str, Any]) -> None:
     assert turn_params(config, model="m") == expected
 
 
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (CodexConfig(), "never"),
-        (CodexConfig(can_use_tool=yes), "untrusted"),
-        (CodexConfig(can_use_tool=yes, full_auto=True), "on-request"),
-        (CodexConfig(full_auto=True), "never"),
-        (CodexConfig(approval_policy=ApprovalPolicy.ON_FAILURE), "on-request"),
-        (CodexConfig(approval_policy=ApprovalPolicy.UNTRUSTED), "untrusted"),
+        (CodexSessionConfig(), "never"),
+        (CodexSessionConfig(can_use_tool=yes), "untrusted"),
+        (CodexSessionConfig(can_use_tool=yes, full_auto=True), "on-request"),
+        (CodexSessionConfig(full_auto=True), "never"),
+        (CodexSessionConfig(approval_policy=ApprovalPolicy.ON_FAILURE), "on-request"),
+        (CodexSessionConfig(approval_policy=ApprovalPolicy.UNTRUSTED), "untrusted"),
         (
-            CodexConfig(approval_policy=GranularApproval(rules=False)),
+            CodexSessionConfig(approval_policy=GranularApproval(rules=False)),
             {
                 "granular": {
                     "sandbox_approval": True,
@@ -280,22 +280,22 @@ def test_turn_parameters(config: CodexConfig, expected: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_approval_policies(config: CodexConfig, expected: object) -> None:
+def test_approval_policies(config: CodexSessionConfig, expected: object) -> None:
     assert approval_policy(config) == expected
 
 
 @pytest.mark.parametrize(
     ("config", "driver"),
     [
-        (CodexConfig(), "exec"),
-        (CodexConfig(approval_policy=ApprovalPolicy.NEVER), "exec"),
-        (CodexConfig(can_use_tool=yes), APP),
-        (CodexConfig(approval_policy=ApprovalPolicy.ON_REQUEST), APP),
-        (CodexConfig(plan_mode=True), APP),
-        (CodexConfig(driver=APP), APP),
+        (CodexSessionConfig(), "exec"),
+        (CodexSessionConfig(approval_policy=ApprovalPolicy.NEVER), "exec"),
+        (CodexSessionConfig(can_use_tool=yes), APP),
+        (CodexSessionConfig(approval_policy=ApprovalPolicy.ON_REQUEST), APP),
+        (CodexSessionConfig(plan_mode=True), APP),
+        (CodexSessionConfig(driver=APP), APP),
     ],
 )
-def test_the_driver_follows_from_what_is_wanted(config: CodexConfig, driver: DriverName) -> None:
+def test_the_driver_follows_from_what_is_wanted(config: CodexSessionConfig, driver: DriverName) -> None:
     assert chosen_driver(config) == driver
 
 
@@ -303,34 +303,34 @@ def test_the_driver_follows_from_what_is_wanted(config: CodexConfig, driver: Dri
     ("config", "error", "sentence"),
     [
         (
-            CodexConfig(driver="exec", can_use_tool=yes),
+            CodexSessionConfig(driver="exec", can_use_tool=yes),
             NotSupported,
             "cannot ask for approval: use driver='app-server'",
         ),
         (
-            CodexConfig(driver="exec", approval_policy=ApprovalPolicy.UNTRUSTED),
+            CodexSessionConfig(driver="exec", approval_policy=ApprovalPolicy.UNTRUSTED),
             NotSupported,
             "cannot ask for approval: use driver='app-server'",
         ),
-        (CodexConfig(driver="exec", plan_mode=True), NotSupported, "no plan mode"),
-        (CodexConfig(driver=APP, worktree=True), NotSupported, "no worktree: use driver='exec'"),
-        (CodexConfig(driver=APP, profile="p"), NotSupported, "no profile"),
-        (CodexConfig(driver=APP, ignore_rules=True), NotSupported, "no ignore_rules"),
+        (CodexSessionConfig(driver="exec", plan_mode=True), NotSupported, "no plan mode"),
+        (CodexSessionConfig(driver=APP, worktree=True), NotSupported, "no worktree: use driver='exec'"),
+        (CodexSessionConfig(driver=APP, profile="p"), NotSupported, "no profile"),
+        (CodexSessionConfig(driver=APP, ignore_rules=True), NotSupported, "no ignore_rules"),
         (
-            CodexConfig(dangerously_bypass_approvals_and_sandbox=True, can_use_tool=yes),
+            CodexSessionConfig(dangerously_bypass_approvals_and_sandbox=True, can_use_tool=yes),
             LocalProtocolError,
             "asks no questions",
         ),
         (
-            CodexConfig(network_access=True, sandbox=SandboxMode.READ_ONLY),
+            CodexSessionConfig(network_access=True, sandbox_mode=SandboxMode.READ_ONLY),
             LocalProtocolError,
-            "needs sandbox=SandboxMode.WORKSPACE_WRITE",
+            "needs sandbox_mode=SandboxMode.WORKSPACE_WRITE",
         ),
-        (CodexConfig(mcp_servers={"a.b": {}}), LocalProtocolError, "'a.b'"),
-        (CodexConfig(config={"k": object()}), LocalProtocolError, "cannot hold"),
+        (CodexSessionConfig(mcp_servers={"a.b": {}}), LocalProtocolError, "'a.b'"),
+        (CodexSessionConfig(config={"k": object()}), LocalProtocolError, "cannot hold"),
     ],
 )
-def test_bad_combinations_are_refused(config: CodexConfig, error: type[Exception], sentence: str) -> None:
+def test_bad_combinations_are_refused(config: CodexSessionConfig, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         launch(config, cwd="/repo", executable="/codex", prompt="hi")
 
@@ -338,12 +338,12 @@ def test_bad_combinations_are_refused(config: CodexConfig, error: type[Exception
 @pytest.mark.parametrize("prompt", [None, "", " \n"])
 def test_exec_needs_a_prompt(prompt: str | None) -> None:
     with pytest.raises(LocalProtocolError, match="prompt"):
-        launch(CodexConfig(), cwd="/repo", executable="/codex", prompt=prompt)
+        launch(CodexSessionConfig(), cwd="/repo", executable="/codex", prompt=prompt)
 
 
 def test_resume_and_fork_exclude_each_other() -> None:
     with pytest.raises(LocalProtocolError, match="cannot be used together"):
-        argv(CodexConfig(), resume="a", fork="b")
+        argv(CodexSessionConfig(), resume="a", fork="b")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.codex.config import CodexConfig
+from stagedoor.agents.codex.config import CodexSessionConfig
 from stagedoor.agents.codex.locate import find_codex, native_executable, require_sign_in, trust_roots
 from stagedoor.errors import NotInstalled, NotSignedIn
 
@@ -67,18 +67,18 @@ def test_trust_is_decided_on_the_repository_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "env", "files"),
     [
-        (CodexConfig(), {"CODEX_API_KEY": "k"}, {}),
-        (CodexConfig(), {}, {"auth.json": "{}"}),
-        (CodexConfig(model_provider="mine"), {}, {}),
-        (CodexConfig(profile="p"), {}, {}),
-        (CodexConfig(config={"openai_base_url": "http://localhost"}), {}, {}),
-        (CodexConfig(env={"CODEX_API_KEY": "k"}), {}, {}),
-        (CodexConfig(), {}, {"config.toml": 'model_provider = "mine"'}),
-        (CodexConfig(), {}, {"config.toml": 'cli_auth_credentials_store = "keyring"'}),
+        (CodexSessionConfig(), {"CODEX_API_KEY": "k"}, {}),
+        (CodexSessionConfig(), {}, {"auth.json": "{}"}),
+        (CodexSessionConfig(model_provider="mine"), {}, {}),
+        (CodexSessionConfig(profile="p"), {}, {}),
+        (CodexSessionConfig(config={"openai_base_url": "http://localhost"}), {}, {}),
+        (CodexSessionConfig(env={"CODEX_API_KEY": "k"}), {}, {}),
+        (CodexSessionConfig(), {}, {"config.toml": 'model_provider = "mine"'}),
+        (CodexSessionConfig(), {}, {"config.toml": 'cli_auth_credentials_store = "keyring"'}),
     ],
 )
 def test_somebody_may_be_signed_in(
-    tmp_path: Path, config: CodexConfig, env: dict[str, str], files: dict[str, str]
+    tmp_path: Path, config: CodexSessionConfig, env: dict[str, str], files: dict[str, str]
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -88,13 +88,13 @@ def test_somebody_may_be_signed_in(
 @pytest.mark.parametrize(
     ("config", "files"),
     [
-        (CodexConfig(), {}),
-        (CodexConfig(), {"config.toml": 'model = "m"'}),
-        (CodexConfig(), {"config.toml": "not toml ["}),
-        (CodexConfig(ignore_user_config=True), {"config.toml": 'model_provider = "mine"'}),
+        (CodexSessionConfig(), {}),
+        (CodexSessionConfig(), {"config.toml": 'model = "m"'}),
+        (CodexSessionConfig(), {"config.toml": "not toml ["}),
+        (CodexSessionConfig(ignore_user_config=True), {"config.toml": 'model_provider = "mine"'}),
     ],
 )
-def test_nobody_is_signed_in(tmp_path: Path, config: CodexConfig, files: dict[str, str]) -> None:
+def test_nobody_is_signed_in(tmp_path: Path, config: CodexSessionConfig, files: dict[str, str]) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(NotSignedIn, match="codex login"):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from stagedoor.agents.codex.config import CodexConfig, SandboxMode
+from stagedoor.agents.codex.config import CodexSessionConfig, SandboxMode
 from stagedoor.agents.codex.sessions import COVERED, Leftovers
 
 
 def test_only_what_was_not_there_and_is_empty_goes(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    leftovers = Leftovers(CodexConfig(), str(tmp_path), {"TMPDIR": str(tmp_path / "tmp")})
+    leftovers = Leftovers(CodexSessionConfig(), str(tmp_path), {"TMPDIR": str(tmp_path / "tmp")})
     for name in (".codex", ".agents", "tmp/.aws"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".agents" / "kept").touch()
@@ -28,11 +28,11 @@ def test_only_what_was_not_there_and_is_empty_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        CodexConfig(sandbox=SandboxMode.DANGER_FULL_ACCESS),
-        CodexConfig(dangerously_bypass_approvals_and_sandbox=True),
+        CodexSessionConfig(sandbox_mode=SandboxMode.DANGER_FULL_ACCESS),
+        CodexSessionConfig(dangerously_bypass_approvals_and_sandbox=True),
     ],
 )
-def test_without_a_sandbox_nothing_is_touched(tmp_path: Path, config: CodexConfig) -> None:
+def test_without_a_sandbox_nothing_is_touched(tmp_path: Path, config: CodexSessionConfig) -> None:
     leftovers = Leftovers(config, str(tmp_path), {})
     for name in COVERED:
         (tmp_path / name).mkdir()

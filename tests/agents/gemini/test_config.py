@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stagedoor.agents.gemini import GeminiConfig, StdioMcpServer
+from stagedoor.agents.gemini import GeminiSessionConfig, StdioMcpServer
 from stagedoor.agents.gemini.config import settings
 from stagedoor.errors import LocalProtocolError
 
@@ -22,15 +22,15 @@ def selected(kind: str) -> dict:
 @pytest.mark.parametrize(
     ("config", "user", "env", "expected"),
     [
-        (GeminiConfig(), None, {}, OURS),
-        (GeminiConfig(), None, KEY, OURS | selected("gemini-api-key")),
-        (GeminiConfig(), None, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, OURS | selected("vertex-ai")),
-        (GeminiConfig(), selected("oauth-personal"), KEY, OURS | selected("oauth-personal")),
-        (GeminiConfig(auth_type="vertex-ai"), selected("gemini-api-key"), KEY, OURS | selected("vertex-ai")),
-        (GeminiConfig(usage_statistics=False), None, {}, OURS | {"privacy": {"usageStatisticsEnabled": False}}),
-        (GeminiConfig(max_session_turns=4), None, {}, OURS | {"model": {"maxSessionTurns": 4}}),
+        (GeminiSessionConfig(), None, {}, OURS),
+        (GeminiSessionConfig(), None, KEY, OURS | selected("gemini-api-key")),
+        (GeminiSessionConfig(), None, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, OURS | selected("vertex-ai")),
+        (GeminiSessionConfig(), selected("oauth-personal"), KEY, OURS | selected("oauth-personal")),
+        (GeminiSessionConfig(auth_type="vertex-ai"), selected("gemini-api-key"), KEY, OURS | selected("vertex-ai")),
+        (GeminiSessionConfig(usage_statistics=False), None, {}, OURS | {"privacy": {"usageStatisticsEnabled": False}}),
+        (GeminiSessionConfig(max_session_turns=4), None, {}, OURS | {"model": {"maxSessionTurns": 4}}),
         (
-            GeminiConfig(mcp_servers={"a": StdioMcpServer(command="c", args=("x",), trust=True)}),
+            GeminiSessionConfig(mcp_servers={"a": StdioMcpServer(command="c", args=("x",), trust=True)}),
             {"mcpServers": {"b": {"command": "d"}}, "ui": {"theme": "Dracula"}},
             {},
             OURS
@@ -40,7 +40,7 @@ def selected(kind: str) -> dict:
             },
         ),
         (
-            GeminiConfig(settings={"general": {"maxAttempts": 7}, "tools": {"core": ["glob"]}}),
+            GeminiSessionConfig(settings={"general": {"maxAttempts": 7}, "tools": {"core": ["glob"]}}),
             {"general": {"vimMode": True, "sessionRetention": {"enabled": True, "maxAge": "7d"}}},
             {},
             {
@@ -60,10 +60,10 @@ def test_settings(config, user, env, expected):
 
 def test_the_users_file_may_have_comments():
     user = b'// mine\n{"ui": {"theme": "// not a comment", /* this is */ "x": 1}}\n'
-    assert json.loads(settings(GeminiConfig(), user, {}))["ui"] == {"theme": "// not a comment", "x": 1}
+    assert json.loads(settings(GeminiSessionConfig(), user, {}))["ui"] == {"theme": "// not a comment", "x": 1}
 
 
 @pytest.mark.parametrize("user", [b"{", b"[]", b"\xff"])
 def test_a_broken_file_of_the_user_is_named(user: bytes):
     with pytest.raises(LocalProtocolError, match=r"settings\.json"):
-        settings(GeminiConfig(), user, {})
+        settings(GeminiSessionConfig(), user, {})

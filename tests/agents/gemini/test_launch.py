@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from stagedoor.agents.gemini import ApprovalMode, Decision, GeminiConfig, GeminiDriver, PolicyRule
+from stagedoor.agents.gemini import ApprovalMode, Decision, GeminiDriver, GeminiSessionConfig, PolicyRule
 from stagedoor.agents.gemini.launch import LONGEST_PROMPT, launch
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal
@@ -34,7 +34,7 @@ POLICY = f"--policy={SCRATCH}/stagedoor.toml"
 THEIRS = "--policy=/home/.gemini/policies"
 
 
-def launched(config: GeminiConfig, prompt: str = "hi", **more: str | None) -> Launch:
+def launched(config: GeminiSessionConfig, prompt: str = "hi", **more: str | None) -> Launch:
     return launch(config, cwd="/repo", executable="/bin/gemini", home="/home", prompt=prompt, **more)
 
 
@@ -44,53 +44,53 @@ def ask(_: object) -> None: ...
 @pytest.mark.parametrize(
     ("config", "base", "argv", "env", "files"),
     [
-        (GeminiConfig(), STREAM, (), {}, {}),
-        (GeminiConfig(driver=GeminiDriver.ACP), ACP, (), {}, {}),
-        (GeminiConfig(can_use_tool=ask), ACP, (), {}, {}),
-        (GeminiConfig(model="gemini-3-pro"), STREAM, ("--model", "gemini-3-pro"), {}, {}),
-        (GeminiConfig(debug=True), STREAM, ("--debug",), {}, {}),
-        (GeminiConfig(raw_output=True), STREAM, ("--raw-output", "--accept-raw-output-risk"), {}, {}),
+        (GeminiSessionConfig(), STREAM, (), {}, {}),
+        (GeminiSessionConfig(driver=GeminiDriver.ACP), ACP, (), {}, {}),
+        (GeminiSessionConfig(can_use_tool=ask), ACP, (), {}, {}),
+        (GeminiSessionConfig(model="gemini-3-pro"), STREAM, ("--model", "gemini-3-pro"), {}, {}),
+        (GeminiSessionConfig(debug=True), STREAM, ("--debug",), {}, {}),
+        (GeminiSessionConfig(raw_output=True), STREAM, ("--raw-output", "--accept-raw-output-risk"), {}, {}),
         (
-            GeminiConfig(include_directories=("/a", "/b")),
+            GeminiSessionConfig(add_dirs=("/a", "/b")),
             STREAM,
             ("--include-directories=/a", "--include-directories=/b"),
             {},
             {},
         ),
-        (GeminiConfig(extensions=()), STREAM, ("--extensions=none",), {}, {}),
-        (GeminiConfig(extensions=("x", "y")), STREAM, ("--extensions=x", "--extensions=y"), {}, {}),
-        (GeminiConfig(allowed_mcp_server_names=("m",)), STREAM, ("--allowed-mcp-server-names=m",), {}, {}),
-        (GeminiConfig(extra_args=("--screen-reader",)), STREAM, ("--screen-reader",), {}, {}),
+        (GeminiSessionConfig(extensions=()), STREAM, ("--extensions=none",), {}, {}),
+        (GeminiSessionConfig(extensions=("x", "y")), STREAM, ("--extensions=x", "--extensions=y"), {}, {}),
+        (GeminiSessionConfig(allowed_mcp_server_names=("m",)), STREAM, ("--allowed-mcp-server-names=m",), {}, {}),
+        (GeminiSessionConfig(extra_args=("--screen-reader",)), STREAM, ("--screen-reader",), {}, {}),
         (
-            GeminiConfig(env={"A": "b", "TERM": "dumb", "GEMINI_CLI_HOME": "/x"}),
+            GeminiSessionConfig(env={"A": "b", "TERM": "dumb", "GEMINI_CLI_HOME": "/x"}),
             STREAM,
             (),
             {"A": "b", "TERM": "dumb"},
             {},
         ),
         (
-            GeminiConfig(sandbox=True, sandbox_image="image"),
+            GeminiSessionConfig(sandbox=True, sandbox_image="image"),
             STREAM,
             ("--sandbox",),
             {"GEMINI_SANDBOX_IMAGE": "image"},
             {},
         ),
         (
-            GeminiConfig(system_prompt="Be brief."),
+            GeminiSessionConfig(system_prompt="Be brief."),
             STREAM,
             (),
             {"GEMINI_SYSTEM_MD": f"{SCRATCH}/system.md"},
             {"system.md": b"Be brief."},
         ),
         (
-            GeminiConfig(policy=(PolicyRule(tool_name="*", decision=Decision.DENY, priority=1),)),
+            GeminiSessionConfig(policy=(PolicyRule(tool_name="*", decision=Decision.DENY, priority=1),)),
             STREAM,
             (POLICY, THEIRS),
             {},
             {"stagedoor.toml": b'[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 1\n'},
         ),
         (
-            GeminiConfig(allowed_tools=("run_shell_command(git status)",), excluded_tools=("write_file",)),
+            GeminiSessionConfig(allowed_tools=("run_shell_command(git status)",), disallowed_tools=("write_file",)),
             STREAM,
             (POLICY, THEIRS),
             {},
@@ -110,7 +110,7 @@ def test_launch(config, base, argv, env, files):
 
 @pytest.mark.parametrize("mode", ApprovalMode)
 def test_approval_modes(mode: ApprovalMode):
-    argv = launched(GeminiConfig(approval_mode=mode)).argv
+    argv = launched(GeminiSessionConfig(approval_mode=mode)).argv
     assert argv[argv.index("--approval-mode") + 1] == mode.value
 
 
@@ -122,12 +122,12 @@ def test_approval_modes(mode: ApprovalMode):
     ],
 )
 def test_sessions(more, argv):
-    assert launched(GeminiConfig(), **more).argv == (*STREAM.argv, *argv)
+    assert launched(GeminiSessionConfig(), **more).argv == (*STREAM.argv, *argv)
 
 
 def test_without_a_home_of_its_own():
     built = launch(
-        GeminiConfig(excluded_tools=("glob",)), cwd="/r", executable="g", user_folder="/u/.gemini", prompt="hi"
+        GeminiSessionConfig(disallowed_tools=("glob",)), cwd="/r", executable="g", user_folder="/u/.gemini", prompt="hi"
     )
     assert built.argv[-1] == "--policy=/u/.gemini/policies"
     assert {"GEMINI_CLI_HOME", "TMPDIR"}.isdisjoint(built.env)
@@ -136,23 +136,23 @@ def test_without_a_home_of_its_own():
 def test_trust():
     """Never by ``--skip-trust``, and over whatever the environment says."""
     for trust, expected in ((True, "true"), (False, "false"), (None, "maybe")):
-        built = launched(GeminiConfig(trust_workspace=trust, env={"GEMINI_CLI_TRUST_WORKSPACE": "maybe"}))
+        built = launched(GeminiSessionConfig(trust_workspace=trust, env={"GEMINI_CLI_TRUST_WORKSPACE": "maybe"}))
         assert (built.env["GEMINI_CLI_TRUST_WORKSPACE"], "--skip-trust" in built.argv) == (expected, False)
 
 
 def test_the_sandbox_sees_where_the_links_lead():
-    env = launched(GeminiConfig(sandbox=True), user_folder="/u/.gemini").env
+    env = launched(GeminiSessionConfig(sandbox=True), user_folder="/u/.gemini").env
     assert env["SANDBOX_MOUNTS"] == "/u/.gemini:/u/.gemini:rw"
 
 
 @pytest.mark.parametrize(
     ("prompt", "config", "stdin"),
     [
-        ("-x --yolo", GeminiConfig(), b"-x --yolo"),
-        ("/help", GeminiConfig(), b" /help"),
-        ("/help @a", GeminiConfig(expand_prompt=True), b"/help @a"),
-        ("é\ud83d", GeminiConfig(), "é?".encode()),
-        ("x" * 200_000, GeminiConfig(), b"x" * 200_000),
+        ("-x --yolo", GeminiSessionConfig(), b"-x --yolo"),
+        ("/help", GeminiSessionConfig(), b" /help"),
+        ("/help @a", GeminiSessionConfig(expand_prompt=True), b"/help @a"),
+        ("é\ud83d", GeminiSessionConfig(), "é?".encode()),
+        ("x" * 200_000, GeminiSessionConfig(), b"x" * 200_000),
     ],
 )
 def test_prompts_go_through_stdin(prompt, config, stdin):
@@ -164,17 +164,17 @@ def test_prompts_go_through_stdin(prompt, config, stdin):
 @pytest.mark.parametrize(
     ("config", "error", "says"),
     [
-        (GeminiConfig(driver=GeminiDriver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
-        (GeminiConfig(driver=GeminiDriver.ACP, session_id="x"), NotSupported, "session_id"),
-        (GeminiConfig(driver=GeminiDriver.ACP, sandbox=True), NotSupported, "use driver stream-json"),
-        (GeminiConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
-        (GeminiConfig(max_attempts=0), LocalProtocolError, "at least 1"),
-        (GeminiConfig(include_directories=("/a,b",)), LocalProtocolError, "comma"),
-        (GeminiConfig(extra_args=("--auto-edit",)), LocalProtocolError, "AUTO_EDIT"),
-        (GeminiConfig(extra_args=("--sandbox-image=x",)), LocalProtocolError, "sandbox_image"),
-        (GeminiConfig(extra_args=("--output-format=json",)), LocalProtocolError, "Stagedoor sets it"),
-        (GeminiConfig(extra_args=("-p", "hi")), LocalProtocolError, "Stagedoor sets it"),
-        (GeminiConfig(excluded_tools=("write_fil",)), LocalProtocolError, "write_file"),
+        (GeminiSessionConfig(driver=GeminiDriver.STREAM_JSON, can_use_tool=ask), NotSupported, "Driver.ACP"),
+        (GeminiSessionConfig(driver=GeminiDriver.ACP, session_id="x"), NotSupported, "session_id"),
+        (GeminiSessionConfig(driver=GeminiDriver.ACP, sandbox=True), NotSupported, "use driver stream-json"),
+        (GeminiSessionConfig(sandbox_image="x"), LocalProtocolError, "sandbox=True"),
+        (GeminiSessionConfig(max_attempts=0), LocalProtocolError, "at least 1"),
+        (GeminiSessionConfig(add_dirs=("/a,b",)), LocalProtocolError, "comma"),
+        (GeminiSessionConfig(extra_args=("--auto-edit",)), LocalProtocolError, "AUTO_EDIT"),
+        (GeminiSessionConfig(extra_args=("--sandbox-image=x",)), LocalProtocolError, "sandbox_image"),
+        (GeminiSessionConfig(extra_args=("--output-format=json",)), LocalProtocolError, "Stagedoor sets it"),
+        (GeminiSessionConfig(extra_args=("-p", "hi")), LocalProtocolError, "Stagedoor sets it"),
+        (GeminiSessionConfig(disallowed_tools=("write_fil",)), LocalProtocolError, "write_file"),
     ],
 )
 def test_bad_options(config, error, says):
@@ -185,4 +185,4 @@ def test_bad_options(config, error, says):
 @pytest.mark.parametrize(("prompt", "says"), [(" \n", "empty"), ("x" * (LONGEST_PROMPT + 1), "too long")])
 def test_bad_prompts(prompt, says):
     with pytest.raises(LocalProtocolError, match=says):
-        launched(GeminiConfig(), prompt)
+        launched(GeminiSessionConfig(), prompt)

@@ -9,11 +9,11 @@ import pytest
 
 from stagedoor.agents.gemini import (
     GeminiClient,
-    GeminiConfig,
     GeminiInit,
     GeminiMessage,
     GeminiResult,
     GeminiSession,
+    GeminiSessionConfig,
     Truncated,
 )
 from stagedoor.errors import LocalProtocolError, ProcessExited, SessionEnded
@@ -74,7 +74,7 @@ print(json.dumps({"type": "result", "status": "success"}))
 """
 
     async def main() -> None:
-        session = await client(code).create_session("/first", GeminiConfig(session_id="my-id"))
+        session = await client(code).create_session("/first", GeminiSessionConfig(session_id="my-id"))
         async with session:
             events = session.events
             first = await turn(events)

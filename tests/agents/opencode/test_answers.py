@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.agents.opencode import OpenCodeAllow, OpenCodeConfig, OpenCodeReject
+from stagedoor.agents.opencode import OpenCodeAllow, OpenCodeReject, OpenCodeSessionConfig
 from stagedoor.agents.opencode.answers import AnswerCommand, OpenCodeAnswers
 from stagedoor.agents.opencode.commands import RejectQuestion, ReplyPermission, ReplyQuestion
 from stagedoor.agents.opencode.events import PermissionAsked, QuestionAsked
@@ -31,7 +31,7 @@ def broken(_: Any) -> Any:
     raise RuntimeError("a bug of the caller")
 
 
-def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) -> AnswerCommand:
+def answered(config: OpenCodeSessionConfig, question: PermissionAsked | QuestionAsked) -> AnswerCommand:
     async def main() -> AnswerCommand:
         replied: asyncio.Future[AnswerCommand] = asyncio.get_running_loop().create_future()
 
@@ -48,45 +48,48 @@ def answered(config: OpenCodeConfig, question: PermissionAsked | QuestionAsked) 
 @pytest.mark.parametrize(
     ("config", "reply"),
     [
-        (OpenCodeConfig(), ReplyPermission("per_1", "reject")),
-        (OpenCodeConfig(can_use_tool=lambda _: OpenCodeAllow()), ReplyPermission("per_1", "once")),
-        (OpenCodeConfig(can_use_tool=lambda _: later(OpenCodeAllow(always=True))), ReplyPermission("per_1", "always")),
+        (OpenCodeSessionConfig(), ReplyPermission("per_1", "reject")),
+        (OpenCodeSessionConfig(can_use_tool=lambda _: OpenCodeAllow()), ReplyPermission("per_1", "once")),
         (
-            OpenCodeConfig(can_use_tool=lambda _: OpenCodeReject("Use git.")),
+            OpenCodeSessionConfig(can_use_tool=lambda _: later(OpenCodeAllow(always=True))),
+            ReplyPermission("per_1", "always"),
+        ),
+        (
+            OpenCodeSessionConfig(can_use_tool=lambda _: OpenCodeReject("Use git.")),
             ReplyPermission("per_1", "reject", "Use git."),
         ),
-        (OpenCodeConfig(can_use_tool=lambda _: True), ReplyPermission("per_1", "reject")),  # type: ignore[arg-type, return-value]
+        (OpenCodeSessionConfig(can_use_tool=lambda _: True), ReplyPermission("per_1", "reject")),  # type: ignore[arg-type, return-value]
         (
-            OpenCodeConfig(can_use_tool=broken),
+            OpenCodeSessionConfig(can_use_tool=broken),
             ReplyPermission("per_1", "reject", "The permission callback failed."),
         ),
         (
-            OpenCodeConfig(can_use_tool=never, permission_timeout=0.01),
+            OpenCodeSessionConfig(can_use_tool=never, permission_timeout=0.01),
             ReplyPermission("per_1", "reject", "No answer came in time."),
         ),
         (
-            OpenCodeConfig(leave_open=True, permission_timeout=0.01),
+            OpenCodeSessionConfig(leave_open=True, permission_timeout=0.01),
             ReplyPermission("per_1", "reject", "No answer came in time."),
         ),
     ],
 )
-def test_permissions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
+def test_permissions(config: OpenCodeSessionConfig, reply: AnswerCommand) -> None:
     assert answered(config, PERMISSION) == reply
 
 
 @pytest.mark.parametrize(
     ("config", "reply"),
     [
-        (OpenCodeConfig(), RejectQuestion("que_1")),
-        (OpenCodeConfig(answer_question=lambda _: [["A", "B"]]), ReplyQuestion("que_1", (("A", "B"),))),
-        (OpenCodeConfig(answer_question=lambda _: later([["A"]])), ReplyQuestion("que_1", (("A",),))),
-        (OpenCodeConfig(answer_question=lambda _: None), RejectQuestion("que_1")),
-        (OpenCodeConfig(answer_question=lambda _: "A"), RejectQuestion("que_1")),
-        (OpenCodeConfig(answer_question=broken), RejectQuestion("que_1")),
-        (OpenCodeConfig(answer_question=never, permission_timeout=0.01), RejectQuestion("que_1")),
+        (OpenCodeSessionConfig(), RejectQuestion("que_1")),
+        (OpenCodeSessionConfig(answer_question=lambda _: [["A", "B"]]), ReplyQuestion("que_1", (("A", "B"),))),
+        (OpenCodeSessionConfig(answer_question=lambda _: later([["A"]])), ReplyQuestion("que_1", (("A",),))),
+        (OpenCodeSessionConfig(answer_question=lambda _: None), RejectQuestion("que_1")),
+        (OpenCodeSessionConfig(answer_question=lambda _: "A"), RejectQuestion("que_1")),
+        (OpenCodeSessionConfig(answer_question=broken), RejectQuestion("que_1")),
+        (OpenCodeSessionConfig(answer_question=never, permission_timeout=0.01), RejectQuestion("que_1")),
     ],
 )
-def test_questions(config: OpenCodeConfig, reply: AnswerCommand) -> None:
+def test_questions(config: OpenCodeSessionConfig, reply: AnswerCommand) -> None:
     assert answered(config, QUESTION) == reply
 
 
@@ -106,7 +109,7 @@ def test_a_plain_function_that_is_late_neither_stalls_the_loop_nor_is_obeyed() -
             replies.append(reply)
             delivered.set()
 
-        answers = OpenCodeAnswers(OpenCodeConfig(can_use_tool=ask, permission_timeout=0.01), deliver)
+        answers = OpenCodeAnswers(OpenCodeSessionConfig(can_use_tool=ask, permission_timeout=0.01), deliver)
         answers.ask(PERMISSION)
         async with asyncio.timeout(60):
             await delivered.wait()
@@ -133,7 +136,7 @@ def test_a_waiting_question_blocks_no_other_and_can_be_closed() -> None:
             replies.append(reply)
             raise AlreadyAnswered("closed meanwhile")
 
-        answers = OpenCodeAnswers(OpenCodeConfig(can_use_tool=decide), deliver)
+        answers = OpenCodeAnswers(OpenCodeSessionConfig(can_use_tool=decide), deliver)
         answers.ask(PERMISSION)
         answers.ask(PermissionAsked(id="per_2"))
         async with asyncio.timeout(60):

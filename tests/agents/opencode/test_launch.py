@@ -14,8 +14,8 @@ from stagedoor.agents.opencode import (
     SUPERVISED,
     McpLocal,
     McpRemote,
-    OpenCodeConfig,
     OpenCodeDriver,
+    OpenCodeSessionConfig,
     PermissionRule,
 )
 from stagedoor.agents.opencode.config import PERMISSIONS, expand_permission, permission_rules
@@ -63,15 +63,17 @@ def run(*options: str, env: dict[str, str] | None = None, content: str = PLAIN, 
 @pytest.mark.parametrize(
     ("config", "resume", "expected"),
     [
-        (OpenCodeConfig(driver=RUN), None, run("--thinking")),
-        (OpenCodeConfig(driver=RUN, thinking=False, auto=True), None, run("--auto")),
+        (OpenCodeSessionConfig(driver=RUN), None, run("--thinking")),
+        (OpenCodeSessionConfig(driver=RUN, thinking=False, auto=True), None, run("--auto")),
         (
-            OpenCodeConfig(driver=RUN, agent="plan", variant="high", title="T", files=("a.png",), thinking=False),
+            OpenCodeSessionConfig(
+                driver=RUN, agent="plan", variant="high", title="T", files=("a.png",), thinking=False
+            ),
             None,
             run("--agent", "plan", "--variant", "high", "--title", "T", "--file", "a.png"),
         ),
         (
-            OpenCodeConfig(driver=RUN, model="p/m/x", thinking=False),
+            OpenCodeSessionConfig(driver=RUN, model="p/m/x", thinking=False),
             "ses_1",
             run(
                 "--model",
@@ -82,24 +84,24 @@ def run(*options: str, env: dict[str, str] | None = None, content: str = PLAIN, 
             ),
         ),
         (
-            OpenCodeConfig(driver=RUN, fork=True, title="ignored on resume", thinking=False, plugins=False),
+            OpenCodeSessionConfig(driver=RUN, fork=True, title="ignored on resume", thinking=False, plugins=False),
             "ses_1",
             run("--session", "ses_1", "--fork", "--pure"),
         ),
         (
-            OpenCodeConfig(driver=RUN, thinking=False, env={"A": "b"}, extra_args=("--print-logs",)),
+            OpenCodeSessionConfig(driver=RUN, thinking=False, env={"A": "b"}, extra_args=("--print-logs",)),
             None,
             run("--print-logs", env={"A": "b"}),
         ),
     ],
 )
-def test_run(config: OpenCodeConfig, resume: str | None, expected: Launch) -> None:
+def test_run(config: OpenCodeSessionConfig, resume: str | None, expected: Launch) -> None:
     assert launch(config, cwd="/repo", executable="/bin/opencode", prompt="hi", resume=resume) == expected
 
 
 def test_the_prompt_goes_to_standard_input_untouched() -> None:
     prompt = '--flag "quoted" $(x)\n\ud83d'
-    plan = launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="opencode", prompt=prompt)
+    plan = launch(OpenCodeSessionConfig(driver=RUN), cwd="/repo", executable="opencode", prompt=prompt)
     assert plan.stdin == b'--flag "quoted" $(x)\n?'
     assert prompt not in plan.argv
 
@@ -112,7 +114,7 @@ def test_the_prompt_goes_to_standard_input_untouched() -> None:
     ],
 )
 def test_what_opens_a_port_has_a_password(driver: OpenCodeDriver, word: str, stdin: Any, stop: Any) -> None:
-    config = OpenCodeConfig(driver=driver)
+    config = OpenCodeSessionConfig(driver=driver)
     plan = launch(config, cwd="/repo", executable="oc", port=4711, password="secret")
     content = (
         PLAIN
@@ -132,14 +134,14 @@ def test_what_opens_a_port_has_a_password(driver: OpenCodeDriver, word: str, std
 
 
 def test_the_configuration() -> None:
-    config = OpenCodeConfig(
+    config = OpenCodeSessionConfig(
         model="fake/big",
         small_model="fake/small",
         agent="plan",
         steps=7,
         enabled_providers=("fake",),
         instructions=("NOTES.md",),
-        mcp={"a": McpLocal(("python", "server.py"), {"K": "v"}), "b": McpRemote("http://127.0.0.1:1/mcp")},
+        mcp_servers={"a": McpLocal(("python", "server.py"), {"K": "v"}), "b": McpRemote("http://127.0.0.1:1/mcp")},
         settings={"provider": {"fake": {}}, "agent": {"plan": {"color": "primary"}}, "instructions": ["A.md"]},
         permission={"bash": {"*": "ask", "git status*": "allow"}},
     )
@@ -192,45 +194,49 @@ def test_permissions_are_spelled_out_for_every_known_name() -> None:
 
 
 def test_over_acp_sub_agents_are_denied_last() -> None:
-    config = OpenCodeConfig(driver=OpenCodeDriver.ACP, permission="allow")
+    config = OpenCodeSessionConfig(driver=OpenCodeDriver.ACP, permission="allow")
     permission = json.loads(configuration(config))["permission"]
     assert list(permission)[-1] == "task"
     assert permission["task"] == "deny"
     assert permission["bash"] == "allow"
 
 
-BAD: list[tuple[OpenCodeConfig, type[StagedoorError], str]] = [
-    (OpenCodeConfig(model="gpt"), LocalProtocolError, "provider/model"),
-    (OpenCodeConfig(small_model="/x"), LocalProtocolError, "small_model"),
-    (OpenCodeConfig(steps=0), LocalProtocolError, "steps"),
-    (OpenCodeConfig(most_empty_steps=0), LocalProtocolError, "most_empty_steps"),
-    (OpenCodeConfig(permission={"bash": "maybe"}), LocalProtocolError, "use allow, ask or deny"),  # type: ignore[dict-item]
-    (OpenCodeConfig(permission={"bash": {"rm *": "no"}}), LocalProtocolError, "bash"),  # type: ignore[dict-item]
-    (OpenCodeConfig(auto=True), NotSupported, "auto is not supported by OpenCode's serve driver: use run"),
-    (OpenCodeConfig(driver=RUN, can_use_tool=lambda _: None), NotSupported, "serve or acp"),  # type: ignore[arg-type, return-value]
-    (OpenCodeConfig(driver=RUN, rules=(PermissionRule("bash"),)), NotSupported, "rules is not supported"),
-    (OpenCodeConfig(driver=RUN, ask_every_command=True), NotSupported, "serve or acp"),
-    (OpenCodeConfig(driver=OpenCodeDriver.ACP, title="x"), NotSupported, "title is not supported"),
-    (OpenCodeConfig(driver=OpenCodeDriver.ACP, system="x"), NotSupported, "system is not supported"),
+BAD: list[tuple[OpenCodeSessionConfig, type[StagedoorError], str]] = [
+    (OpenCodeSessionConfig(model="gpt"), LocalProtocolError, "provider/model"),
+    (OpenCodeSessionConfig(small_model="/x"), LocalProtocolError, "small_model"),
+    (OpenCodeSessionConfig(steps=0), LocalProtocolError, "steps"),
+    (OpenCodeSessionConfig(most_empty_steps=0), LocalProtocolError, "most_empty_steps"),
+    (OpenCodeSessionConfig(permission={"bash": "maybe"}), LocalProtocolError, "use allow, ask or deny"),  # type: ignore[dict-item]
+    (OpenCodeSessionConfig(permission={"bash": {"rm *": "no"}}), LocalProtocolError, "bash"),  # type: ignore[dict-item]
+    (OpenCodeSessionConfig(auto=True), NotSupported, "auto is not supported by OpenCode's serve driver: use run"),
+    (OpenCodeSessionConfig(driver=RUN, can_use_tool=lambda _: None), NotSupported, "serve or acp"),  # type: ignore[arg-type, return-value]
+    (OpenCodeSessionConfig(driver=RUN, rules=(PermissionRule("bash"),)), NotSupported, "rules is not supported"),
+    (OpenCodeSessionConfig(driver=RUN, ask_every_command=True), NotSupported, "serve or acp"),
+    (OpenCodeSessionConfig(driver=OpenCodeDriver.ACP, title="x"), NotSupported, "title is not supported"),
+    (
+        OpenCodeSessionConfig(driver=OpenCodeDriver.ACP, append_system_prompt="x"),
+        NotSupported,
+        "append_system_prompt is not supported",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("config", "error", "says"), BAD)
-def test_bad_combinations(config: OpenCodeConfig, error: type[StagedoorError], says: str) -> None:
+def test_bad_combinations(config: OpenCodeSessionConfig, error: type[StagedoorError], says: str) -> None:
     with pytest.raises(error, match=says):
         launch(config, cwd="/repo", executable="oc", prompt="hi", port=1, password="p")
 
 
 def test_run_needs_a_prompt_and_an_inherited_config_must_be_json() -> None:
     with pytest.raises(LocalProtocolError, match="the prompt is empty"):
-        launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt=" \n")
+        launch(OpenCodeSessionConfig(driver=RUN), cwd="/repo", executable="oc", prompt=" \n")
     with pytest.raises(LocalProtocolError, match="correct or unset it"):
-        launch(OpenCodeConfig(driver=RUN), cwd="/repo", executable="oc", prompt="x", inherited="{not json")
+        launch(OpenCodeSessionConfig(driver=RUN), cwd="/repo", executable="oc", prompt="x", inherited="{not json")
 
 
 def test_every_command_is_asked_about_by_a_plugin() -> None:
     plan = launch(
-        OpenCodeConfig(ask_every_command=True, settings={"plugin": ["theirs"]}),
+        OpenCodeSessionConfig(ask_every_command=True, settings={"plugin": ["theirs"]}),
         cwd="/repo",
         executable="/bin/opencode",
         port=1,
@@ -241,14 +247,22 @@ def test_every_command_is_asked_about_by_a_plugin() -> None:
     content = plan.env["OPENCODE_CONFIG_CONTENT"].replace(SCRATCH, "/tmp/x")
     assert json.loads(content)["plugin"] == ["theirs", f"file:///tmp/x/{GUARD_FILE}"]
     with pytest.raises(NotSupported, match="plugin"):
-        launch(OpenCodeConfig(ask_every_command=True, plugins=False), cwd="/", executable="x", port=1, password="p")
+        launch(
+            OpenCodeSessionConfig(ask_every_command=True, plugins=False), cwd="/", executable="x", port=1, password="p"
+        )
 
 
 def test_most_steps_must_be_some() -> None:
     with pytest.raises(LocalProtocolError, match="most_steps"):
-        launch(OpenCodeConfig(most_steps=0), cwd="/", executable="x", port=1, password="p")
+        launch(OpenCodeSessionConfig(most_steps=0), cwd="/", executable="x", port=1, password="p")
     with pytest.raises(NotSupported, match="most_steps"):
-        launch(OpenCodeConfig(most_steps=2, driver=OpenCodeDriver.ACP), cwd="/", executable="x", port=1, password="p")
+        launch(
+            OpenCodeSessionConfig(most_steps=2, driver=OpenCodeDriver.ACP),
+            cwd="/",
+            executable="x",
+            port=1,
+            password="p",
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------ failures

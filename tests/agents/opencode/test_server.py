@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.agents.opencode import OpenCodeClient, OpenCodeConfig, OpenCodeSession
+from stagedoor.agents.opencode import OpenCodeClient, OpenCodeSession, OpenCodeSessionConfig
 from stagedoor.agents.opencode.events import MessagePartDelta, ServerAnswer, ServerConnected, TurnEnded
 from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, UnsupportedVersion
 from stagedoor.transports.launch import Exited
@@ -44,7 +44,7 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
 
 
 async def started(client: OpenCodeClient, prompt: str | None = "go") -> OpenCodeSession:
-    session = await client.create_session(prompt, OpenCodeConfig(model="p/m"))
+    session = await client.create_session(prompt, OpenCodeSessionConfig(model="p/m"))
     assert isinstance(session, OpenCodeSession)
     return session
 

@@ -154,7 +154,7 @@ def test_every_option_has_its_place() -> None:
         native_config.max_budget_usd,
         native_config.system_prompt,
     ) == ("m", 3, 0.5, "s")
-    assert (native_config.append_system_prompt, native_config.fork_session, native_config.json_schema) == (
+    assert (native_config.append_system_prompt, native_config.fork_session, native_config.output_schema) == (
         "a",
         True,
         {"type": "object"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.agents.gemini import GeminiConfig, GeminiDriver, StdioMcpServer
+from stagedoor.agents.gemini import GeminiDriver, GeminiSessionConfig, StdioMcpServer
 from stagedoor.drivers.gemini.trust import with_trust
 from stagedoor.errors import UntrustedProject
 from stagedoor.unified.options import Options
@@ -16,8 +16,8 @@ ACP, STREAM = GeminiDriver.ACP, GeminiDriver.STREAM_JSON
 SERVERS = {"s": StdioMcpServer(command="s")}
 
 
-def config(folder: Path, driver: GeminiDriver, servers: Any = None, **options: Any) -> GeminiConfig:
-    wanted = GeminiConfig(driver=driver, mcp_servers=servers or {})
+def config(folder: Path, driver: GeminiDriver, servers: Any = None, **options: Any) -> GeminiSessionConfig:
+    wanted = GeminiSessionConfig(driver=driver, mcp_servers=servers or {})
     return with_trust(wanted, Options(cwd=str(folder), **options), str(folder.parent))
 
 

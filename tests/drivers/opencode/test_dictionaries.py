@@ -13,7 +13,7 @@ import pytest
 
 from stagedoor.agents.acp.protocol import AcpProtocol
 from stagedoor.agents.acp.requests import RequestPermission
-from stagedoor.agents.opencode import OpenCodeConfig, RunProtocol, ServeProtocol
+from stagedoor.agents.opencode import OpenCodeSessionConfig, RunProtocol, ServeProtocol
 from stagedoor.agents.opencode.client import has_credentials
 from stagedoor.agents.opencode.events import (
     MessagePartDelta,
@@ -913,7 +913,7 @@ READ = {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"
 
 def effective(options: Options, *, asks: bool = True, policed: bool = False) -> dict[str, Any]:
     """The rules as OpenCode gets them, each permission written out."""
-    config = OpenCodeConfig(permission=rules(options, asks=asks, policed=policed))
+    config = OpenCodeSessionConfig(permission=rules(options, asks=asks, policed=policed))
     permissions: dict[str, Any] = json.loads(configuration(config))["permission"]
     return permissions
 

@@ -19,7 +19,7 @@ from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import Id
 
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
-from .config import AcpConfig, AcpProfile
+from .config import AcpProfile, AcpSessionConfig
 from .requests import (
     AgentRequest,
     CreateElicitation,
@@ -42,7 +42,7 @@ class AcpAnswers:
 
     def __init__(
         self,
-        config: AcpConfig,
+        config: AcpSessionConfig,
         profile: AcpProfile,
         cwd: str,
         base_env: Mapping[str, str] | None,
@@ -53,7 +53,7 @@ class AcpAnswers:
         self._cwd = cwd
         self._base_env = base_env
         self._reply = reply
-        self._files = ServedFiles([cwd, *config.additional_directories])
+        self._files = ServedFiles([cwd, *config.add_dirs])
         self._terminals = Terminals()
         self._tasks = TaskOwner()
 
@@ -83,7 +83,7 @@ class AcpAnswers:
         await self._reply(answer)
 
     async def _permission(self, question: RequestPermission) -> AnswerPermissionRequest:
-        decide = self._config.request_permission
+        decide = self._config.can_use_tool
         refusal = AnswerPermissionRequest(question.request_id, "reject_once")
         if decide is None:
             return refusal

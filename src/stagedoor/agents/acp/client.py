@@ -35,7 +35,7 @@ from .commands import (
     NewSessionRequest,
     ResumeSessionRequest,
 )
-from .config import AcpConfig, AcpProfile
+from .config import AcpProfile, AcpSessionConfig
 from .connection import Connection
 from .launch import launch
 from .responses import (
@@ -97,26 +97,26 @@ class AcpClient:
         self._starting = asyncio.Lock()
 
     async def create_session(
-        self, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+        self, prompt: str | Sequence[KnownBlock] | None = None, config: AcpSessionConfig | None = None
     ) -> AcpSession:
         """Open a new session and, with a prompt, start its first turn."""
-        config = config or AcpConfig()
+        config = config or AcpSessionConfig()
         meta = UNSET if config.meta is None else dict(config.meta)
         return await self._open(NewSessionRequest(self._cwd, config.mcp_servers, _extra(config), meta), prompt, config)
 
     async def resume_session(
-        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpSessionConfig | None = None
     ) -> AcpSession:
         """Open a stored session. What is played back of it comes as events with ``replayed`` set."""
-        config = config or AcpConfig()
+        config = config or AcpSessionConfig()
         load = LoadSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(load, prompt, config)
 
     async def fork_session(
-        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpConfig | None = None
+        self, session_id: str, prompt: str | Sequence[KnownBlock] | None = None, config: AcpSessionConfig | None = None
     ) -> AcpSession:
         """Continue from a copy of a stored session."""
-        config = config or AcpConfig()
+        config = config or AcpSessionConfig()
         fork = ForkSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(fork, prompt, config)
 
@@ -141,7 +141,7 @@ class AcpClient:
         self,
         request: OpenRequest,
         prompt: str | Sequence[KnownBlock] | None,
-        config: AcpConfig,
+        config: AcpSessionConfig,
     ) -> AcpSession:
         connection = await self._connect()
         session: AcpSession | None = None
@@ -197,7 +197,7 @@ class AcpClient:
         self,
         connection: Connection,
         request: OpenRequest,
-        config: AcpConfig,
+        config: AcpSessionConfig,
     ) -> AcpSession:
         command: OpenRequest | ResumeSessionRequest = request
         if isinstance(request, LoadSessionRequest):
@@ -218,7 +218,7 @@ class AcpClient:
             case _:
                 raise RemoteProtocolError("the agent's answer does not open a session")
 
-    async def _prepare(self, session: AcpSession, request: OpenRequest, config: AcpConfig) -> None:
+    async def _prepare(self, session: AcpSession, request: OpenRequest, config: AcpSessionConfig) -> None:
         if self._profile.replays_after_load and isinstance(request, LoadSessionRequest):
             await session.commands_listed(self._profile.replays_after_load)
         if config.mode is not None:
@@ -269,5 +269,5 @@ def _argv(command: str | Sequence[str]) -> tuple[str, ...]:
     return (command,) if isinstance(command, str) else tuple(command)
 
 
-def _extra(config: AcpConfig) -> tuple[str, ...] | UnsetType:
-    return config.additional_directories or UNSET
+def _extra(config: AcpSessionConfig) -> tuple[str, ...] | UnsetType:
+    return config.add_dirs or UNSET

@@ -50,21 +50,21 @@ Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[
 """Returns what the user filled in, or None to decline."""
 
 
-class AcpConfig(msgspec.Struct, frozen=True, kw_only=True):
+class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
-    ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``request_permission``
+    ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``can_use_tool``
     decides about tool calls; each question has its own task, and a plain function its own thread. Without it, after
     ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``replay``: a resumed session is played
     back first, where the agent offers both.
     """
 
     mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
     mode: str | None = None
     model: str | None = None
     options: Mapping[str, str | bool] = {}
-    request_permission: AskPermission | None = None
+    can_use_tool: AskPermission | None = None
     permission_timeout: float | None = None
     elicit: Elicit | None = None
     replay: bool = False

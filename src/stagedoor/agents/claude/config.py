@@ -82,7 +82,7 @@ class ClaudeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     max_turns: int | None = None
     max_budget_usd: float | None = None
-    json_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
 
     tools: Sequence[str] | None = None
     allowed_tools: Sequence[str] = ()

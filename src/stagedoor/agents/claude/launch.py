@@ -145,8 +145,8 @@ def _model_args(config: ClaudeSessionConfig) -> list[str]:
         args += [f"{flag}-file", f"{SCRATCH}/{flag[2:]}.txt"] if _is_long(text) else [flag, text]
     if config.agents:
         args += ["--agents", _json(config.agents)]
-    if config.json_schema is not None:
-        args += ["--json-schema", _json(config.json_schema)]
+    if config.output_schema is not None:
+        args += ["--json-schema", _json(config.output_schema)]
     return args
 
 

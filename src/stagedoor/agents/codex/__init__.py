@@ -17,7 +17,7 @@ from .commands import (
     Decline,
     ToolOutput,
 )
-from .config import ApprovalPolicy, CanUseTool, CodexConfig, GranularApproval, SandboxMode
+from .config import ApprovalPolicy, CanUseTool, CodexSessionConfig, GranularApproval, SandboxMode
 from .events import CodexUsage, ExecEvent
 from .history import CodexHistory, CodexStoredSession, list_sessions
 from .launch import launch
@@ -28,9 +28,35 @@ from .questions import Question
 from .sessions import CodexExecSession, CodexThread
 
 __all__ = [
-    "VERSIONS", "Accept", "AcceptForSession", "AcceptWithExecpolicyAmendment", "Answers", "AppEvent",
-    "AppServerProtocol", "ApplyNetworkPolicyAmendment", "ApprovalPolicy", "CanUseTool", "CancelTurn", "CodexAppServer",
-    "CodexClient", "CodexConfig", "CodexExecSession", "CodexHistory", "CodexSession", "CodexStoredSession",
-    "CodexThread", "CodexUsage", "Decision", "Decline", "Event", "ExecEvent", "ExecProtocol", "GranularApproval",
-    "Question", "SandboxMode", "ToolOutput", "launch", "list_sessions",
+    "VERSIONS",
+    "Accept",
+    "AcceptForSession",
+    "AcceptWithExecpolicyAmendment",
+    "Answers",
+    "AppEvent",
+    "AppServerProtocol",
+    "ApplyNetworkPolicyAmendment",
+    "ApprovalPolicy",
+    "CanUseTool",
+    "CancelTurn",
+    "CodexAppServer",
+    "CodexClient",
+    "CodexExecSession",
+    "CodexHistory",
+    "CodexSession",
+    "CodexSessionConfig",
+    "CodexStoredSession",
+    "CodexThread",
+    "CodexUsage",
+    "Decision",
+    "Decline",
+    "Event",
+    "ExecEvent",
+    "ExecProtocol",
+    "GranularApproval",
+    "Question",
+    "SandboxMode",
+    "ToolOutput",
+    "launch",
+    "list_sessions",
 ]  # fmt: skip

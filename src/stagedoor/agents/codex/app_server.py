@@ -18,7 +18,7 @@ from ...transports.relay import Relay
 from ...wire.shapes import UnknownMessage
 from .answers import CodexAnswerer, Deliver
 from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
-from .config import CodexConfig, on_app_server
+from .config import CodexSessionConfig, on_app_server
 from .launch import error_line, launch, session_not_found, start_error, thread_params
 from .locate import VERSIONS, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
@@ -150,7 +150,7 @@ class CodexAppServer:
         self,
         process: ChildProcess,
         protocol: AppServerProtocol,
-        config: CodexConfig,
+        config: CodexSessionConfig,
         cwd: str,
         environ: Mapping[str, str],
     ) -> None:
@@ -173,7 +173,7 @@ class CodexAppServer:
     @classmethod
     async def start(
         cls,
-        config: CodexConfig,
+        config: CodexSessionConfig,
         *,
         cwd: str,
         executable: str,
@@ -237,7 +237,7 @@ class CodexAppServer:
     async def start_thread(
         self,
         prompt: str | None,
-        config: CodexConfig | None = None,
+        config: CodexSessionConfig | None = None,
         *,
         cwd: str | None = None,
         images: Sequence[str] = (),
@@ -252,7 +252,7 @@ class CodexAppServer:
         self,
         thread_id: str,
         prompt: str | None,
-        config: CodexConfig | None = None,
+        config: CodexSessionConfig | None = None,
         *,
         cwd: str | None = None,
         images: Sequence[str] = (),
@@ -266,7 +266,7 @@ class CodexAppServer:
         self,
         thread_id: str,
         prompt: str | None,
-        config: CodexConfig | None = None,
+        config: CodexSessionConfig | None = None,
         *,
         cwd: str | None = None,
         images: Sequence[str] = (),
@@ -344,13 +344,13 @@ class CodexAppServer:
         self._changed.set_result(None)
         self._changed = self._changed.get_loop().create_future()
 
-    def _params(self, config: CodexConfig, cwd: str) -> dict[str, Any]:
+    def _params(self, config: CodexSessionConfig, cwd: str) -> dict[str, Any]:
         return thread_params(config, cwd=cwd, trust_roots=trust_roots(cwd))
 
     async def _open(
         self,
         call: StartThread | ResumeThread | ForkThread,
-        config: CodexConfig,
+        config: CodexSessionConfig,
         prompt: str | None,
         images: Sequence[str],
         *,

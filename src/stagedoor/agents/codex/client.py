@@ -11,7 +11,7 @@ from ...errors import LaunchError, NotSupported, SessionNotFound
 from ...transports.versions import CheckedVersion, numbers_of
 from . import history
 from .app_server import CodexAppServer
-from .config import CodexConfig, chosen_driver, on_app_server
+from .config import CodexSessionConfig, chosen_driver, on_app_server
 from .events import ExecEvent
 from .launch import check
 from .locate import EXEC_FORK_SINCE, VERSIONS, codex_home, environment, find_codex, require_sign_in
@@ -19,7 +19,7 @@ from .notifications import AppEvent
 from .sessions import CodexExecSession, CodexThread
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-DEFAULT = CodexConfig()
+DEFAULT = CodexSessionConfig()
 
 CodexSession = CodexExecSession | CodexThread
 Event: TypeAlias = ExecEvent | AppEvent
@@ -36,7 +36,7 @@ class CodexClient:
         self._executable = None if executable is None else str(executable)
         self._env = env
 
-    async def create_session(self, prompt: str, config: CodexConfig = DEFAULT) -> CodexSession:
+    async def create_session(self, prompt: str, config: CodexSessionConfig = DEFAULT) -> CodexSession:
         """A new thread, its first turn under way."""
         if chosen_driver(config) == "exec":
             session = await self._exec_session(config)
@@ -46,7 +46,7 @@ class CodexClient:
         return await _owning(server, server.start_thread(prompt, images=config.images, owned=True))
 
     async def resume_session(
-        self, session_id: str, prompt: str, config: CodexConfig = DEFAULT, *, fork: bool = False
+        self, session_id: str, prompt: str, config: CodexSessionConfig = DEFAULT, *, fork: bool = False
     ) -> CodexSession:
         """Continue a thread by its id or name; with ``fork``, a copy of it. Raises ``SessionNotFound``."""
         thread_id = self._thread_id(session_id, config)
@@ -61,7 +61,7 @@ class CodexClient:
         begin = server.fork_thread if fork else server.resume_thread
         return await _owning(server, begin(thread_id, prompt, images=config.images, owned=True))
 
-    async def start_server(self, config: CodexConfig = DEFAULT) -> CodexAppServer:
+    async def start_server(self, config: CodexSessionConfig = DEFAULT) -> CodexAppServer:
         """An app-server of its own, for several threads in one process."""
         config = on_app_server(config)
         self._check(config)
@@ -84,14 +84,14 @@ class CodexClient:
         executable, _ = find_codex(self._executable, self._env)
         return await VERSIONS.check(executable, env=self._env)
 
-    async def _exec_session(self, config: CodexConfig) -> CodexExecSession:
+    async def _exec_session(self, config: CodexSessionConfig) -> CodexExecSession:
         self._check(config)
         executable, native = find_codex(self._executable, self._env)
         await VERSIONS.check(executable, env=self._env)
         require_sign_in(config, self._env)
         return CodexExecSession(config, cwd=self.cwd, executable=executable, native=native, env=self._env)
 
-    def _check(self, config: CodexConfig) -> None:
+    def _check(self, config: CodexSessionConfig) -> None:
         check(config)
         if not Path(self.cwd).is_dir():
             raise LaunchError(f"working directory {self.cwd!r} not found: create it, or pass another cwd")
@@ -99,7 +99,7 @@ class CodexClient:
         if missing:
             raise LaunchError(f"image {missing[0]!r} not found")
 
-    def _thread_id(self, session_id: str, config: CodexConfig) -> str:
+    def _thread_id(self, session_id: str, config: CodexSessionConfig) -> str:
         """Codex starts a new thread for a name it does not know, so names are looked up here."""
         if UUID.fullmatch(session_id.lower()):
             return session_id.lower()

@@ -47,7 +47,7 @@ class SandboxMode(StrEnum):
     DANGER_FULL_ACCESS = "danger-full-access"
 
 
-class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
+class CodexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Every option is sent, or refused with a sentence when the driver cannot honour it; none is silently dropped.
 
     ``driver`` is by default the app-server when questions can be asked (``can_use_tool``, or an approval policy that
@@ -64,7 +64,7 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_effort: str | None = None
     reasoning_summary: Literal["auto", "concise", "detailed", "none"] | None = None
     approval_policy: ApprovalPolicy | GranularApproval | None = None
-    sandbox: SandboxMode | None = SandboxMode.WORKSPACE_WRITE
+    sandbox_mode: SandboxMode | None = SandboxMode.WORKSPACE_WRITE
     network_access: bool = False
     add_dirs: tuple[str, ...] = ()
     project_trust: Literal["untrusted", "trusted"] = "untrusted"
@@ -112,11 +112,11 @@ class CodexConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Report ``Stalled`` after so many seconds without output and without processor time."""
 
 
-def on_app_server(config: CodexConfig) -> CodexConfig:
+def on_app_server(config: CodexSessionConfig) -> CodexSessionConfig:
     return msgspec.structs.replace(config, driver="app-server")
 
 
-def chosen_driver(config: CodexConfig) -> DriverName:
+def chosen_driver(config: CodexSessionConfig) -> DriverName:
     if config.driver is not None:
         return config.driver
     asks = config.approval_policy not in (None, ApprovalPolicy.NEVER)

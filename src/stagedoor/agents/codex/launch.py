@@ -18,7 +18,7 @@ from ...errors import (
     StagedoorError,
 )
 from ...transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
-from .config import ApprovalPolicy, CodexConfig, GranularApproval, SandboxMode, chosen_driver
+from .config import ApprovalPolicy, CodexSessionConfig, GranularApproval, SandboxMode, chosen_driver
 
 FEATURES_OFF = ("plugins", "unbounded_connection_retries")
 """The first goes to the network at every start, the second retries a refused connection for ever."""
@@ -26,7 +26,7 @@ SCHEMA_FILE, INSTRUCTIONS_FILE = "output-schema.json", "instructions.md"
 
 
 def launch(
-    config: CodexConfig,
+    config: CodexSessionConfig,
     *,
     cwd: str,
     executable: str,
@@ -60,7 +60,7 @@ def launch(
 
 
 def exec_arguments(
-    config: CodexConfig,
+    config: CodexSessionConfig,
     cwd: str,
     resume: str | None,
     fork: str | None,
@@ -100,7 +100,7 @@ def exec_arguments(
     return [*arguments, *config.extra_args, *again, "-"]
 
 
-def _app_server(config: CodexConfig, cwd: str, executable: str, *, native: bool) -> Launch:
+def _app_server(config: CodexSessionConfig, cwd: str, executable: str, *, native: bool) -> Launch:
     process_wide = {"analytics.enabled": False} | _features(config)
     return Launch(
         argv=(
@@ -118,7 +118,7 @@ def _app_server(config: CodexConfig, cwd: str, executable: str, *, native: bool)
     )
 
 
-def thread_params(config: CodexConfig, *, cwd: str, trust_roots: Sequence[str] = ()) -> dict[str, Any]:
+def thread_params(config: CodexSessionConfig, *, cwd: str, trust_roots: Sequence[str] = ()) -> dict[str, Any]:
     """The parameters of ``thread/start``, ``thread/resume`` and ``thread/fork``."""
     check(config)
     settings = _settings(config, trust_roots or (cwd,))
@@ -131,8 +131,8 @@ def thread_params(config: CodexConfig, *, cwd: str, trust_roots: Sequence[str] =
         params["sandbox"] = SandboxMode.DANGER_FULL_ACCESS.value
     elif config.full_auto or config.approve_for_me:
         params["sandbox"] = SandboxMode.WORKSPACE_WRITE.value
-    elif config.sandbox is not None:
-        params["sandbox"] = config.sandbox.value
+    elif config.sandbox_mode is not None:
+        params["sandbox"] = config.sandbox_mode.value
     for key, value in (
         ("model", config.model),
         ("modelProvider", config.model_provider),
@@ -146,7 +146,7 @@ def thread_params(config: CodexConfig, *, cwd: str, trust_roots: Sequence[str] =
     return params
 
 
-def turn_params(config: CodexConfig, *, model: str) -> dict[str, Any]:
+def turn_params(config: CodexSessionConfig, *, model: str) -> dict[str, Any]:
     """The parameters of every ``turn/start``; ``model`` is the one the thread runs on."""
     params: dict[str, Any] = {}
     if config.output_schema is not None:
@@ -157,7 +157,7 @@ def turn_params(config: CodexConfig, *, model: str) -> dict[str, Any]:
     return params
 
 
-def approval_policy(config: CodexConfig) -> str | dict[str, Any]:
+def approval_policy(config: CodexSessionConfig) -> str | dict[str, Any]:
     """What the app-server gets. With a callback and no policy it asks about everything."""
     if config.dangerously_bypass_approvals_and_sandbox:
         return "never"
@@ -174,7 +174,7 @@ def approval_policy(config: CodexConfig) -> str | dict[str, Any]:
             return policy.value
 
 
-def check(config: CodexConfig) -> None:
+def check(config: CodexSessionConfig) -> None:
     """Refuse what cannot work, with an error that says what would."""
     if config.dangerously_bypass_approvals_and_sandbox and (
         config.can_use_tool is not None or config.approval_policy not in (None, ApprovalPolicy.NEVER)
@@ -183,8 +183,8 @@ def check(config: CodexConfig) -> None:
             "dangerously_bypass_approvals_and_sandbox asks no questions: "
             "remove it, or remove can_use_tool and approval_policy"
         )
-    if config.network_access and config.sandbox is not SandboxMode.WORKSPACE_WRITE:
-        raise LocalProtocolError("network_access needs sandbox=SandboxMode.WORKSPACE_WRITE")
+    if config.network_access and config.sandbox_mode is not SandboxMode.WORKSPACE_WRITE:
+        raise LocalProtocolError("network_access needs sandbox_mode=SandboxMode.WORKSPACE_WRITE")
     for name in config.mcp_servers:
         if not name or not all(letter.isalnum() or letter in "-_" for letter in name):
             raise LocalProtocolError(f"MCP server name {name!r} is not valid: use only letters, digits, - and _")
@@ -199,21 +199,21 @@ def check(config: CodexConfig) -> None:
             raise NotSupported(f"the Codex app-server has no {option}: use driver='exec'")
 
 
-def _sandbox(config: CodexConfig) -> list[str]:
+def _sandbox(config: CodexSessionConfig) -> list[str]:
     if config.dangerously_bypass_approvals_and_sandbox:
         return ["--dangerously-bypass-approvals-and-sandbox"]
     if config.approve_for_me:
         return ["--approve-for-me"]
-    mode = SandboxMode.WORKSPACE_WRITE if config.full_auto else config.sandbox
+    mode = SandboxMode.WORKSPACE_WRITE if config.full_auto else config.sandbox_mode
     return [] if mode is None else ["-s", mode.value]
 
 
-def _features(config: CodexConfig) -> dict[str, Any]:
+def _features(config: CodexSessionConfig) -> dict[str, Any]:
     enabled = dict.fromkeys((*FEATURES_OFF, *config.disable), False) | dict.fromkeys(config.enable, True)
     return {f"features.{name}": on for name, on in enabled.items()}
 
 
-def _settings(config: CodexConfig, trust_roots: Sequence[str]) -> dict[str, Any]:
+def _settings(config: CodexSessionConfig, trust_roots: Sequence[str]) -> dict[str, Any]:
     """Keys of ``config.toml`` for this run; ``exec`` gets them as ``-c``, a thread in its ``config``."""
     in_exec = chosen_driver(config) == "exec"
     settings: dict[str, Any] = {"analytics.enabled": False} | _features(config)
@@ -239,7 +239,7 @@ def _settings(config: CodexConfig, trust_roots: Sequence[str]) -> dict[str, Any]
     return settings | dict(config.config)
 
 
-def _files(config: CodexConfig) -> dict[str, bytes]:
+def _files(config: CodexSessionConfig) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     if config.output_schema is not None:
         files[SCHEMA_FILE] = json.dumps(config.output_schema).encode()

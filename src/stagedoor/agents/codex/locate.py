@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import NotSignedIn
 from ...transports.executables import find_executable
 from ...transports.versions import ProvenVersions
-from .config import CodexConfig
+from .config import CodexSessionConfig
 
 INSTALL = "npm install -g @openai/codex"
 VERSIONS = ProvenVersions("codex", "0.149.0", "0.166.0", INSTALL)
@@ -51,7 +51,7 @@ def native_executable(launcher: str) -> str | None:
     return None
 
 
-def environment(config: CodexConfig, env: Mapping[str, str] | None) -> dict[str, str]:
+def environment(config: CodexSessionConfig, env: Mapping[str, str] | None) -> dict[str, str]:
     """What the program will see: ``env`` (else our own variables), with the config's laid over."""
     return {**(os.environ if env is None else env), **config.env}
 
@@ -74,7 +74,7 @@ def trust_roots(cwd: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(roots))
 
 
-def require_sign_in(config: CodexConfig, env: Mapping[str, str] | None) -> None:
+def require_sign_in(config: CodexSessionConfig, env: Mapping[str, str] | None) -> None:
     """Raise ``NotSignedIn`` when that is certain; when it is not, the provider will report it."""
     environ = environment(config, env)
     home = codex_home(environ)

@@ -17,7 +17,7 @@ from ...transports.relay import Relay
 from . import history
 from .answers import CodexAnswerer, Deliver
 from .commands import Decision, InterruptTurn, StartTurn, Steer, UnsubscribeThread
-from .config import CodexConfig, SandboxMode
+from .config import CodexSessionConfig, SandboxMode
 from .events import CodexUsage, ExecEvent, ThreadStarted
 from .launch import approval_policy, launch, session_not_found, start_error, turn_params
 from .locate import codex_home, environment, trust_roots
@@ -50,9 +50,9 @@ class Leftovers:
     This remembers which of the folders were missing before; ``sweep`` removes those that exist now and are empty.
     """
 
-    def __init__(self, config: CodexConfig, cwd: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: CodexSessionConfig, cwd: str, environ: Mapping[str, str]) -> None:
         unsandboxed = (
-            config.dangerously_bypass_approvals_and_sandbox or config.sandbox is SandboxMode.DANGER_FULL_ACCESS
+            config.dangerously_bypass_approvals_and_sandbox or config.sandbox_mode is SandboxMode.DANGER_FULL_ACCESS
         )
         roots = [] if unsandboxed else [cwd, *config.add_dirs, "/tmp", environ.get("TMPDIR") or "/tmp"]
         places = dict.fromkeys(Path(root) / name for root in roots for name in COVERED)
@@ -90,7 +90,7 @@ class CodexExecSession:
     """
 
     def __init__(
-        self, config: CodexConfig, *, cwd: str, executable: str, native: bool, env: Mapping[str, str] | None
+        self, config: CodexSessionConfig, *, cwd: str, executable: str, native: bool, env: Mapping[str, str] | None
     ) -> None:
         self.session_id = ""
         self.cwd = cwd
@@ -254,7 +254,7 @@ class CodexThread:
         server: CodexAppServer,
         opened: ThreadResponse,
         relay: Relay[tuple[bytes, AppEvent]],
-        config: CodexConfig,
+        config: CodexSessionConfig,
         *,
         owned: bool,
         deliver: Deliver,

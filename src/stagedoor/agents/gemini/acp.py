@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-from stagedoor.agents.acp.config import AcpConfig
+from stagedoor.agents.acp.config import AcpSessionConfig
 from stagedoor.agents.acp.events import Event as AcpEvent
 from stagedoor.agents.acp.protocol import Reply
 from stagedoor.agents.acp.session import AcpSession
 from stagedoor.agents.acp.updates import AgentMessageChunk, KnownBlock, SessionUpdate, TextContent, ToolCallUpdate
 
 from .commands import literal_over_acp
-from .config import PROFILE, ApprovalMode, GeminiConfig
+from .config import PROFILE, ApprovalMode, GeminiSessionConfig
 from .events import Paused
 from .records import ToolDetails
 from .store import PrivateHome, SessionFile, locator, sweep_stubs
@@ -35,12 +35,12 @@ MODE_IDS = {
 }
 
 
-def acp_config(config: GeminiConfig) -> AcpConfig:
+def acp_config(config: GeminiSessionConfig) -> AcpSessionConfig:
     """Mode, model, policy and MCP servers are the process's; only the questions belong to the session."""
-    return AcpConfig(request_permission=config.can_use_tool, permission_timeout=config.permission_timeout)
+    return AcpSessionConfig(can_use_tool=config.can_use_tool, permission_timeout=config.permission_timeout)
 
 
-def blocks(prompt: str | Sequence[KnownBlock], config: GeminiConfig) -> tuple[KnownBlock, ...]:
+def blocks(prompt: str | Sequence[KnownBlock], config: GeminiSessionConfig) -> tuple[KnownBlock, ...]:
     """A prompt, taken literally unless the config says otherwise: text that begins with ``/`` would run a command."""
     if not isinstance(prompt, str):
         return tuple(prompt)
@@ -69,7 +69,9 @@ def _minute(now: float) -> str:
 class GeminiAcpSession:
     """Made by :class:`~stagedoor.agents.gemini.client.GeminiClient`. ``acp`` is the protocol's own session."""
 
-    def __init__(self, acp: AcpSession, config: GeminiConfig, *, cwd: str, folder: Path, home: PrivateHome) -> None:
+    def __init__(
+        self, acp: AcpSession, config: GeminiSessionConfig, *, cwd: str, folder: Path, home: PrivateHome
+    ) -> None:
         self.acp = acp
         self.session_id = acp.session_id
         self._config = config

@@ -19,7 +19,7 @@ from stagedoor.transports.launch import Launch
 from stagedoor.transports.versions import CheckedVersion, ProvenVersions
 
 from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
-from .config import PROFILE, GeminiConfig, GeminiDriver, settings
+from .config import PROFILE, GeminiDriver, GeminiSessionConfig, settings
 from .history import GeminiHistory, list_sessions
 from .launch import acp_failure, check, launch, session_not_found
 from .policy import check_policy
@@ -40,43 +40,45 @@ class GeminiClient:
         self._executable = executable
         self._env = env
 
-    async def create_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession | GeminiAcpSession:
+    async def create_session(
+        self, prompt: str, config: GeminiSessionConfig | None = None
+    ) -> GeminiSession | GeminiAcpSession:
         """Create a session; returns once Gemini has started its first turn."""
-        config = config or GeminiConfig()
+        config = config or GeminiSessionConfig()
         if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, None)
         return await self.create_stream_session(prompt, config)
 
     async def resume_session(
-        self, session_id: str, prompt: str, config: GeminiConfig | None = None
+        self, session_id: str, prompt: str, config: GeminiSessionConfig | None = None
     ) -> GeminiSession | GeminiAcpSession:
         """Continue a stored session of this folder."""
-        config = config or GeminiConfig()
+        config = config or GeminiSessionConfig()
         if config.chosen_driver is GeminiDriver.ACP:
             return await self._open_acp(prompt, config, session_id)
         return await self.resume_stream_session(session_id, prompt, config)
 
-    async def create_stream_session(self, prompt: str, config: GeminiConfig | None = None) -> GeminiSession:
+    async def create_stream_session(self, prompt: str, config: GeminiSessionConfig | None = None) -> GeminiSession:
         """As :meth:`create_session`, for ``stream-json`` only."""
-        config = config or GeminiConfig()
+        config = config or GeminiSessionConfig()
         return await self._open_stream(config.session_id or str(uuid.uuid4()), prompt, config, resume=False)
 
     async def resume_stream_session(
-        self, session_id: str, prompt: str, config: GeminiConfig | None = None
+        self, session_id: str, prompt: str, config: GeminiSessionConfig | None = None
     ) -> GeminiSession:
         """As :meth:`resume_session`, for ``stream-json`` only."""
-        return await self._open_stream(session_id, prompt, config or GeminiConfig(), resume=True)
+        return await self._open_stream(session_id, prompt, config or GeminiSessionConfig(), resume=True)
 
     async def create_acp_session(
-        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+        self, prompt: str | Sequence[KnownBlock], config: GeminiSessionConfig | None = None
     ) -> GeminiAcpSession:
         """As :meth:`create_session`, for ``--acp`` only; the prompt may have images."""
-        return await self._open_acp(prompt, config or GeminiConfig(driver=GeminiDriver.ACP), None)
+        return await self._open_acp(prompt, config or GeminiSessionConfig(driver=GeminiDriver.ACP), None)
 
     async def resume_acp_session(
-        self, session_id: str, prompt: str | Sequence[KnownBlock], config: GeminiConfig | None = None
+        self, session_id: str, prompt: str | Sequence[KnownBlock], config: GeminiSessionConfig | None = None
     ) -> GeminiAcpSession:
-        return await self._open_acp(prompt, config or GeminiConfig(driver=GeminiDriver.ACP), session_id)
+        return await self._open_acp(prompt, config or GeminiSessionConfig(driver=GeminiDriver.ACP), session_id)
 
     async def list_sessions(self) -> GeminiHistory:
         """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
@@ -100,7 +102,9 @@ class GeminiClient:
     def _environment(self) -> Mapping[str, str]:
         return os.environ if self._env is None else self._env
 
-    async def _open_stream(self, session_id: str, prompt: str, config: GeminiConfig, *, resume: bool) -> GeminiSession:
+    async def _open_stream(
+        self, session_id: str, prompt: str, config: GeminiSessionConfig, *, resume: bool
+    ) -> GeminiSession:
         executable = await self._ready(config, resume=resume)
         config = msgspec.structs.replace(config, session_id=None)  # it is chosen; a next turn resumes it
         folder = self._folder(config)
@@ -123,7 +127,7 @@ class GeminiClient:
             )
 
         session = GeminiSession(
-            session_id, plan, cwd=self.cwd, folder=folder, home=home, env=self._env, quiet=config.quiet
+            session_id, plan, cwd=self.cwd, folder=folder, home=home, env=self._env, quiet=config.stall_after
         )
         try:
             await session.open(prompt, resume=resume)
@@ -133,7 +137,7 @@ class GeminiClient:
         return session
 
     async def _open_acp(
-        self, prompt: str | Sequence[KnownBlock], config: GeminiConfig, resume: str | None
+        self, prompt: str | Sequence[KnownBlock], config: GeminiSessionConfig, resume: str | None
     ) -> GeminiAcpSession:
         executable = await self._ready(config, resume=resume is not None)
         if isinstance(prompt, str) and not prompt.strip():
@@ -156,7 +160,7 @@ class GeminiClient:
                 self.cwd,
                 self._env,
                 profile=PROFILE,
-                quiet=config.quiet,
+                quiet=config.stall_after,
             )
             first = blocks(prompt, config)
             if resume is None:
@@ -179,26 +183,26 @@ class GeminiClient:
             raise session_not_found(session_id)
         make_loadable(files, time.time())
 
-    async def _ready(self, config: GeminiConfig, *, resume: bool) -> str:
+    async def _ready(self, config: GeminiSessionConfig, *, resume: bool) -> str:
         """Refuse what cannot work before anything is started."""
         self._check(config, resume=resume)
         await self.check_version()
         return self.find()
 
-    def _check(self, config: GeminiConfig, *, resume: bool) -> None:
+    def _check(self, config: GeminiSessionConfig, *, resume: bool) -> None:
         if not Path(self.cwd).is_dir():
             raise LaunchError(f"the working directory {self.cwd!r} does not exist: create it or pass another cwd")
         check(config, resume="resume" if resume else None)
 
-    def _home(self, config: GeminiConfig) -> PrivateHome:
+    def _home(self, config: GeminiSessionConfig) -> PrivateHome:
         env = {**self._environment, **config.env}
         return PrivateHome(env, settings(config, user_settings(env), env))
 
-    def _folder(self, config: GeminiConfig) -> Path:
+    def _folder(self, config: GeminiSessionConfig) -> Path:
         return user_folder({**self._environment, **config.env})
 
 
-def _policies(config: GeminiConfig) -> dict[str, bytes]:
+def _policies(config: GeminiSessionConfig) -> dict[str, bytes]:
     """The caller's policy files, read and checked: the CLI would silently run without one that is missing or wrong."""
     policies: dict[str, bytes] = {}
     for number, name in enumerate(config.policy_files):

@@ -77,7 +77,7 @@ class SseMcpServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 McpServer: TypeAlias = StdioMcpServer | HttpMcpServer | SseMcpServer
 
 
-class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
+class GeminiSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Every useful flag and setting. What is ``None`` is left to the user's own settings."""
 
     driver: GeminiDriver | None = None
@@ -98,7 +98,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     policy_files: tuple[str, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     """Short rules, as in ``run_shell_command(git status)``; they become policy."""
-    excluded_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
 
     sandbox: bool = False
     sandbox_image: str | None = None
@@ -107,7 +107,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     restricted over ACP (no MCP servers and hooks at all), and not at all as stream-json (exit 55)."""
     check_workspace: Callable[[], None] | None = None
     """Called before each start of the CLI; what it raises stops that."""
-    include_directories: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
 
     session_id: str | None = None
     """For a new stream-json session; by default a fresh one."""
@@ -131,7 +131,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Let the CLI run ``/commands`` and append ``@files`` in prompts, instead of taking them literally."""
     raw_output: bool = False
     debug: bool = False
-    quiet: float | None = None
+    stall_after: float | None = None
     """Report ``Stalled`` after so many seconds without output and without processor time."""
     env: Mapping[str, str] = {}
     extra_args: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class GeminiConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.driver or (GeminiDriver.ACP if self.can_use_tool else GeminiDriver.STREAM_JSON)
 
 
-def settings(config: GeminiConfig, user: bytes | None, env: Mapping[str, str]) -> bytes:
+def settings(config: GeminiSessionConfig, user: bytes | None, env: Mapping[str, str]) -> bytes:
     """The settings file of this session: the user's own, under what we must set and what the config says."""
     mine = _parsed(user) if user else {}
     ours: dict[str, Any] = {

@@ -18,7 +18,7 @@ from stagedoor.errors import (
 from stagedoor.transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 
 from .commands import literal
-from .config import GeminiConfig, GeminiDriver
+from .config import GeminiDriver, GeminiSessionConfig
 from .policy import allow, deny, policy_toml
 
 LONGEST_PROMPT = 8 * 2**20
@@ -38,7 +38,7 @@ _REMOVED = {
 
 
 def launch(
-    config: GeminiConfig,
+    config: GeminiSessionConfig,
     *,
     cwd: str,
     executable: str,
@@ -63,7 +63,7 @@ def launch(
     argv += ["--sandbox"] if config.sandbox else []
     argv += ["--debug"] if config.debug else []
     argv += ["--raw-output", "--accept-raw-output-risk"] if config.raw_output else []
-    argv += [f"--include-directories={folder}" for folder in config.include_directories]
+    argv += [f"--include-directories={folder}" for folder in config.add_dirs]
     argv += [f"--extensions={name}" for name in ("none",) if config.extensions == ()]
     argv += [f"--extensions={name}" for name in config.extensions or ()]
     argv += [f"--allowed-mcp-server-names={name}" for name in config.allowed_mcp_server_names]
@@ -105,14 +105,14 @@ def launch(
     )
 
 
-def _trust(config: GeminiConfig) -> dict[str, str]:
+def _trust(config: GeminiSessionConfig) -> dict[str, str]:
     """Not ``--skip-trust``: that is half a trust at first, and a whole one when the settings are read again."""
     if config.trust_workspace is None:
         return {}
     return {"GEMINI_CLI_TRUST_WORKSPACE": "true" if config.trust_workspace else "false"}
 
 
-def stdin(prompt: str, config: GeminiConfig) -> bytes:
+def stdin(prompt: str, config: GeminiSessionConfig) -> bytes:
     """The prompt for standard input: nothing limits it there, shows it to other users, or takes ``-x`` for a flag."""
     if not prompt.strip():
         raise LocalProtocolError("the prompt is empty: Gemini CLI needs some text")
@@ -124,7 +124,7 @@ def stdin(prompt: str, config: GeminiConfig) -> bytes:
     return content
 
 
-def check(config: GeminiConfig, *, resume: str | None = None) -> None:
+def check(config: GeminiSessionConfig, *, resume: str | None = None) -> None:
     """Refuse what the CLI would refuse, ignore, or do differently."""
     acp = config.chosen_driver is GeminiDriver.ACP
     for argument in config.extra_args:
@@ -147,14 +147,14 @@ def check(config: GeminiConfig, *, resume: str | None = None) -> None:
         raise LocalProtocolError("sandbox_image does nothing without sandbox=True")
     if config.max_attempts < 1:
         raise LocalProtocolError("max_attempts must be at least 1")
-    if any("," in part for part in (*config.include_directories, *config.allowed_mcp_server_names)):
+    if any("," in part for part in (*config.add_dirs, *config.allowed_mcp_server_names)):
         raise LocalProtocolError(
             "Gemini CLI splits directories and server names at commas: rename the one that has a comma"
         )
 
 
-def _generated_policy(config: GeminiConfig) -> dict[str, bytes]:
-    rules = (*config.policy, *map(allow, config.allowed_tools), *map(deny, config.excluded_tools))
+def _generated_policy(config: GeminiSessionConfig) -> dict[str, bytes]:
+    rules = (*config.policy, *map(allow, config.allowed_tools), *map(deny, config.disallowed_tools))
     return {"stagedoor.toml": policy_toml(rules)} if rules else {}
 
 

@@ -13,7 +13,7 @@ from stagedoor.transports.callbacks import CallbackLate, run_callback
 from stagedoor.transports.tasks import TaskOwner
 
 from .commands import RejectQuestion, ReplyPermission, ReplyQuestion
-from .config import CanUseTool, OpenCodeAllow, OpenCodeConfig, OpenCodeDecision, OpenCodeReject
+from .config import CanUseTool, OpenCodeAllow, OpenCodeDecision, OpenCodeReject, OpenCodeSessionConfig
 from .events import PermissionAsked, QuestionAsked
 
 AnswerCommand: TypeAlias = ReplyPermission | ReplyQuestion | RejectQuestion
@@ -24,7 +24,7 @@ LATE = "No answer came in time."
 class OpenCodeAnswers:
     """The open questions of one conversation and its sub-agents."""
 
-    def __init__(self, config: OpenCodeConfig, deliver: Deliver) -> None:
+    def __init__(self, config: OpenCodeSessionConfig, deliver: Deliver) -> None:
         self._config = config
         self._deliver = deliver
         self._tasks = TaskOwner()

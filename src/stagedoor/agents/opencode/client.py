@@ -20,7 +20,7 @@ from stagedoor.wire.http import HttpRequest
 
 from . import history
 from .commands import CreateSession, ModelName, OpenCodeForkSession, OpenSession, PermissionRule
-from .config import ACP_PROFILE, OpenCodeConfig, OpenCodeDriver, permission_rules
+from .config import ACP_PROFILE, OpenCodeDriver, OpenCodeSessionConfig, permission_rules
 from .launch import GUARD_PROOF, INSTALL, PortInUse, launch, no_provider, unknown_session
 from .server import VERSIONS, Server
 from .sessions import OpenCodeRunSession, OpenCodeSession, acp_config
@@ -63,9 +63,11 @@ class OpenCodeClient:
         self._env = env
         self._start_timeout = start_timeout
 
-    async def create_session(self, prompt: str | None = None, config: OpenCodeConfig | None = None) -> AnySession:
+    async def create_session(
+        self, prompt: str | None = None, config: OpenCodeSessionConfig | None = None
+    ) -> AnySession:
         """Open a new session and, with a prompt, start its first turn. The run driver needs the prompt."""
-        config = config or OpenCodeConfig()
+        config = config or OpenCodeSessionConfig()
         await self._ready(self.cwd)
         match config.driver:
             case OpenCodeDriver.RUN:
@@ -77,10 +79,10 @@ class OpenCodeClient:
                 return await _with_prompt(await client.create_session(None, acp_config(config)), prompt, config)
 
     async def resume_session(
-        self, session_id: str, prompt: str | None = None, config: OpenCodeConfig | None = None
+        self, session_id: str, prompt: str | None = None, config: OpenCodeSessionConfig | None = None
     ) -> AnySession:
         """Open a stored session where it was stored, or a copy of it when the config says ``fork``."""
-        config = config or OpenCodeConfig()
+        config = config or OpenCodeSessionConfig()
         stored = history.find_session(session_id, env=self._environ)
         if stored is None:
             raise unknown_session(session_id)
@@ -122,13 +124,13 @@ class OpenCodeClient:
         await self.check_version()
 
     async def _run(
-        self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None
+        self, prompt: str | None, config: OpenCodeSessionConfig, cwd: str, resume: str | None
     ) -> OpenCodeRunSession:
         session = OpenCodeRunSession(config, cwd=cwd, executable=self.find(), env=self._env)
         await session.start(prompt or "", resume=resume)
         return session
 
-    def _acp(self, config: OpenCodeConfig, cwd: str) -> AcpClient:
+    def _acp(self, config: OpenCodeSessionConfig, cwd: str) -> AcpClient:
         plan = launch(
             config,
             cwd=cwd,
@@ -146,7 +148,9 @@ class OpenCodeClient:
             quiet=config.stall_after,
         )
 
-    async def _serve(self, prompt: str | None, config: OpenCodeConfig, cwd: str, resume: str | None) -> OpenCodeSession:
+    async def _serve(
+        self, prompt: str | None, config: OpenCodeSessionConfig, cwd: str, resume: str | None
+    ) -> OpenCodeSession:
         server = await self._server(config, cwd)
         try:
             if config.ask_every_command:
@@ -162,7 +166,7 @@ class OpenCodeClient:
             raise
         return session
 
-    async def _server(self, config: OpenCodeConfig, cwd: str) -> Server:
+    async def _server(self, config: OpenCodeSessionConfig, cwd: str) -> Server:
         executable = self.find()
         for attempt in range(1, PORT_TRIES + 1):
             password = secrets.token_urlsafe(24)
@@ -184,7 +188,7 @@ def _check_cwd(cwd: str) -> None:
         raise LaunchError(f"working directory {cwd!r} not found: create it or pass another cwd")
 
 
-async def _with_prompt(session: AcpSession, prompt: str | None, config: OpenCodeConfig) -> AcpSession:
+async def _with_prompt(session: AcpSession, prompt: str | None, config: OpenCodeSessionConfig) -> AcpSession:
     try:
         if config.ask_every_command:
             require_guard(session.scratch)
@@ -196,7 +200,7 @@ async def _with_prompt(session: AcpSession, prompt: str | None, config: OpenCode
     return session
 
 
-async def _open(server: Server, config: OpenCodeConfig, resume: str | None) -> None:
+async def _open(server: Server, config: OpenCodeSessionConfig, resume: str | None) -> None:
     rules: tuple[PermissionRule, ...] = config.rules
     if config.permission is not None:
         rules = permission_rules(config.permission) + rules
@@ -215,7 +219,7 @@ async def _open(server: Server, config: OpenCodeConfig, resume: str | None) -> N
         raise
 
 
-async def check_model(server: Server, config: OpenCodeConfig, directory: str) -> None:
+async def check_model(server: Server, config: OpenCodeSessionConfig, directory: str) -> None:
     """Refuse an unknown model: once sent, it would stick to the session."""
     query = {"directory": directory}
     # Not through the protocol: the answer holds the user's keys in clear and is no event.

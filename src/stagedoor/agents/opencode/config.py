@@ -142,7 +142,7 @@ class McpRemote(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type
     timeout: int | None = None
 
 
-class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCodeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
     ``model`` is ``provider/model``. ``permission`` goes into the validated configuration, ``rules`` are those of this
@@ -166,7 +166,7 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     variant: str | None = None
     title: str | None = None
-    system: str | None = None
+    append_system_prompt: str | None = None
     tools: Mapping[str, bool] | None = None
     output_schema: Mapping[str, Any] | None = None
     attachments: tuple[Attachment, ...] = ()
@@ -180,7 +180,7 @@ class OpenCodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     answer_question: AnswerQuestion | None = None
     permission_timeout: float | None = None
     leave_open: bool = False
-    mcp: Mapping[str, McpLocal | McpRemote] = {}
+    mcp_servers: Mapping[str, McpLocal | McpRemote] = {}
     enabled_providers: tuple[str, ...] | None = None
     instructions: tuple[str, ...] = ()
     plugins: bool = True

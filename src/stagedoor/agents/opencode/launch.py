@@ -11,7 +11,7 @@ from stagedoor.errors import LaunchError, LocalProtocolError, NotSignedIn, NotSu
 from stagedoor.transports.launch import SCRATCH, EndInput, Exited, Launch, Signal
 
 from .commands import ModelName
-from .config import OpenCodeConfig, OpenCodeDriver, Permission, check_permission, expand_permission
+from .config import OpenCodeDriver, OpenCodeSessionConfig, Permission, check_permission, expand_permission
 
 INSTALL = "npm install -g opencode-ai"
 SIGTERM = 15
@@ -29,7 +29,7 @@ UNPLUGS = ("OPENCODE_PURE", "OPENCODE_DISABLE_EXTERNAL_PLUGINS")
 
 
 def launch(
-    config: OpenCodeConfig,
+    config: OpenCodeSessionConfig,
     *,
     cwd: str,
     executable: str,
@@ -56,7 +56,7 @@ def launch(
 
 
 def _plan(
-    config: OpenCodeConfig,
+    config: OpenCodeSessionConfig,
     cwd: str,
     executable: str,
     prompt: str,
@@ -98,7 +98,7 @@ def _with_password(plan: Launch, password: str) -> Launch:
     return msgspec.structs.replace(plan, env=env, unset=FAILS_OPEN)
 
 
-def run_options(config: OpenCodeConfig, resume: str | None) -> tuple[str, ...]:
+def run_options(config: OpenCodeSessionConfig, resume: str | None) -> tuple[str, ...]:
     """The flags of ``opencode run`` that are ours to set."""
     options: list[str] = []
     for flag, value in (
@@ -121,7 +121,7 @@ def run_options(config: OpenCodeConfig, resume: str | None) -> tuple[str, ...]:
     return tuple(options)
 
 
-def configuration(config: OpenCodeConfig, inherited: str = "") -> str:
+def configuration(config: OpenCodeSessionConfig, inherited: str = "") -> str:
     """The JSON for ``OPENCODE_CONFIG_CONTENT``, which OpenCode validates: a mistake ends it instead of opening it."""
     members: dict[str, Any] = {**_inherited(inherited), **config.settings}
     members |= {"autoupdate": False, "share": "disabled"}
@@ -133,8 +133,8 @@ def configuration(config: OpenCodeConfig, inherited: str = "") -> str:
         members["enabled_providers"] = config.enabled_providers
     if config.instructions:
         members["instructions"] = [*members.get("instructions", ()), *config.instructions]
-    if config.mcp:
-        members["mcp"] = {**members.get("mcp", {}), **config.mcp}
+    if config.mcp_servers:
+        members["mcp"] = {**members.get("mcp", {}), **config.mcp_servers}
     agent: dict[str, Any] = {} if config.steps is None else {"steps": config.steps}
     permission = effective_permission(config, members.get("permission"))
     if permission is not None:
@@ -151,7 +151,7 @@ def configuration(config: OpenCodeConfig, inherited: str = "") -> str:
     return msgspec.json.encode(members).decode().replace(_SCRATCH_IN_JSON, SCRATCH)
 
 
-def effective_permission(config: OpenCodeConfig, configured: Permission | None = None) -> Permission | None:
+def effective_permission(config: OpenCodeSessionConfig, configured: Permission | None = None) -> Permission | None:
     """The config's own permission, else the one in its settings; over ACP without sub-agents."""
     permission = config.permission if config.permission is not None else configured
     if config.driver is not OpenCodeDriver.ACP:
@@ -172,7 +172,7 @@ def _inherited(content: str) -> dict[str, Any]:
         ) from error
 
 
-def _check(config: OpenCodeConfig) -> None:
+def _check(config: OpenCodeSessionConfig) -> None:
     for name in ("model", "small_model"):
         value = getattr(config, name)
         if value is not None and ModelName.parse(value) is None:
@@ -197,7 +197,7 @@ _ONLY: dict[str, tuple[OpenCodeDriver, ...]] = {
     "auto": (OpenCodeDriver.RUN,),
     "files": (OpenCodeDriver.RUN,),
     "rules": (OpenCodeDriver.SERVE,),
-    "system": (OpenCodeDriver.SERVE,),
+    "append_system_prompt": (OpenCodeDriver.SERVE,),
     "tools": (OpenCodeDriver.SERVE,),
     "output_schema": (OpenCodeDriver.SERVE,),
     "attachments": (OpenCodeDriver.SERVE,),
@@ -209,7 +209,7 @@ _ONLY: dict[str, tuple[OpenCodeDriver, ...]] = {
     "title": (OpenCodeDriver.RUN, OpenCodeDriver.SERVE),
     "variant": (OpenCodeDriver.RUN, OpenCodeDriver.SERVE),
 }
-_DEFAULTS: dict[str, object] = {field: getattr(OpenCodeConfig(), field) for field in _ONLY}
+_DEFAULTS: dict[str, object] = {field: getattr(OpenCodeSessionConfig(), field) for field in _ONLY}
 
 # --------------------------------------------------------------------------------------------------------------- guard
 

@@ -18,7 +18,7 @@ from stagedoor.wire.shapes import UnknownMessage
 
 from .answers import AnswerCommand, OpenCodeAnswers
 from .commands import Command, OpenCodePrompt
-from .config import OpenCodeConfig
+from .config import OpenCodeSessionConfig
 from .events import (
     PermissionAsked,
     PermissionReplied,
@@ -43,7 +43,7 @@ SILENCE = 60.0
 class Server:
     """Made by :meth:`start`. ``relay`` carries all its events; it closes when the server has ended."""
 
-    def __init__(self, process: ChildProcess, config: OpenCodeConfig, directory: str) -> None:
+    def __init__(self, process: ChildProcess, config: OpenCodeSessionConfig, directory: str) -> None:
         loop = asyncio.get_running_loop()
         self.process = process
         self.protocol = ServeProtocol(
@@ -65,7 +65,7 @@ class Server:
     async def start(
         cls,
         plan: Launch,
-        config: OpenCodeConfig,
+        config: OpenCodeSessionConfig,
         *,
         password: str,
         base_env: Mapping[str, str] | None,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stagedoor.agents.acp.config import AcpConfig, PermissionAnswer
+from stagedoor.agents.acp.config import AcpSessionConfig, PermissionAnswer
 from stagedoor.agents.acp.requests import RequestPermission
 from stagedoor.errors import (
     AgentRefused,
@@ -29,7 +29,7 @@ from stagedoor.transports.tasks import TaskOwner
 
 from .answers import AnswerCommand, choices_answer, decide, permission_answer
 from .commands import Abort, Attachment, ModelName, OpenCodePrompt, RejectQuestion
-from .config import OpenCodeAllow, OpenCodeConfig, OpenCodeDecision
+from .config import OpenCodeAllow, OpenCodeDecision, OpenCodeSessionConfig
 from .events import Runaway, RunEvent, ServerEvent, StepsExhausted, TurnEnded
 from .launch import launch, startup_failure
 from .parts import SessionRecord
@@ -52,7 +52,7 @@ class OpenCodeSession:
     The server is this session's own: it ends with it.
     """
 
-    def __init__(self, server: Server, config: OpenCodeConfig) -> None:
+    def __init__(self, server: Server, config: OpenCodeSessionConfig) -> None:
         self.session_id = server.protocol.session_id
         self._server = server
         self._config = config
@@ -95,7 +95,7 @@ class OpenCodeSession:
             model=ModelName.parse(config.model) if config.model else None,
             agent=config.agent,
             variant=config.variant,
-            system=config.system,
+            system=config.append_system_prompt,
             tools=config.tools,
             output_schema=config.output_schema,
         )
@@ -166,7 +166,9 @@ class OpenCodeRunSession:
     Between turns nothing runs. Questions are refused (or allowed, with ``auto``): nobody can be asked.
     """
 
-    def __init__(self, config: OpenCodeConfig, *, cwd: str, executable: str, env: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, config: OpenCodeSessionConfig, *, cwd: str, executable: str, env: Mapping[str, str] | None
+    ) -> None:
         self.session_id = ""
         self.cwd = cwd
         self._config = config
@@ -181,7 +183,9 @@ class OpenCodeRunSession:
         self._tasks = TaskOwner()
         weakref.finalize(self, _abandon, self._turns).atexit = False
 
-    async def start(self, prompt: str, *, resume: str | None = None, config: OpenCodeConfig | None = None) -> None:
+    async def start(
+        self, prompt: str, *, resume: str | None = None, config: OpenCodeSessionConfig | None = None
+    ) -> None:
         """Run one turn. The client's business, use ``send``.
 
         Returns after OpenCode's first event, or when it is just waiting for its model.
@@ -283,7 +287,7 @@ class OpenCodeRunSession:
             self._tasks.start(self.interrupt())
 
 
-def _without_fork(config: OpenCodeConfig) -> OpenCodeConfig:
+def _without_fork(config: OpenCodeSessionConfig) -> OpenCodeSessionConfig:
     return msgspec.structs.replace(config, fork=False, files=())
 
 
@@ -306,7 +310,7 @@ def _abandon(turns: list[Conversation[RunEvent]]) -> None:
 # ----------------------------------------------------------------------------------------------------------------- acp
 
 
-def acp_config(config: OpenCodeConfig) -> AcpConfig:
+def acp_config(config: OpenCodeSessionConfig) -> AcpSessionConfig:
     """Permissions and MCP servers belong to the process; the questions, the model and the mode to the session."""
 
     async def request_permission(question: RequestPermission) -> PermissionAnswer:
@@ -315,10 +319,10 @@ def acp_config(config: OpenCodeConfig) -> AcpConfig:
             return "allow_always" if decision.always else "allow_once"
         return "reject_once"
 
-    return AcpConfig(
+    return AcpSessionConfig(
         model=config.model,
         mode=config.agent,
-        request_permission=request_permission,
+        can_use_tool=request_permission,
         permission_timeout=config.permission_timeout,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ...agents.acp import AcpClient, AcpConfig, AcpSession, RequestPermission
+from ...agents.acp import AcpClient, AcpSession, AcpSessionConfig, RequestPermission
 from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.protocol import AcpProtocol
 from ...transports.executables import find_executable
@@ -36,7 +36,7 @@ def acp_agent(
     capabilities: Capabilities | None = None,
     dictionary: Callable[[], AcpDictionary] | None = None,
     mode_of: Callable[[Options], str | None] | None = None,
-    configured: Callable[[AcpConfig, Options], AcpConfig] = lambda config, options: config,
+    configured: Callable[[AcpSessionConfig, Options], AcpSessionConfig] = lambda config, options: config,
     command_of: Callable[[Options], tuple[str, ...]] | None = None,
     environment: Callable[[Options], Mapping[str, str]] = lambda options: {},
     offered: ClientCapabilities | None = None,

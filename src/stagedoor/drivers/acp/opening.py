@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
-from ...agents.acp.config import AcpConfig, PermissionAnswer
+from ...agents.acp.config import AcpSessionConfig, PermissionAnswer
 from ...agents.acp.requests import EnvVariable, RequestPermission
 from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
 from ...errors import LaunchError, NotSupported
@@ -52,7 +52,7 @@ def config(
     mode: str | None = None,
     edits: bool = False,
     free: bool = False,
-) -> AcpConfig:
+) -> AcpSessionConfig:
     """Our options in the protocol's words. ``mode`` is the agent's own name for the tier. ``edits``: the agent asks
     about them so that we see them, and those that need no question are allowed at once; ``free``: all are."""
 
@@ -65,11 +65,11 @@ def config(
             return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"
 
-    return AcpConfig(
+    return AcpSessionConfig(
         mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
         mode=mode,
         model=options.model,
-        request_permission=decide,
+        can_use_tool=decide,
     )
 
 

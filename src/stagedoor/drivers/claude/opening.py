@@ -84,7 +84,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         append_system_prompt=options.append_system_prompt,
         max_turns=options.max_turns,
         max_budget_usd=options.max_budget_usd,
-        json_schema=options.output_schema,
+        output_schema=options.output_schema,
         # Never its --allowedTools: that is a grant, which no question, policy or audit comes before.
         tools=None if lists.allowed is None else [tool.name for tool in lists.offered],
         disallowed_tools=_withheld(lists),

@@ -9,7 +9,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from ...agents.codex.client import CodexClient
-from ...agents.codex.config import CodexConfig
+from ...agents.codex.config import CodexSessionConfig
 from ...agents.codex.locate import INSTALL, VERSIONS, codex_home, find_codex, require_sign_in
 from ...agents.codex.protocol import AppServerProtocol, ExecProtocol
 from ...agents.codex.questions import Question
@@ -107,7 +107,7 @@ def sign_in(env: Mapping[str, str] | None) -> SignIn:
     """Whether Codex has what it needs to sign in, what is wrong, and what to do. No model is called."""
     environ = os.environ if env is None else env
     try:
-        require_sign_in(CodexConfig(), env)
+        require_sign_in(CodexSessionConfig(), env)
     except NotSignedIn as error:
         return False, str(error), "codex login"
     if environ.get("CODEX_API_KEY") or (codex_home(environ) / "auth.json").exists():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...agents.codex.client import CodexClient, CodexSession
 from ...agents.codex.commands import Accept, Answers, CancelTurn, Decision, Decline
-from ...agents.codex.config import CodexConfig
+from ...agents.codex.config import CodexSessionConfig
 from ...agents.codex.questions import McpServerElicitationRequest, Question, ToolRequestUserInput
 from ...agents.codex.sessions import CodexThread
 from ...transports.tasks import TaskOwner
@@ -58,7 +58,7 @@ def client_of(options: Options) -> CodexClient:
     return CodexClient(options.cwd, options.executable, None if options.inherit_env else dict(options.env))
 
 
-async def _open(prompt: str, options: Options, config: CodexConfig) -> CodexSession:
+async def _open(prompt: str, options: Options, config: CodexSessionConfig) -> CodexSession:
     config = await asyncio.to_thread(with_trust, config, options)
     client = client_of(options)
     if options.resume is None:

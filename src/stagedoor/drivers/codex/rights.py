@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from ...agents.codex.config import ApprovalPolicy, CodexConfig, DriverName, SandboxMode
+from ...agents.codex.config import ApprovalPolicy, CodexSessionConfig, DriverName, SandboxMode
 from ...agents.codex.locate import codex_home, trust_roots
 from ...errors import NotSupported
 from ...permissions.ground import is_free_edit
@@ -86,17 +86,17 @@ def has_rules(environ: Mapping[str, str]) -> bool:
     return any(place.is_dir() and any(place.iterdir()) for place in places)
 
 
-def config_of(options: Options, driver: DriverName) -> CodexConfig:
+def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
     """Everything but the callback."""
     stance, lists = stance_of(options), lists_of(options)
     sandbox, network = _sandbox(options, stance, driver)
     off = (*(tool.name for tool in lists.withheld), *unasked_tools_off(options))
     mine = {name: _server(name, server, options) for name, server in options.mcp_servers.items()}
-    return CodexConfig(
+    return CodexSessionConfig(
         driver=driver,
         model=options.model,
         approval_policy=_policy(options, driver),
-        sandbox=sandbox,
+        sandbox_mode=sandbox,
         network_access=network,
         ignore_rules=driver == "exec" and stance != "free",
         disable=tuple(dict.fromkeys((*_without_shell(options, stance, driver), *features_off(off)))),

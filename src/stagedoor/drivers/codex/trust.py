@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ...agents.codex.config import CodexConfig
+from ...agents.codex.config import CodexSessionConfig
 from ...trust.git_filters import without_filters
 from ...trust.project import ProjectPath
 from ...unified.options import Options
@@ -26,7 +26,7 @@ PROJECT_PATHS = (
 )
 
 
-def with_trust(config: CodexConfig, options: Options) -> CodexConfig:
+def with_trust(config: CodexSessionConfig, options: Options) -> CodexSessionConfig:
     if options.trust:
         return replace(config, project_trust="trusted")
     environ: Mapping[str, str] = {**os.environ, **options.env} if options.inherit_env else options.env

@@ -13,9 +13,9 @@ from ...agents.acp.updates import KnownBlock, TextContent
 from ...agents.gemini import (
     GeminiAcpSession,
     GeminiClient,
-    GeminiConfig,
     GeminiDriver,
     GeminiSession,
+    GeminiSessionConfig,
     HttpMcpServer,
     McpServer,
     SseMcpServer,
@@ -48,11 +48,11 @@ def is_contained(options: Options) -> bool:
     return bool(options.env.get("GEMINI_SANDBOX"))
 
 
-def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
+def config_of(options: Options, driver: GeminiDriver) -> GeminiSessionConfig:
     if is_contained(options) and is_confined(options):
         raise NotSupported("a container cannot be started from within confine or workspaceWrite: leave one of them out")
     lists = lists_of(options)
-    return GeminiConfig(
+    return GeminiSessionConfig(
         driver=driver,
         approval_mode=MODES[stance_of(options)],
         model=options.model,
@@ -62,7 +62,7 @@ def config_of(options: Options, driver: GeminiDriver) -> GeminiConfig:
             name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)
         },
         system_prompt=options.system_prompt,
-        quiet=options.stall_after,
+        stall_after=options.stall_after,
         sandbox=is_contained(options),
         env=dict(options.env) if options.inherit_env else {},
         extra_args=options.extra_args,

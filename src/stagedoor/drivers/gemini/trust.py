@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...agents.gemini import GeminiConfig, GeminiDriver
+from ...agents.gemini import GeminiDriver, GeminiSessionConfig
 from ...errors import UntrustedProject
 from ...trust.project import MOST_NAMED, ProjectPath, project_places
 from ...unified.events import ProjectFile
@@ -30,7 +30,7 @@ PROJECT_PATHS = (
 )
 
 
-def with_trust(config: GeminiConfig, options: Options, home: str | None) -> GeminiConfig:
+def with_trust(config: GeminiSessionConfig, options: Options, home: str | None) -> GeminiSessionConfig:
     """Raises ``UntrustedProject`` where the project would take part although nobody trusts it."""
     if options.trust:
         return replace(config, trust_workspace=True)
@@ -56,7 +56,7 @@ def loaded_files(options: Options, home: str | None) -> list[ProjectFile]:
     return [file for file, _ in project_places(Path(options.cwd), paths, home)]
 
 
-def _refusal(files: list[ProjectFile], config: GeminiConfig, options: Options) -> str:
+def _refusal(files: list[ProjectFile], config: GeminiSessionConfig, options: Options) -> str:
     named = ", ".join(file.path for file in files[:MOST_NAMED])
     if config.driver is GeminiDriver.ACP:
         reason = "Gemini CLI starts no tool servers in a folder that is not trusted, not even yours"

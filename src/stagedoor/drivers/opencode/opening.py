@@ -23,10 +23,10 @@ from ...agents.opencode.config import (
     McpLocal,
     McpRemote,
     OpenCodeAllow,
-    OpenCodeConfig,
     OpenCodeDecision,
     OpenCodeDriver,
     OpenCodeReject,
+    OpenCodeSessionConfig,
 )
 from ...agents.opencode.events import PermissionAsked, QuestionAsked, RunEvent
 from ...agents.opencode.history import find_session
@@ -64,7 +64,7 @@ def client_of(options: Options) -> OpenCodeClient:
     return OpenCodeClient(options.cwd, options.executable, environment(options))
 
 
-def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
+def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeSessionConfig:
     asks, lists = driver is not OpenCodeDriver.RUN, lists_of(options)
     settings: dict[str, object] = {}
     if driver is not OpenCodeDriver.SERVE:
@@ -72,15 +72,17 @@ def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeConfig:
         settings["experimental"] = {"continue_loop_on_deny": True}
     if options.system_prompt is not None:
         settings["agent"] = {"build": {"prompt": options.system_prompt}}
-    return OpenCodeConfig(
+    return OpenCodeSessionConfig(
         driver=driver,
         model=options.model,
         permission=rules(options, asks=asks, policed=is_policed(options)),
-        system=options.append_system_prompt,
+        append_system_prompt=options.append_system_prompt,
         output_schema=options.output_schema,
         most_steps=options.max_turns,
         ask_every_command=asks and stance_of(options) in ("ask", "edit"),
-        mcp={name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)},
+        mcp_servers={
+            name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)
+        },
         attachments=attachments(options) if driver is OpenCodeDriver.SERVE else (),
         files=tuple(str(path) for path in _images(options)) if driver is OpenCodeDriver.RUN else (),
         settings=settings,
@@ -144,7 +146,7 @@ async def open_acp(prompt: str, options: Options, ask: Ask, dictionary: OpenCode
 
 
 async def _open(
-    prompt: str, options: Options, config: OpenCodeConfig
+    prompt: str, options: Options, config: OpenCodeSessionConfig
 ) -> OpenCodeSession | OpenCodeRunSession | AcpSession:
     env = environment(options)
     await asyncio.to_thread(refuse_plugins, options, (os.environ if env is None else env).get("HOME"))

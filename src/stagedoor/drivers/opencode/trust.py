@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...agents.opencode.config import OpenCodeConfig
+from ...agents.opencode.config import OpenCodeSessionConfig
 from ...errors import UntrustedProject
 from ...trust.project import LARGEST, MOST_NAMED, ProjectPath, project_places
 from ...unified.events import ProjectFile
@@ -43,7 +43,7 @@ OFF = {
 }
 
 
-def with_trust(config: OpenCodeConfig, options: Options) -> OpenCodeConfig:
+def with_trust(config: OpenCodeSessionConfig, options: Options) -> OpenCodeSessionConfig:
     if options.trust:
         return config
     # Its own formatters and language servers are looked for in the project's node_modules.
