@@ -55,6 +55,7 @@ def test_settings_of_opencode_gemini_and_claude(tmp_path: Path):
     config = json.loads((made.home / ".config" / "opencode" / "opencode.json").read_text())
     assert (config["model"], config["enabled_providers"]) == ("mine/fast", ["mine"])
     assert config["provider"]["mine"]["options"] == {"baseURL": URL + "/v1", "apiKey": KEY}
+    assert json.loads(Path(made.env["OPENCODE_MODELS_PATH"]).read_text()) == {}  # none but the scripted one
     made = environment_for("gemini", URL, tmp_path / "g", tmp_path, None, CALLER)
     settings = json.loads((made.home / ".gemini" / "settings.json").read_text())
     assert settings["privacy"] == {"usageStatisticsEnabled": False}

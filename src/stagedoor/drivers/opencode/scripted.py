@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ..agent import ScriptedSettings
 
+_MODELS = ".cache/opencode/no-models.json"
+
 
 def scripted_settings(url: str, home: Path, cwd: str, model: str, key: str) -> ScriptedSettings:
     provider, _, name = model.partition("/")
@@ -37,7 +39,15 @@ def scripted_settings(url: str, home: Path, cwd: str, model: str, key: str) -> S
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_SHARE": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        # It carries a list of some thousand models and reads all of them at each start: half of the time a turn takes.
+        "OPENCODE_MODELS_PATH": str(home / _MODELS),
+        # A test is over before optimized code and a collector with threads of its own pay for themselves.
+        "BUN_JSC_useFTLJIT": "0",
+        "BUN_JSC_useConcurrentGC": "0",
+        "BUN_JSC_thresholdForJITAfterWarmUp": "3000",
+        "BUN_JSC_thresholdForOptimizeAfterWarmUp": "10000",
         # It installs a plugin in the background at each start; there is no switch.
         "npm_config_registry": "http://127.0.0.1:9/",
     }
-    return ScriptedSettings(env, {".config/opencode/opencode.json": json.dumps(config, indent=2)})
+    files = {".config/opencode/opencode.json": json.dumps(config, indent=2), _MODELS: "{}"}
+    return ScriptedSettings(env, files)
