@@ -33,7 +33,7 @@ SLOW = (
 """What starts programs or servers, or tries hundreds of inputs: measured at more than a second each, and left out by
 ``make quick``. ``make test`` runs everything."""
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """How long what was abandoned may take to be cleared away."""
 
 

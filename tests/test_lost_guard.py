@@ -16,7 +16,7 @@ from stagedoor.transports.guard import children, descendants
 from stagedoor.transports.process import LOST_GUARD
 from stagedoor.unified.events import Event
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 @pytest.mark.parametrize("kill", ["guard", "keeper"])

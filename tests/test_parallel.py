@@ -16,7 +16,7 @@ import stagedoor
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.events import Done, Error, Init, Text, TextDelta
 
-BOUND = 120.0
+BOUND = 240.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

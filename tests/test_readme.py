@@ -23,7 +23,7 @@ def test_example(code: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("something to look at\n")
     env = os.environ | {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

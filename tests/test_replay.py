@@ -32,7 +32,7 @@ from stagedoor.unified.events import (
     stamp,
 )
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 def replay_events(agent: str, driver: str, lines: list[bytes]) -> list[Event]:

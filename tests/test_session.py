@@ -20,7 +20,7 @@ from stagedoor.transports.guard import descendants
 from stagedoor.unified.events import Event
 from stagedoor.unified.options import McpServer, Options, check_options
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 def script(*replies: object) -> str:

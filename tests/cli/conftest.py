@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-BOUND = 60.0
+BOUND = 240.0
 STAGEDOOR = [sys.executable, "-m", "stagedoor.cli"]
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 

@@ -126,7 +126,7 @@ def test_a_reader_that_leaves_ends_us_quietly(stagedoor: Any) -> None:
     script = "- endless\n"
     command = f"{sys.executable} -m stagedoor.cli run understudy --json '{script}' | head -n 3"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=stagedoor.workspace, env=stagedoor.env, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command], cwd=stagedoor.workspace, env=stagedoor.env, capture_output=True, text=True, timeout=240
     )
     assert len(done.stdout.splitlines()) == 3
     assert "Traceback" not in done.stderr

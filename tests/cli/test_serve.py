@@ -17,7 +17,7 @@ import pytest
 
 from stagedoor.cli import main as command
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 class Running:

@@ -87,7 +87,7 @@ def test_the_question(project: Path, terminal: tuple[int, int], key: bytes, trus
             asyncio.get_running_loop().call_soon(os.write, ours, key)  # what is typed before it is no answer
 
     async def ask(**options: Any) -> dict[str, Any]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             given = {"cwd": str(project), **options}
             return await ask_for_trust(catalog.agent("claude"), given, Keyboard(theirs), write)
 

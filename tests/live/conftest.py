@@ -213,7 +213,7 @@ def napping() -> type[Napping]:
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
     yield
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left == []

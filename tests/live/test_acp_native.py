@@ -28,7 +28,7 @@ from stagedoor.testing.script import Script
 from stagedoor.transports.launch import Exited
 
 pytestmark = pytest.mark.live
-BOUND = 150.0
+BOUND = 300.0
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ from stagedoor.testing import ScriptedModel, call, endless, find_cli, mcp, nativ
 from stagedoor.transports.launch import Exited
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(find_cli("claude") is None, reason="claude is not installed")]
-BOUND = 90.0
+BOUND = 300.0
 
 Start = Callable[[ScriptedModel], ClaudeClient]
 

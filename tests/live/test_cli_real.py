@@ -91,7 +91,7 @@ def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
     with ScriptedModel([say("Hello.")]) as model:
         env = model.environment("claude", home=tmp_path / "home", cwd=tmp_path).env
         words = [sys.executable, "-m", "stagedoor.cli", "run", "claude", "hi", "--json", "--executable", claude]
-        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, "")
     assert (lines[0]["type"], lines[-1]["type"], lines[-1]["result"]) == ("init", "done", "Hello.")

@@ -81,7 +81,7 @@ from stagedoor.transports.versions import numbers_of
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
 
-BOUND = 60.0
+BOUND = 300.0
 DRIVERS: tuple[DriverName, ...] = ("exec", "app-server")
 ONE_CALL = CodexUsage(100, 50, 0, 20, 0)
 EventT = TypeVar("Seen")

@@ -40,7 +40,7 @@ from stagedoor.unified.events import Event, decode
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
 
-BOUND = 60.0
+BOUND = 300.0
 DRIVERS = ("app-server", "exec")
 EventT = TypeVar("Seen")
 Decide = Callable[[stagedoor.PermissionRequest], stagedoor.Allow | stagedoor.Deny]

@@ -36,7 +36,7 @@ from stagedoor.testing import (
 
 CLI = find_cli("gemini")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Gemini CLI is not installed")]
-BOUND = 120.0
+BOUND = 300.0
 DRIVERS = ("acp", "stream-json")
 MCP_SERVER = Path(__file__).parent.parent / "understudy" / "tools_server.py"
 

@@ -18,7 +18,7 @@ from stagedoor import catalog
 from stagedoor.permissions.policy import Policy
 from stagedoor.testing import ScriptedModel, say, shell
 
-BOUND = 120.0
+BOUND = 300.0
 HIDDEN = "cat <<X\n`touch made`\nX"
 
 

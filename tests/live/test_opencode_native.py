@@ -61,7 +61,7 @@ from stagedoor.transports.launch import Exited
 CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="the opencode CLI is not installed")]
 
-BOUND = 180.0
+BOUND = 300.0
 EventT = TypeVar("EventT")
 
 

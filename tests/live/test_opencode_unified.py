@@ -19,7 +19,7 @@ from stagedoor.testing.script import Script
 
 CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="OpenCode is not installed")]
-BOUND = 180.0
+BOUND = 300.0
 SUMS = Path(__file__).parent / "contract" / "sums_server.py"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

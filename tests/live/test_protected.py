@@ -20,7 +20,7 @@ import stagedoor
 from stagedoor.testing import ScriptedModel, edit_file, read_file, say, shell, write_file
 from stagedoor.testing.script import ScriptedCall
 
-BOUND = 120.0
+BOUND = 300.0
 FROM = "Try them from number"
 PLAIN = "notes.txt"
 MODES: dict[str, dict[str, Any]] = {"supervised": {}, "askDangerous": {"approval": "askDangerous"}}

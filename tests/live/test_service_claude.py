@@ -19,7 +19,7 @@ from stagedoor.unified.events import Event, Notice, PermissionRequest, Permissio
 
 CLI = find_cli("claude")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Claude Code is not installed")]
-BOUND = 120.0
+BOUND = 300.0
 
 
 @pytest.fixture(autouse=True)

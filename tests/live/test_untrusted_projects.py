@@ -19,7 +19,7 @@ from tests.live.hostile_projects import INSTRUCTION, PLANT, PLUGINS, SECRET, Hos
 
 pytestmark = pytest.mark.live
 
-BOUND = 240.0
+BOUND = 300.0
 ACT = "Act now"
 
 

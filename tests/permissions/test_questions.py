@@ -55,7 +55,7 @@ class Stage:
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await main()
 
     asyncio.run(bounded())

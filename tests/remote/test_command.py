@@ -13,7 +13,7 @@ from typing import Any
 def command(*words: str, cwd: Path, **env: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "stagedoor.cli", "run", *words],
-        cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=60, check=False,
+        cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

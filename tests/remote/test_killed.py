@@ -15,7 +15,7 @@ import pytest
 
 import stagedoor
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 class Servers:

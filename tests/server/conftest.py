@@ -25,7 +25,7 @@ from stagedoor.server.listening import listening, open_socket
 from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
 
-BOUND = 60.0
+BOUND = 240.0
 TOKEN = "stagedoor_test-token-of-the-administrator"
 Value = TypeVar("Value")
 

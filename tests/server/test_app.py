@@ -23,7 +23,7 @@ from stagedoor.server.running import find_server, is_loopback, public_url, send_
 from stagedoor.service.config.settings import Settings
 from stagedoor.service.views import SessionSpec, SessionView
 
-BOUND = 60.0
+BOUND = 240.0
 Value = TypeVar("Value")
 
 

@@ -21,7 +21,7 @@ from stagedoor.server.access.tokens import new_token, server_token, token_path
 from stagedoor.server.rest.door import OPERATIONS
 from stagedoor.service.views import Device, SessionSpec, SessionView
 
-BOUND = 60.0
+BOUND = 240.0
 Value = TypeVar("Value")
 OPEN_PATHS = ("/healthz", "/readyz")
 CLOSED_PATHS = ("/api/me", "/api/devices", "/metrics", "/api/sessions", "/api/permissions", "/nothing/here")

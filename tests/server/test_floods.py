@@ -20,7 +20,7 @@ from stagedoor.server.logs import LINES_OF_A_KIND
 
 from .test_limits import UNFINISHED
 
-BOUND = 120.0
+BOUND = 240.0
 DESCRIPTORS = 160
 CONNECTIONS = 1600
 LARGEST_LOG = 40_000

@@ -19,7 +19,7 @@ from stagedoor import __version__
 from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 from stagedoor.testing import ScriptedModel, find_cli, say, shell
 
-BOUND = 60.0
+BOUND = 240.0
 Script = Callable[..., str]
 Json = dict[str, Any]
 

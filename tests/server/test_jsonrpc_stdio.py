@@ -14,7 +14,7 @@ import pytest
 
 from stagedoor.transports.guard import descendants
 
-BOUND = 60.0
+BOUND = 240.0
 Json = dict[str, Any]
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -99,7 +99,7 @@ class Server:
         status = int((await self._read_until(r"over (-?\d+)"))[1])
         assert status == (-signal.SIGKILL if number == signal.SIGKILL else 0)
         self._pid = 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while self._survivors():
                 await asyncio.sleep(0.01)
 
@@ -173,7 +173,8 @@ class Watcher:
 
     async def _websocket(self, url: str) -> None:
         where = f"{url.replace('http', 'ws', 1)}/ws/sessions/{self.id}?after={len(self.events)}"
-        async with connect(where, additional_headers=self.load.server.headers, proxy=None) as socket:
+        patience = {"open_timeout": BOUND, "ping_timeout": BOUND}  # a busy machine does not make a server lost
+        async with connect(where, additional_headers=self.load.server.headers, proxy=None, **patience) as socket:
             self._verdict(json.loads(await socket.recv()))
             async for message in socket:
                 self._receive(json.loads(message))

@@ -19,7 +19,7 @@ from stagedoor.server.connections import HttpConnection
 from stagedoor.server.problems import RefusedRequest
 from stagedoor.service.config.settings import Limits
 
-BOUND = 60.0
+BOUND = 240.0
 SMALL = replace(Limits(), body=10_000)
 Value = TypeVar("Value")
 

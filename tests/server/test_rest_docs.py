@@ -53,7 +53,7 @@ def test_the_examples_run(server: Any, tmp_path: Path) -> None:
     script = "\n".join(re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL))
     env = {"PATH": os.environ["PATH"], "URL": server.url, "STAGEDOOR_HOME": str(tmp_path), "HOME": str(tmp_path)}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-euo", "pipefail", "-c", script], env=env, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

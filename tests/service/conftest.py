@@ -19,7 +19,7 @@ from stagedoor.service.service import Service
 from stagedoor.service.views import Question, Record, SessionSpec, SessionView
 from stagedoor.unified.events import Event, decode
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 class House:

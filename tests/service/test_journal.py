@@ -23,7 +23,7 @@ from stagedoor.service.views import FollowVerdict, Question, Record, SessionView
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import PermissionRequest
 
-BOUND = 60.0
+BOUND = 240.0
 Value = TypeVar("Value")
 
 

@@ -71,7 +71,7 @@ def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
 
 async def _check(folder: Path, reply: list[str]) -> None:
     quiet = replace(_child().settings(folder), limits=Limits(awake=0))  # nobody is woken while we look
-    async with asyncio.timeout(60), Service(quiet) as service:
+    async with asyncio.timeout(240), Service(quiet) as service:
         while any(not one.open and not one.applied for one in await service.questions.list(open_only=False)):
             await asyncio.sleep(0.01)  # answers that were stored before the last crash are being told
         views, total = await service.sessions.page(Query(limit=10_000))
@@ -120,7 +120,7 @@ def _ids(events: list[Event], kind: type[Any], name: str) -> list[str]:
 
 
 def _missing(pids: list[int]) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 240
     while alive := [pid for pid in pids if _runs(pid)]:
         if time.monotonic() > until:
             return not alive

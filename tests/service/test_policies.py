@@ -69,7 +69,7 @@ async def service_with(tmp_path: Path, *, policy: str = "", accept: tuple[str, .
     settings = Settings(
         home=str(tmp_path / "home"), roots=(str(workspace),), policy=policy, agents={"understudy": agent}
     )
-    async with asyncio.timeout(60), Service(settings) as service:
+    async with asyncio.timeout(240), Service(settings) as service:
         yield service
 
 

@@ -92,7 +92,7 @@ def on(folder: Path, work: Callable[[Recorder], Coroutine[Any, Any, None]]) -> N
         await report.session_log.store([stamped(TurnStarted(turn=1, prompt="go"))])
         following = asyncio.create_task(report.follow())
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 while report.received != ["1 turn_started"]:
                     await asyncio.sleep(0)
                 await work(report)

@@ -183,7 +183,7 @@ def _kill_agents() -> None:
 
 def _all_gone() -> bool:
     """The guards end a moment after what they stand over."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 240
     while descendants(os.getpid()) and time.monotonic() < until:
         time.sleep(0.02)
     return not descendants(os.getpid())

@@ -36,7 +36,7 @@ from stagedoor.service.views import (
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import PermissionRequest, Usage
 
-BOUND = 60.0
+BOUND = 240.0
 Value = TypeVar("Value")
 
 

@@ -33,7 +33,7 @@ class FullDisk(SqliteStore):
 
 
 def _all_gone() -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 240
     while descendants(os.getpid()) and time.monotonic() < until:
         time.sleep(0.02)
     return not descendants(os.getpid())

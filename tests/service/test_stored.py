@@ -19,7 +19,7 @@ from stagedoor.service.store import Query
 from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.unified.events import Init, Text, ToolResult, ToolUse, TurnCompleted, TurnStarted, decode
 
-BOUND = 60.0
+BOUND = 240.0
 SCRIPT = json.dumps({"script": [[{"say": "Look."}], [{"say": "unused"}]]})
 
 

@@ -30,7 +30,7 @@ from stagedoor.service.workspaces.files import FileEntry, FileText, Listing
 from stagedoor.service.workspaces.git import ChangedFile, GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.watch import FileTouched, Touched
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 def git(folder: Path, *words: str) -> str:

@@ -79,7 +79,7 @@ def run(folder: Path, *words: str, content: bytes | None = None, check: bool = T
     env |= {**WHO, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(
         ["git", "-c", "protocol.file.allow=always", *words], cwd=folder, env=env, check=check, capture_output=True,
-        input=content if content is not None else b"", timeout=60,
+        input=content if content is not None else b"", timeout=240,
     )  # fmt: skip
     return done.stdout
 
@@ -488,7 +488,13 @@ def try_plain_git(work: Path, marks: Path) -> list[str]:
         program = "./git" if (work / "git").exists() else "git"
         env = {**os.environ, **WHO, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0", "EDITOR": "true"}
         subprocess.run(
-            [program, *words], cwd=work, env=env, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=60
+            [program, *words],
+            cwd=work,
+            env=env,
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=240,
         )
         if found := sorted(mark.name for mark in marks.glob(f"{work.parent.name}.*")):
             return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.shadow_git.hostile import build_base, run
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

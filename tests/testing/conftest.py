@@ -14,7 +14,7 @@ import pytest
 
 from stagedoor.testing import find_cli
 
-TIMEOUT = 60.0
+TIMEOUT = 240.0
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Client:
         """Send the conversation as it stands: the first time or as a retry."""
         headers = {self.session_header: self.session} if self.session else {}
         with (
-            httpx.Client(timeout=timeout, trust_env=False, verify=False) as http,
+            httpx.Client(timeout=httpx.Timeout(TIMEOUT, read=timeout), trust_env=False, verify=False) as http,
             http.stream("POST", self.url + self.path, json=self.body(), headers=headers) as answer,
         ):
             reply = Reply(answer.status_code, headers=dict(answer.headers))

@@ -124,7 +124,7 @@ def test_an_endless_stream_ends_with_its_reader(scripted_model, client):
     talk.history.append(talk.user("Hi"))
     got = b""
     with httpx.stream(
-        "POST", talk.url + talk.path, json=talk.body(), timeout=60, trust_env=False, verify=False
+        "POST", talk.url + talk.path, json=talk.body(), timeout=240, trust_env=False, verify=False
     ) as answer:
         for chunk in answer.iter_bytes():
             got += chunk

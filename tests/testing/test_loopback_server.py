@@ -13,7 +13,7 @@ from stagedoor.testing import ScriptedModel, UnscriptedRequest, say, stall
 
 
 def get(url: str, **more: object) -> httpx.Response:
-    return httpx.request("GET", url, timeout=60, trust_env=False, verify=False, **more)  # type: ignore[arg-type]
+    return httpx.request("GET", url, timeout=240, trust_env=False, verify=False, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def get(url: str, **more: object) -> httpx.Response:
 )
 def test_other_paths(scripted_model, method, path, status, answer):
     model = scripted_model([])
-    got = httpx.request(method, model.url + path, content=b"{", timeout=60, trust_env=False, verify=False)
+    got = httpx.request(method, model.url + path, content=b"{", timeout=240, trust_env=False, verify=False)
     assert got.status_code == status
     assert (got.json() if got.content else None) == answer
     assert model.other_requests == [UnscriptedRequest(method, path, status)]
@@ -63,7 +63,7 @@ def test_gemini_errands_are_answered_aside(scripted_model, clients):
     def ask_aside(**more: object) -> str:
         body = {**talk.body(), **more}
         answer = httpx.post(
-            model.url + talk.path, json=body, headers=cli, timeout=60, trust_env=False, verify=False
+            model.url + talk.path, json=body, headers=cli, timeout=240, trust_env=False, verify=False
         ).json()
         return str(answer["candidates"][0]["content"]["parts"][0]["text"])
 
@@ -76,7 +76,7 @@ def test_gemini_errands_are_answered_aside(scripted_model, clients):
 def test_one_connection_carries_many_requests(scripted_model, clients):
     model = scripted_model([say("One."), say("Two.")])
     talk = clients["chat"](model.url)
-    with httpx.Client(timeout=60, trust_env=False, verify=False) as http:
+    with httpx.Client(timeout=240, trust_env=False, verify=False) as http:
         for prompt in ("a", "b", "c"):
             talk.history = [talk.user(prompt)]
             assert b"One." in http.post(model.url + talk.path, json=talk.body()).content
@@ -87,7 +87,7 @@ def test_a_client_that_asks_before_it_sends(scripted_model, clients):
     model = scripted_model([say("One.")])
     body = httpx.Request("POST", "http://x", json=clients["chat"](model.url, stream=False).body()).content
     host, port = model.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as link, link.makefile("rb") as lines:
+    with socket.create_connection((host, int(port)), timeout=240) as link, link.makefile("rb") as lines:
         head = ["POST /v1/chat/completions HTTP/1.1", "host: x", f"content-length: {len(body)}", "expect: 100-continue"]
         link.sendall("\r\n".join([*head, "", ""]).encode())
         assert lines.readline() == b"HTTP/1.1 100 \r\n"
@@ -99,7 +99,7 @@ def test_a_client_that_asks_before_it_sends(scripted_model, clients):
 def test_garbage_closes_the_connection_and_nothing_else(scripted_model):
     model = scripted_model([])
     host, port = model.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as link:
+    with socket.create_connection((host, int(port)), timeout=240) as link:
         link.sendall(b"what is this\r\n\r\n")
         assert link.recv(100) == b""
     assert get(model.url + "/").status_code == 200
@@ -109,7 +109,7 @@ def test_it_runs_in_the_loop_of_the_caller(clients):
     async def main() -> None:
         async with (
             ScriptedModel([say("Hello.")]) as model,
-            httpx.AsyncClient(timeout=60, trust_env=False, verify=False) as http,
+            httpx.AsyncClient(timeout=240, trust_env=False, verify=False) as http,
         ):
             talk = clients["anthropic"](model.url, stream=False)
             talk.history.append(talk.user("Hi"))

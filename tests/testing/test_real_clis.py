@@ -113,7 +113,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, cli: Callable[[str], Pat
     agent = str(request.param)
     runner = Runner(agent, cli(agent), tmp_path)
     yield runner
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while (left := runner.processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:

@@ -22,7 +22,7 @@ from stagedoor.transports.confinement.mounts import mounts_of
 from stagedoor.transports.launch import Confinement, EndInput, Launch, Signal
 from stagedoor.transports.process import ChildProcess
 
-BOUND = 120.0
+BOUND = 240.0
 EVERY_MEANS: tuple[Means, ...] = get_args(Means)
 MOUNTS: tuple[Means, ...] = ("bubblewrap", "namespaces")
 
@@ -208,7 +208,7 @@ def test_without_confinement_the_same_attempts_succeed(ground: Ground) -> None:
 
     asyncio.run(run())
     assert (ground.outside / "made").exists()
-    assert ground.other.wait(timeout=60) == -signal.SIGKILL
+    assert ground.other.wait(timeout=240) == -signal.SIGKILL
 
 
 def test_a_worktree_commits_into_its_repository_and_leaves_its_hooks_alone(ground: Ground, means: Means) -> None:

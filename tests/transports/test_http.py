@@ -15,7 +15,7 @@ from stagedoor.transports.http import Backoff, HttpTransport
 from stagedoor.wire.http import HttpAnswer, HttpRequest
 from stagedoor.wire.shapes import UnknownMessage
 
-BOUND = 60.0
+BOUND = 240.0
 QUICK = Backoff(first=0.01, longest=0.05, patience=BOUND)
 EVENTS = HttpRequest("GET", "/event", query={"directory": "/a b"})
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

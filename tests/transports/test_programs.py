@@ -20,7 +20,7 @@ from stagedoor.transports import programs
 from stagedoor.transports.guard import descendants
 from stagedoor.transports.programs import Finished, ProgramOverdue, Programs, ProgramStopped, run_blocking, run_program
 
-BOUND = 60.0
+BOUND = 240.0
 SH = "/bin/sh"
 
 

@@ -23,7 +23,7 @@ def two_way(*entries: tuple[str, object]) -> bytes:
 
 
 async def drain(replay: Replay) -> list[object]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         return [json.loads(m) if isinstance(m, bytes) else m async for batch in replay.batches() for m in batch]
 
 
@@ -65,7 +65,7 @@ def test_answers_come_when_asked_and_under_our_ids() -> None:
         replay, peer = Replay(recording), Peer(version=False)
         seen: list[object] = []
         peer.call("initialize")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             for message in peer.outgoing():
                 await replay.send(message)
             async for batch in replay.batches():
@@ -173,7 +173,7 @@ def test_every_recorded_dialogue_plays_to_its_end(path: Path) -> None:
             if entry.direction == "in":
                 await replay.send(shifted(entry.line))
         await replay.end_input()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             output = [message async for batch in replay.batches() for message in batch if isinstance(message, bytes)]
         assert replay.unexpected == []
         return output

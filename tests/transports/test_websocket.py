@@ -17,7 +17,7 @@ from stagedoor.transports.websocket import WebSocket
 from stagedoor.wire.jsonrpc import Peer, Response, parse
 from stagedoor.wire.shapes import UnknownMessage
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 @contextlib.asynccontextmanager

@@ -26,7 +26,7 @@ from stagedoor.agents.acp import (
 )
 from stagedoor.understudy import command
 
-BOUND = 60.0
+BOUND = 240.0
 
 
 class TurnReply:

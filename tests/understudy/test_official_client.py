@@ -47,7 +47,7 @@ class Editor:
 async def connected(editor: Editor, argv: list[str]) -> AsyncIterator[Any]:
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(240),
         acp.spawn_agent_process(
             editor, argv[0], *argv[1:], env=env, transport_kwargs={"stderr": None}, use_unstable_protocol=True
         ) as (agent, _),

@@ -81,7 +81,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(condition: Any) -> None:
-    bound = time.monotonic() + 60
+    bound = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < bound
         time.sleep(0.02)

@@ -63,7 +63,7 @@ class Outside:
             if "Ctrl-C" in line:
                 break
         token = (self.folder / "stagedoor" / "token").read_text().strip()
-        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=240)
 
     def end(self, number: int = signal.SIGKILL) -> None:
         self.http.close()

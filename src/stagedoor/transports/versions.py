@@ -21,7 +21,7 @@ from .executables import VERSION, read_version
 
 ALLOW_UNPROVEN = "STAGEDOOR_ALLOW_UNPROVEN"
 """Set to 1 in our own environment (a session's or a project's does not count), any version is accepted."""
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 Version: TypeAlias = tuple[int, int, int]
 Identity: TypeAlias = tuple[tuple[str, int, int, int, int], ...]

@@ -33,7 +33,7 @@ from stagedoor.transports.launch import Exited
 
 AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
 EVERYTHING = ClientCapabilities(True, True, True, True, True)
-BOUND = 60.0
+BOUND = 240.0
 TURN_END = PromptResponse | RequestFailed | Unanswered
 
 

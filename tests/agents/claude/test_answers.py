@@ -40,7 +40,7 @@ def answered(config: ClaudeSessionConfig, *questions: Question) -> list[Reply]:
         received: list[Reply] = []
         for question in questions:
             answers.start(question)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 received.append(await replies.get())
         return received
 
@@ -156,7 +156,7 @@ def test_one_slow_decision_does_not_hold_up_another() -> None:
         answers = ClaudeAnswers(ClaudeSessionConfig(can_use_tool=decide), replies.put)
         for name in ("slow", "quick"):
             answers.start(CanUseTool("Bash", {}, request_id=name))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             first = await replies.get()
             release.set()
             return [first, await replies.get()]
@@ -184,7 +184,7 @@ def test_a_void_question_is_not_answered() -> None:
 
         answers = ClaudeAnswers(ClaudeSessionConfig(can_use_tool=decide), reply)
         answers.start(QUESTION)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await entered.wait()
             answers.void("q")
             answers.void("unknown")

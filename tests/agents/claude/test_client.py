@@ -67,7 +67,7 @@ def program(tmp_path: Path) -> Program:
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             return await main
 
     return asyncio.run(bounded())

@@ -23,7 +23,7 @@ def answer_to(question: dict[str, Any], decide: Decide | None) -> Any:
         delegate = await Delegate.open()
         delegate.decide = decide
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 return json.loads(await ask(delegate.entry["args"][-1], question))
         finally:
             delegate.close()
@@ -73,7 +73,7 @@ def test_when_the_session_is_over_the_answer_is_no(tmp_path: Path) -> None:
         folder = Path(delegate.entry["args"][-1]).parent
         assert folder.stat().st_mode & 0o077 == 0
         waiting = asyncio.create_task(ask(str(folder / "permissions"), QUESTION))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await entered.wait()
             delegate.close()
             assert json.loads(await waiting)["behavior"] == "deny"
@@ -97,7 +97,7 @@ def test_a_question_taken_back_is_not_decided_any_more() -> None:
         delegate = await Delegate.open()
         delegate.decide = never
         waiting = asyncio.create_task(ask(delegate.entry["args"][-1], QUESTION))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await entered.wait()
             waiting.cancel()
             await cancelled.wait()

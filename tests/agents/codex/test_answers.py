@@ -14,7 +14,7 @@ from stagedoor.agents.codex.config import CanUseTool
 from stagedoor.agents.codex.questions import CommandExecutionRequestApproval, CurrentTimeRead, Question, RequestId
 from stagedoor.errors import AlreadyAnswered
 
-BOUND = 60.0
+BOUND = 240.0
 QUESTION = CommandExecutionRequestApproval(request_id=0, thread_id="t", command="ls")
 
 

@@ -22,7 +22,7 @@ from stagedoor.transports.relay import LIMIT
 from stagedoor.wire.shapes import UnknownMessage
 
 INIT = 'print(\'{"type":"init","session_id":"s"}\', flush=True)'
-BOUND = 60.0
+BOUND = 240.0
 
 
 @pytest.fixture

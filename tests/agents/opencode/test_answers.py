@@ -39,7 +39,7 @@ def answered(config: OpenCodeSessionConfig, question: PermissionAsked | Question
             replied.set_result(reply)
 
         OpenCodeAnswers(config, deliver).ask(question)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             return await replied
 
     return asyncio.run(main())
@@ -111,7 +111,7 @@ def test_a_plain_function_that_is_late_neither_stalls_the_loop_nor_is_obeyed() -
 
         answers = OpenCodeAnswers(OpenCodeSessionConfig(can_use_tool=ask, permission_timeout=0.01), deliver)
         answers.ask(PERMISSION)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await delivered.wait()
         released.set()
         assert await asyncio.to_thread(returned.wait, 60)
@@ -139,7 +139,7 @@ def test_a_waiting_question_blocks_no_other_and_can_be_closed() -> None:
         answers = OpenCodeAnswers(OpenCodeSessionConfig(can_use_tool=decide), deliver)
         answers.ask(PERMISSION)
         answers.ask(PermissionAsked(id="per_2"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await waiting.wait()
             while not replies:
                 await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, Unsuppor
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.shapes import UnknownMessage
 
-BOUND = 60.0
+BOUND = 240.0
 FAKE = Path(__file__).parent / "fake_opencode.py"
 
 

@@ -20,7 +20,7 @@ from stagedoor.testing import ScriptedModel
 from stagedoor.testing.script import Forever, Part, Reply, Say, Script, ScriptedCall, Structured, Think
 from stagedoor.unified.events import Event, ToolName
 
-BOUND = 120.0
+BOUND = 300.0
 EventT = TypeVar("EventT")
 React = Callable[[Event], Awaitable[None]]
 Snapshot = dict[str, bytes]

@@ -18,6 +18,7 @@ from stagedoor.testing import say, shell
 from stagedoor.transports.guard import descendants
 
 pytestmark = pytest.mark.live
+BOUND = 300.0
 
 
 @pytest.mark.drift
@@ -47,14 +48,14 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
                 assert "Awake." not in turn.text
                 results = [result.status for _, result in turn.calls("shell")]
                 assert results == ["error"] or expected.tells_calls_late, turn.describe()
-                await asyncio.wait_for(nap.until(False), 10)
+                await asyncio.wait_for(nap.until(False), BOUND)
             with cases("session goes on after an interrupt", able=able.interrupt, field="interrupt"):
                 turn = await talk.turn("Still there")
                 assert (turn.text, turn.completed.status) == ("Still here.", "success"), turn.describe()
         with cases("cancel mid-command"):
             async with scene.conversation(tier="autonomous") as talk:
                 running = asyncio.create_task(talk.turn("Sleep on"))
-                await asyncio.wait_for(last_nap.until(True), 120)
+                await asyncio.wait_for(last_nap.until(True), BOUND)
                 await talk.session.close()
                 turn = await running
                 assert turn.completed.status == "interrupted", turn.describe()
@@ -70,7 +71,7 @@ def test_interrupt_and_cancel(rig: Any, stage: Any, cases: Any, expected: Any, p
         """Interrupt once something is visible of what the agent does."""
 
         async def stop() -> None:
-            await asyncio.wait_for(ready(), 120)
+            await asyncio.wait_for(ready(), BOUND)
             if able.text_deltas if awaited is stagedoor.TextDelta else not expected.tells_calls_late:
                 await is_visible.wait()
             await talk.session.interrupt()
@@ -112,14 +113,14 @@ def test_kill_9_of_ourselves(rig: Any, stage: Any, cases: Any, play: Any, nappin
             try:
                 ours.stdin.write(json.dumps(request).encode())
                 ours.stdin.close()
-                await asyncio.wait_for(nap.until(True), 120)
+                await asyncio.wait_for(nap.until(True), BOUND)
                 below = descendants(ours.pid)
                 assert len(below) >= 3, below  # the guard, the agent, the command
             finally:
                 ours.send_signal(signal.SIGKILL)
                 ours.wait()
-            await asyncio.wait_for(nap.until(False), 30)
-            await asyncio.wait_for(all_gone(below), 30)
+            await asyncio.wait_for(nap.until(False), BOUND)
+            await asyncio.wait_for(all_gone(below), BOUND)
 
     async def all_gone(pids: list[int]) -> None:
         while any(Path(f"/proc/{pid}").exists() and _state(pid) != b"Z" for pid in pids):
