@@ -28,6 +28,7 @@ from .unified.events import (
     ToolUse,
     TurnCompleted,
     TurnStarted,
+    Unrecognized,
     UsageReport,
     stamp,
     steered,
@@ -85,9 +86,9 @@ def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Acc
             natives = (
                 [message] if isinstance(message, shapes.UnknownMessage) else list(replayed.protocol.receive(message))
             )
-            unknown = any(isinstance(native, shapes.UnknownMessage) for native in natives)
             before = replayed.events_from_agent
             events = [event for native in natives for event in replayed.from_agent(native)]
+            unknown = replayed.unrecognized()
             understood = replayed.events_from_agent > before
             account.unrecognized += unknown
             account.translated += understood and not unknown
@@ -134,6 +135,8 @@ class _ReplayedSession:
         self._open: dict[str, PermissionRequest] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._cwd = "/"
+        self._unrecognized = False
+        self._unresolved = False  # whether an error was told, and no turn has ended since
         self._seq = itertools.count(1)
 
     def from_client(self, message: Line) -> Iterator[Event]:
@@ -152,12 +155,19 @@ class _ReplayedSession:
             yield from self._take(action)
         for event in self._dictionary.translate(native):
             self.events_from_agent += 1
+            self._unrecognized = self._unrecognized or isinstance(event, Unrecognized)
+            self._unresolved = isinstance(event, Error) or (self._unresolved and not isinstance(event, TurnCompleted))
             yield from self._emit(event)
         if isinstance(native, self._driver.question_types):
             question: PermissionRequest | None = self._dictionary.request(native)
             if question is not None:
                 self.events_from_agent += 1
                 yield from self._open_question(question, native)
+
+    def unrecognized(self) -> bool:
+        """Whether something was not recognized since the last time, the message itself or a part of it."""
+        unrecognized, self._unrecognized = self._unrecognized, False
+        return unrecognized
 
     def end(self, silence: Error | None) -> Iterator[Event]:
         """The recording is over. ``silence``: the agent has said nothing that could be understood."""
@@ -168,7 +178,8 @@ class _ReplayedSession:
         elif silence is not None and not self._grammar.turn:
             yield from self._stamped(self._grammar.end("error", silence))
         else:
-            yield from self._stamped(self._grammar.end())
+            # An error that no turn was opened for is all that this recording came to.
+            yield from self._stamped(self._grammar.end("error" if self._unresolved else None))
 
     def _emit(self, event: Event) -> Iterator[Event]:
         match event:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,18 @@ def test_plain_lines_on_stdout_and_the_summary_on_stderr(stagedoor: Any) -> None
 def test_quiet_prints_the_answer_alone(stagedoor: Any) -> None:
     done = stagedoor.run("run", "understudy", "--quiet", HELLO)
     assert (done.stdout, done.stderr, done.returncode) == ("Hello there.\n", "", 0)
+
+
+def test_another_program_in_the_place_of_the_understudy(stagedoor: Any, tmp_path: Path) -> None:
+    program = tmp_path / "other"
+    program.write_text(f'#!/bin/sh\ntouch {tmp_path}/started\nexec {sys.executable} -P -m stagedoor.understudy "$@"\n')
+    program.chmod(0o755)
+    done = stagedoor.run("run", "understudy", "--quiet", "--executable", str(program), HELLO)
+    assert (done.stdout, done.stderr, done.returncode) == ("Hello there.\n", "", 0)
+    assert (tmp_path / "started").exists()
+    missing = stagedoor.run("run", "understudy", "--executable", str(tmp_path / "nothing"), HELLO)
+    assert missing.returncode != 0
+    assert "is not an executable program" in missing.stderr
 
 
 def test_questions_are_denied_where_nobody_can_be_asked(stagedoor: Any) -> None:

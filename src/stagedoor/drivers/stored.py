@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from ..unified.events import ToolName, ToolResult, ToolStatus, ToolUse
 from ..unified.tools import operation_of, target_of
+from ..wire.shapes import repaired
 
 Json = dict[str, Any]
 
@@ -20,10 +20,15 @@ def lines_of(path: str) -> Iterator[Json]:
     """The objects of a JSON Lines file; lines that are none are passed over."""
     with Path(path).open("rb") as file:
         for line in file:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            try:
                 value = msgspec.json.decode(line)
-                if isinstance(value, dict):
-                    yield cast("Json", value)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                try:
+                    value = msgspec.json.decode(repaired(line))
+                except (msgspec.DecodeError, ValueError, RecursionError):
+                    continue
+            if isinstance(value, dict):
+                yield cast("Json", value)
 
 
 def table(value: object) -> Json:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 
 
-def command(script: str | None = None, home: str | None = None) -> tuple[str, ...]:
-    """The command line that starts it, with this Python. ``-P``: nothing in the workspace is imported by mistake."""
+def command(script: str | None = None, home: str | None = None, *, executable: str | None = None) -> tuple[str, ...]:
+    """The command line that starts it, with this Python. ``-P``: nothing in the workspace is imported by mistake.
+
+    ``executable`` is a program that takes the place of all that, and gets the same arguments.
+    """
     more = (("--script", script) if script else ()) + (("--home", home) if home else ())
-    return (sys.executable, "-P", "-m", "stagedoor.understudy", *more)
+    return (executable, *more) if executable else (sys.executable, "-P", "-m", "stagedoor.understudy", *more)

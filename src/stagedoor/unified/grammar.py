@@ -247,7 +247,7 @@ class Grammar:
             self._errors = errors
         out += self._close_questions(event.status, now)
         out += self._close_tools(event.status, now)
-        usage = event.usage if event.usage != Usage() else self._turn_usage
+        usage = _sane(event.usage) if event.usage != Usage() else self._turn_usage
         completed = replace(
             event,
             usage=usage,
@@ -342,15 +342,39 @@ class Grammar:
         return [event]
 
     def _used(self, event: UsageReport) -> list[Event]:
-        self._turn_usage = Usage(
-            input_tokens=event.input_tokens,
-            output_tokens=event.output_tokens,
-            cached_tokens=event.cached_tokens,
-            reasoning_tokens=event.reasoning_tokens,
-            total_tokens=event.total_tokens,
-            cost_usd=event.cost_usd,
+        self._turn_usage = usage = _sane(
+            Usage(
+                input_tokens=event.input_tokens,
+                output_tokens=event.output_tokens,
+                cached_tokens=event.cached_tokens,
+                reasoning_tokens=event.reasoning_tokens,
+                total_tokens=event.total_tokens,
+                cost_usd=event.cost_usd,
+            )
         )
-        return [replace(event, session=self._earlier + self._turn_usage)]
+        return [replace(event, **msgspec.structs.asdict(usage), session=self._earlier + usage)]
+
+
+def _sane(usage: Usage) -> Usage:
+    """Agents have reported fewer than no tokens; a sum must not shrink for it."""
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.reasoning_tokens,
+        usage.total_tokens,
+        usage.cost_usd or 0.0,
+    )
+    if min(counts) >= 0:
+        return usage
+    return Usage(
+        input_tokens=max(0, usage.input_tokens),
+        output_tokens=max(0, usage.output_tokens),
+        cached_tokens=max(0, usage.cached_tokens),
+        reasoning_tokens=max(0, usage.reasoning_tokens),
+        total_tokens=max(0, usage.total_tokens, usage.input_tokens + usage.output_tokens),
+        cost_usd=None if usage.cost_usd is None else max(0.0, usage.cost_usd),
+    )
 
 
 def call_of(request: PermissionRequest) -> ToolUse:

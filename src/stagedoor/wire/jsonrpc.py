@@ -53,21 +53,40 @@ class _Wire(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Wire)
+_MEMBERS = msgspec.json.Decoder(dict[str, Any])
 
 
 def parse(message: bytes) -> Message | UnknownMessage:
     """One JSON-RPC message, with or without the ``jsonrpc`` member. Never raises on content."""
     try:
         return _classified(message, _DECODER.decode(message))
-    except msgspec.ValidationError as error:
-        return UnknownMessage(message, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        whole = repaired(message)
-        return _classified(message, _DECODER.decode(whole))
+        members = _MEMBERS.decode(repaired(message))
+        return _classified(message, _DECODER.decode(msgspec.json.encode(_mended(members))))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return UnknownMessage(message, str(error) or type(error).__name__)
+
+
+def _mended(members: dict[str, Any]) -> dict[str, Any]:
+    """Whoever waits for an answer must learn that it came, whatever its error looks like, and an id may be ``5.0``."""
+    if isinstance(number := members.get("id"), float) and number.is_integer():
+        members["id"] = int(number)
+    match members.get("error"):
+        case None:
+            pass
+        case {"code": float() | int() | str() as code, **rest} if str(code).removesuffix(".0").lstrip("-").isdigit():
+            members["error"] = {**rest, "code": int(float(code)), "message": _text(rest.get("message", ""))}
+        case {**rest}:
+            members["error"] = {"code": INTERNAL_ERROR, "message": _text(rest.get("message", rest)), "data": rest}
+        case other:
+            members["error"] = {"code": INTERNAL_ERROR, "message": _text(other)}
+    return members
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _classified(raw: bytes, wire: _Wire) -> Message | UnknownMessage:

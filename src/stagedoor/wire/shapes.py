@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from .fitting import as_bytes, finite, fitted
+
 Shape = TypeVar("Shape")
 
 
@@ -27,11 +29,15 @@ class Shapes(Generic[Shape]):
     """A table from discriminator to struct, with the decoders compiled once.
 
     ``fields`` names one or two discriminating fields. A key of the table is the value of the first field
-    (``"assistant"``), or both joined by a slash (``"system/init"``); the longer key wins.
+    (``"assistant"``), or both joined by a slash (``"system/init"``); the longer key wins. ``exact``: a message that
+    somebody will decide about, of which no member may be left out because we cannot read it.
     """
 
-    def __init__(self, table: Mapping[str, type[Shape]], fields: tuple[str, ...] = ("type",)) -> None:
+    def __init__(
+        self, table: Mapping[str, type[Shape]], fields: tuple[str, ...] = ("type",), *, exact: bool = False
+    ) -> None:
         self._fields = fields
+        self._exact = exact
         header = msgspec.defstruct(
             "Header", [(f"key{n}", Any, None) for n in range(len(fields))], rename=lambda name: fields[int(name[3:])]
         )
@@ -49,24 +55,28 @@ class Shapes(Generic[Shape]):
 
     def decode(self, message: bytes) -> Shape | UnknownMessage:
         """Never raises on content."""
-        try:
-            return self._typed(message)
-        except msgspec.ValidationError as error:
-            return UnknownMessage(message, str(error))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        try:
-            return self._typed(repaired(message))
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            return UnknownMessage(message, str(error) or type(error).__name__)
-
-    def _typed(self, message: bytes) -> Shape | UnknownMessage:
         start = len(self._prefix)
         if message.startswith(self._prefix) and (
             decoder := self._sniffed.get(message[start : message.find(b'"', start, start + 64)])
         ):
-            return decoder.decode(message)
-        header = self._header.decode(message)
+            try:
+                return decoder.decode(message)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass
+        return self._by_header(message)
+
+    def _by_header(self, message: bytes) -> Shape | UnknownMessage:
+        whole = message
+        try:
+            header = self._header.decode(whole)
+        except msgspec.ValidationError as error:
+            return UnknownMessage(message, str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            try:
+                whole = repaired(message)
+                header = self._header.decode(whole)
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
+                return UnknownMessage(message, str(error) or type(error).__name__)
         values = [getattr(header, f"key{n}") for n in range(len(self._fields))]
         first = values[0]
         if not isinstance(first, str):
@@ -75,22 +85,43 @@ class Shapes(Generic[Shape]):
         decoder = self._decoders.get(key) or self._decoders.get(first)
         if decoder is None:
             return UnknownMessage(message, f"unknown {'/'.join(self._fields)} {key!r}")
-        return decoder.decode(message)
+        value = _decoded(decoder, whole, exact=self._exact)
+        return UnknownMessage(message, value) if isinstance(value, str) else value
 
 
 def repaired(message: bytes) -> bytes:
     """The same message as strict UTF-8 JSON. Raises ``ValueError`` when it is no JSON at all.
 
-    Node prints half of a split emoji as a lone ``"\\ud83d"``, tools print invalid UTF-8 and raw control characters;
-    strict decoders refuse the whole line for it. Used on the failure path only.
+    Node prints half of a split emoji as a lone ``"\\ud83d"``, tools print invalid UTF-8 and raw control characters,
+    Python prints ``NaN``, Windows a byte order mark; strict decoders refuse the whole line for it. Used on the failure
+    path only.
     """
-    value = json.loads(message.decode("utf-8", "replace"), strict=False)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return as_bytes(finite(json.loads(message.decode("utf-8-sig", "replace"), strict=False)))
+
+
+def _decoded(decoder: msgspec.json.Decoder[Shape], raw: bytes | msgspec.Raw, *, exact: bool) -> Shape | str:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+    try:
+        return decoder.decode(fitted(raw, decoder.type, exact=exact))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return reason
 
 
 def decode_or_reason(decoder: msgspec.json.Decoder[Shape], raw: bytes | msgspec.Raw) -> Shape | str:
     """One member of a message, with the same forgiveness the whole message gets; a ``str`` says why there is none."""
+    return _decoded(decoder, raw, exact=False)
+
+
+def decode_question(decoder: msgspec.json.Decoder[Shape], raw: bytes | msgspec.Raw) -> Shape | str:
+    """The same for what somebody will decide about: no member is left out because we cannot read it."""
+    return _decoded(decoder, raw, exact=True)
+
+
+def decode_strictly(decoder: msgspec.json.Decoder[Shape], raw: bytes | msgspec.Raw) -> Shape | str:
+    """The same for what was decided: an answer that does not stand there as agreed is none."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:

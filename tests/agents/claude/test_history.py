@@ -222,3 +222,23 @@ def test_folder_names(path: str, name: str) -> None:
 def test_where_claude_code_keeps_its_things() -> None:
     assert config_folder({"CLAUDE_CONFIG_DIR": "/c", "HOME": "/h"}) == "/c"
     assert config_folder({"HOME": "/h"}) == "/h/.claude"
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,  ", " :\t")], ids=["none", "usual", "many"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte order mark"])
+def test_spaces_between_the_members_change_nothing(project: Path, separators: tuple[str, str], mark: str) -> None:
+    lines = [
+        user('Say: "a": 1', cwd=str(project), timestamp="2026-11-15T07:40:00.250Z"),
+        assistant("m1"),
+        assistant("m2"),
+        {"type": "tag", "tag": "chosen"},
+        {"type": "custom-title", "customTitle": "Named"},
+    ]
+    path = write(folder_of(project), 1, lines)
+    [usual] = listed(project).sessions
+    path.write_text(mark + "".join(json.dumps(line, separators=separators) + "\n" for line in lines))
+    [session] = listed(project).sessions
+    same = {name: getattr(session, name) for name in session.__struct_fields__ if name not in ("size", "updated_ms")}
+    assert same == {name: getattr(usual, name) for name in same}
+    assert (session.message_count, session.title, session.tag) == (3, "Named", "chosen")
+    assert totals(path) == totals(write(folder_of(project), 2, lines))

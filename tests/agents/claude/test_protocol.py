@@ -457,7 +457,6 @@ def test_an_interrupt_stops_the_background_tasks_too() -> None:
         b'{"type":"system","subtype":"from the future"}',
         b'{"type":"assistant"}',
         b'{"type":"assistant","message":7}',
-        b'{"type":"result","usage":"lots"}',
         b'{"type":"control_request","request_id":"x"}',
         b'{"type":"stream_event"',
     ],

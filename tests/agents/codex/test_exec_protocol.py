@@ -26,6 +26,7 @@ from stagedoor.agents.codex.events import (
     McpToolCallItem,
     McpToolCallItemError,
     ReasoningItem,
+    StreamEnded,
     ThreadError,
     ThreadStarted,
     TodoListItem,
@@ -208,7 +209,7 @@ def test_the_end_is_known_only_from_the_stream() -> None:
     protocol = ExecProtocol()
     for line in (TRANSCRIPTS / "140-SIGINT-midcmd-launcher.jsonl").read_bytes().splitlines():
         protocol.receive(line)
-    assert (protocol.ended, protocol.receive_eof(), protocol.outgoing()) == (False, [], [])
+    assert (protocol.ended, protocol.receive_eof(), protocol.outgoing()) == (False, [StreamEnded()], [])
     protocol.receive(b'{"type":"turn.completed"}')
     assert protocol.ended
     with pytest.raises(LocalProtocolError, match="app-server"):

@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stagedoor.agents.codex.events import CodexUsage
 from stagedoor.agents.codex.history import CodexHistory, CodexStoredSession, list_sessions, names, total_usage
+from stagedoor.drivers.agent import StoredSession
+from stagedoor.drivers.codex.stored import read_stored
 
 FIRST = "01a1de27-921f-75e3-9f54-4236643c9af4"
 SECOND = "01a1de27-94c0-7a72-8de4-d8c9ffc09a69"
@@ -187,3 +191,33 @@ def test_messages_are_counted_across_the_blocks_of_a_large_file(tmp_path: Path) 
     write(tmp_path, FIRST, meta(FIRST, str(tmp_path)), *lines)
     (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
     assert session.message_count == 3000
+
+
+@pytest.mark.parametrize("form", ["as Codex writes it", "with spaces", "with a byte order mark"])
+def test_what_is_stored_for_the_model_only(tmp_path: Path, form: str) -> None:
+    """Prompts and answers that no event displayed; one that was displayed too is read once."""
+
+    def said(role: str, second: int, words: str) -> str:
+        return record("response_item", second, type="message", role=role, content=[{"type": "text", "text": words}])
+
+    lines = [
+        meta(FIRST, str(tmp_path)),
+        said("user", 1, "<environment_context>x</environment_context>"),
+        said("user", 2, PROMPT),
+        said("assistant", 3, "only for the model"),
+        said("assistant", 4, "shown"),
+        *([message("AgentMessage", 4, "shown")] if form == "as Codex writes it" else []),
+    ]
+    if form == "with spaces":
+        lines = [json.dumps(json.loads(line)) for line in lines]
+    elif form == "with a byte order mark":
+        lines[0] = "\ufeff" + lines[0]
+    path = write(tmp_path, FIRST, *lines)
+    [stored] = list_sessions(tmp_path, home=tmp_path).sessions
+    assert (stored.first_prompt, stored.message_count) == (PROMPT, 3)
+    read = list(read_stored(StoredSession(agent="codex", session_id=FIRST, path=str(path)), {}))
+    assert [getattr(event, "prompt", None) or getattr(event, "text", None) for event in read] == [
+        PROMPT,
+        "only for the model",
+        "shown",
+    ]

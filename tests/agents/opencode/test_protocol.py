@@ -472,7 +472,7 @@ def test_lines_of_every_sort(raw: bytes, event: ServerEvent) -> None:
         b"{",
         b'{"type":1}',
         b'{"type":"session.error","properties":[]}',
-        b'{"type":"message.updated","properties":{"info":{"id":5}}}',
+        b'{"type":"message.updated","properties":{"info":{"role":5}}}',
         b'{"payload":7}',
         b"\xff\xfe{",
         b"{" * 100_000,

@@ -11,7 +11,7 @@ import msgspec
 
 from stagedoor.errors import LocalProtocolError, NotSupported
 from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
-from stagedoor.wire.shapes import UnknownMessage, repaired
+from stagedoor.wire.shapes import UnknownMessage, decode_or_reason, decode_question, repaired
 
 from .command_decoder import answer_in, command_in
 from .commands import (
@@ -101,6 +101,13 @@ class _SessionUpdateParams(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Withdrawal(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Id
+
+
+_NOTIFICATION_DECODERS: dict[str, msgspec.json.Decoder[_SessionUpdateParams | CompleteElicitation | _Withdrawal]] = {
+    "session/update": msgspec.json.Decoder(_SessionUpdateParams),
+    "elicitation/complete": msgspec.json.Decoder(CompleteElicitation),
+    "$/cancel_request": msgspec.json.Decoder(_Withdrawal),
+}
 
 
 class AcpProtocol:
@@ -217,18 +224,21 @@ class AcpProtocol:
         return events
 
     def _notified(self, message: bytes, notification: Notification) -> list[Event]:
-        method, params = notification.method, bytes(notification.params)
-        try:
-            if method == "session/update":
-                return [self._update(message, msgspec.json.decode(params, type=_SessionUpdateParams))]
-            if method == "elicitation/complete":
-                return [msgspec.json.decode(params, type=CompleteElicitation)]
-            if method == "$/cancel_request":
-                return self._taken_back(msgspec.json.decode(params, type=_Withdrawal).request_id)
-        except msgspec.MsgspecError as error:
-            return [UnknownMessage(message, f"{method}: {error}")]
+        method, params = notification.method, notification.params
+        decoder = _NOTIFICATION_DECODERS.get(method)
+        if decoder is not None:
+            decoded = decode_or_reason(decoder, params)
+            match decoded:
+                case _SessionUpdateParams():
+                    return [self._update(message, decoded)]
+                case _Withdrawal(request_id):
+                    return self._taken_back(request_id)
+                case CompleteElicitation():
+                    return [decoded]
+                case _:
+                    return [UnknownMessage(message, f"{method}: {decoded}")]
         if method.startswith("_"):
-            return [ExtensionNotification(method, notification.params)]
+            return [ExtensionNotification(method, params)]
         return [UnknownMessage(message, f"unknown notification {method!r}")]
 
     def _update(self, message: bytes, params: _SessionUpdateParams) -> Event:
@@ -261,11 +271,11 @@ class AcpProtocol:
         if decoder is None:
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
             return UnknownMessage(message, f"unknown request {request.method!r}")
-        try:
-            question = msgspec.structs.replace(decoder.decode(bytes(request.params)), request_id=request.id)
-        except msgspec.MsgspecError as error:
-            self._peer.refuse(request.id, INVALID_PARAMS, str(error))
-            return UnknownMessage(message, f"{request.method}: {error}")
+        decoded = decode_question(decoder, request.params)
+        if isinstance(decoded, str):
+            self._peer.refuse(request.id, INVALID_PARAMS, decoded)
+            return UnknownMessage(message, f"{request.method}: {decoded}")
+        question = msgspec.structs.replace(decoded, request_id=request.id)
         if not self._listening and not offers(self.capabilities, question):
             if isinstance(question, WriteTextFile) and self.profile.undeclared_writes_are_echoes:
                 self._peer.answer(request.id, {})
@@ -305,10 +315,10 @@ class AcpProtocol:
         decoder = _RESPONSE_DECODERS.get(method or method_by_shape(result))
         if decoder is None:
             return UntypedResponse(response.id, msgspec.Raw(result))
-        try:
-            answer = addressed(decoder.decode(b"{}" if result == b"null" else result), session_id)
-        except msgspec.MsgspecError as error:
-            return UnknownMessage(message, f"unreadable answer to {method}: {error}")
+        decoded = decode_or_reason(decoder, b"{}" if result == b"null" else result)
+        if isinstance(decoded, str):
+            return UnknownMessage(message, f"unreadable answer to {method}: {decoded}")
+        answer = addressed(decoded, session_id)
         match answer:
             case InitializeResponse():
                 self.agent = answer

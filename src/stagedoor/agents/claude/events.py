@@ -573,6 +573,7 @@ QUESTIONS: Shapes[Question] = Shapes(
         "request_user_dialog": RequestUserDialog,
     },
     fields=("subtype",),
+    exact=True,
 )
 
 OutputLine: TypeAlias = (

@@ -24,6 +24,7 @@ _NO_PROMPT = re.compile(
     r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
     r"|\s*<ide_opened_file>[\s\S]*</ide_opened_file>\s*$|\s*<ide_selection>[\s\S]*</ide_selection>\s*$"
 )
+_SPACED = re.compile(rb'(?<!\\)"(?:\s+:|:\s)')
 _COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
 
 
@@ -165,6 +166,9 @@ def _read_session(path: str, session_id: str, project: str | None) -> ClaudeStor
         os.close(fd)
     if not head:
         return "the file is empty"
+    whole = tail is head
+    head = _compact(head)
+    tail = head if whole else _compact(tail)
     end = head.find(b"\n")
     first_line = head if end < 0 else head[:end]
     if b'"isSidechain":true' in first_line or b'"isSidechain": true' in first_line:
@@ -194,6 +198,20 @@ def _read_session(path: str, session_id: str, project: str | None) -> ClaudeStor
 
 
 # ---------------------------------------------------------------------------- values cut out of the bytes
+
+
+def _compact(text: bytes) -> bytes:
+    """The same lines without spaces between their members: other programs write them, Claude Code does not."""
+    if not (b'":' in text and _SPACED.search(text)):
+        return text
+    return b"\n".join(_compact_line(line) if _SPACED.search(line) else line for line in text.split(b"\n"))
+
+
+def _compact_line(line: bytes) -> bytes:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf")))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return line  # the beginning or the end of a longer one
 
 
 def _title(text: bytes) -> str | None:
@@ -308,7 +326,7 @@ def _decoded(line: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
-            value = json.loads(line.decode("utf-8", "replace"))
+            value = json.loads(line.decode("utf-8-sig", "replace"))
         except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
@@ -332,7 +350,7 @@ def _texts(entry: dict[str, Any]) -> list[str]:
 def totals(path: str | os.PathLike[str]) -> Totals:
     """Count one session, reading its file to the end."""
     with open(path, "rb") as file:  # noqa: PTH123
-        return _count(file.read())
+        return _count(_compact(file.read()))
 
 
 def _count(text: bytes) -> Totals:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...wire.jsonrpc import Request, Response
-from ...wire.shapes import decode_or_reason
+from ...wire.shapes import decode_or_reason, decode_strictly
 from .commands import (
     Accept,
     AcceptForSession,
@@ -158,22 +158,22 @@ def decode_answer(question: Question, response: Response) -> AnswerQuestion:
 def _decision(question: Question, result: msgspec.Raw) -> Decision | None:
     match question:
         case PermissionsRequestApproval():
-            permissions = decode_or_reason(_PERMISSIONS, result)
+            permissions = decode_strictly(_PERMISSIONS, result)
             return None if isinstance(permissions, str) else _from_permissions(permissions)
         case McpServerElicitationRequest():
-            elicitation = decode_or_reason(_ELICITATION, result)
+            elicitation = decode_strictly(_ELICITATION, result)
             return None if isinstance(elicitation, str) else _from_elicitation(elicitation)
         case ToolRequestUserInput():
-            user_input = decode_or_reason(_USER_INPUT, result)
+            user_input = decode_strictly(_USER_INPUT, result)
             return None if isinstance(user_input, str) else _from_user_input(user_input)
         case DynamicToolCall():
-            output = decode_or_reason(_TOOL_CALL, result)
+            output = decode_strictly(_TOOL_CALL, result)
             return None if isinstance(output, str) else ToolOutput("", output.success)
         case CurrentTimeRead():
-            time = decode_or_reason(_CURRENT_TIME, result)
+            time = decode_strictly(_CURRENT_TIME, result)
             return None if isinstance(time, str) else CurrentTime(time.current_time_at)
         case _:
-            approval = decode_or_reason(_DECISION, result)
+            approval = decode_strictly(_DECISION, result)
             return None if isinstance(approval, str) else _from_decision(approval.decision)
 
 

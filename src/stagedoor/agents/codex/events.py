@@ -267,11 +267,15 @@ class ItemLine(msgspec.Struct, frozen=True):
     status: str = ""
 
 
+class StreamEnded(msgspec.Struct, frozen=True):
+    """Ours: the output ended without ``turn.completed`` or ``turn.failed`` behind its last lines."""
+
+
 ItemEvent: TypeAlias = ItemStarted | ItemUpdated | ItemCompleted
 StreamEvent: TypeAlias = (
     ThreadStarted | CodexTurnStarted | CodexTurnCompleted | CodexTurnFailed | ThreadError | ItemEvent
 )
-ExecEvent: TypeAlias = StreamEvent | UnknownMessage | Exited | Stalled
+ExecEvent: TypeAlias = StreamEvent | StreamEnded | UnknownMessage | Exited | Stalled
 
 SHAPES: Shapes[ThreadStarted | CodexTurnStarted | CodexTurnCompleted | CodexTurnFailed | ThreadError | ItemLine] = (
     Shapes(

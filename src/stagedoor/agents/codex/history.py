@@ -7,6 +7,7 @@ prompt, then what happened. Sub-agents and reviewers have files of their own; th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +25,11 @@ TITLE_LENGTH = 100
 
 # Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
 _USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
-_MESSAGES = (*_USER, b'"item":{"type":"AgentMessage"', b'"payload":{"type":"agent_message"')
+_ANSWER = (b'"item":{"type":"AgentMessage"', b'"payload":{"type":"agent_message"')
+_RAW_USER = (b'"payload":{"type":"message","role":"user"',)
+_RAW_ANSWER = (b'"payload":{"type":"message","role":"assistant"',)
+_CONTEXT = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md)")
+"""What Codex itself puts before the first prompt, in the raw items of the model."""
 
 
 class CodexStoredSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +98,8 @@ class _Payload(msgspec.Struct, frozen=True):
     type: str = ""
     model: str | None = None
     message: str | None = None
+    role: str = ""
+    content: list[_RolloutText] = []
     item: _StoredItem | None = None
     info: _TokenInfo | None = None
     thread_token_usage: CodexUsage | None = None
@@ -180,7 +187,7 @@ def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStor
             cwd=meta.cwd,
             title=named.get(meta.id) or _shortened(prompt),
             first_prompt=prompt,
-            message_count=_messages(fd),
+            message_count=_messages(fd, spaced=b'"type": "session_meta"' in head[0]),
             model=model,
             git_branch=git.branch,
             started_ms=_milliseconds(meta.timestamp) or int(status.st_mtime * 1000),
@@ -205,7 +212,7 @@ def _meta(line: bytes) -> _SessionMeta:
 
 def _opening(lines: list[bytes]) -> tuple[str, str | None]:
     """The first prompt and the model it went to."""
-    prompt, model = "", None
+    prompt, raw, model = "", "", None
     for line in lines:
         payload = _payload(line)
         model = model or payload.model
@@ -213,9 +220,12 @@ def _opening(lines: list[bytes]) -> tuple[str, str | None]:
             prompt = "\n".join(part.text for part in payload.item.content if part.text)
         elif payload.type == "user_message":
             prompt = payload.message or ""
+        elif payload.type == "message" and payload.role == "user" and not raw:
+            words = "\n".join(part.text for part in payload.content if part.text)
+            raw = "" if _CONTEXT.match(words) else words
         if prompt and model:
             break
-    return prompt, model
+    return prompt or raw, model
 
 
 def _head(fd: int) -> list[bytes]:
@@ -249,18 +259,27 @@ def _last_total(fd: int, size: int) -> CodexUsage | None:
         length *= 16
 
 
-def _messages(fd: int) -> int:
-    """How many messages the whole file holds, counted without decoding it."""
-    overlap = max(map(len, _MESSAGES)) - 1
+def _messages(fd: int, *, spaced: bool) -> int:
+    """How many messages the whole file holds, counted without decoding it. Some are stored for the model only."""
+    prompts, answers = (_marks(fd, marks, spaced=spaced) for marks in (_USER, _ANSWER))
+    if not prompts:  # one more is what Codex itself says of the surroundings
+        prompts = max(0, _marks(fd, _RAW_USER, spaced=spaced) - 1)
+    return prompts + max(answers, _marks(fd, _RAW_ANSWER, spaced=spaced))
+
+
+def _marks(fd: int, marks: tuple[bytes, ...], *, spaced: bool) -> int:
+    if spaced:
+        marks = tuple(mark.replace(b":", b": ").replace(b",", b", ") for mark in marks)
+    overlap = max(map(len, marks)) - 1
     count, at, carry = 0, 0, b""
     while chunk := os.pread(fd, STEP, at):
         window = carry + chunk
-        count += sum(window.count(mark) for mark in _MESSAGES)
+        count += sum(window.count(mark) for mark in marks)
         # A mark that lies wholly in what is carried over was counted already: carry less than any whole one.
         carry = window[-overlap:]
-        count -= sum(carry.count(mark) for mark in _MESSAGES)
+        count -= sum(carry.count(mark) for mark in marks)
         at += len(chunk)
-    return count + sum(carry.count(mark) for mark in _MESSAGES)
+    return count + sum(carry.count(mark) for mark in marks)
 
 
 def _line(raw: bytes) -> _RolloutLine:

@@ -27,7 +27,7 @@ from .commands import (
     UnsubscribeThread,
     user_input,
 )
-from .events import CodexTurnCompleted, CodexTurnFailed, CodexUsage, ExecEvent, OlderItems, ThreadStarted
+from .events import CodexTurnCompleted, CodexTurnFailed, CodexUsage, ExecEvent, OlderItems, StreamEnded, ThreadStarted
 from .notifications import (
     AppEvent,
     FileChangePatchUpdatedNotification,
@@ -76,11 +76,13 @@ class ExecProtocol:
         self._before = before
         self.thread_id: str | None = None
         self._older = OlderItems()
+        self._at_end = True  # whether nothing has come since a turn ended
         self.ended = False
         """Whether the stream reported the turn's end; without that, whatever the exit code, it did not end well."""
 
     def receive(self, message: bytes) -> list[ExecEvent]:
         event = events.decode(self._older.whole(message))
+        self._at_end = isinstance(event, CodexTurnCompleted | CodexTurnFailed)
         match event:
             case UnknownMessage(why=why):
                 return [UnknownMessage(message, why)]
@@ -100,7 +102,7 @@ class ExecProtocol:
         return [event]
 
     def receive_eof(self) -> list[ExecEvent]:
-        return []
+        return [] if self._at_end else [StreamEnded()]
 
     def send(self, command: Never) -> None:
         raise LocalProtocolError("codex exec takes no input while it runs: use driver='app-server'")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ...errors import LocalProtocolError
-from ...wire.shapes import UnknownMessage, decode_or_reason
+from ...wire.shapes import UnknownMessage, decode_or_reason, decode_question
 from .commands import (
     Accept,
     AcceptForSession,
@@ -204,21 +204,19 @@ QUESTIONS: dict[str, type[Any]] = {
 }
 
 _PARAMS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in QUESTIONS.items()}
 
 
 def decode(message: bytes, request_id: RequestId, method: str, params: msgspec.Raw) -> Question | UnknownMessage:
     """Type one server request. Never raises on content."""
-    shape = QUESTIONS.get(method)
-    if shape is None:
+    decoder = _DECODERS.get(method)
+    if decoder is None:
         return UnknownMessage(message, f"unknown request {method!r}")
-    value = decode_or_reason(_PARAMS, params)
-    if isinstance(value, str):
-        return UnknownMessage(message, f"{method}: {value}")
-    try:
-        question: Question = msgspec.convert(value | {"requestId": request_id}, shape)
-    except msgspec.ValidationError as error:
-        return UnknownMessage(message, f"{method}: {error}")
-    return question
+    members = decode_or_reason(_PARAMS, params)
+    if isinstance(members, str):
+        return UnknownMessage(message, f"{method}: {members}")
+    question = decode_question(decoder, msgspec.json.encode(members | {"requestId": request_id}))
+    return UnknownMessage(message, f"{method}: {question}") if isinstance(question, str) else question
 
 
 def result(question: Question, decision: Decision) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class _RunEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepStart(_RunEvent, frozen=True, kw_only=True):
-    part: StepStartPart
+    part: StepStartPart = StepStartPart()
 
 
 class OpenCodeText(_RunEvent, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class OpenCodeToolUse(_RunEvent, frozen=True, kw_only=True):
 
 
 class StepFinish(_RunEvent, frozen=True, kw_only=True):
-    part: StepFinishPart
+    part: StepFinishPart = StepFinishPart()
 
 
 class OpenCodeError(_RunEvent, frozen=True, kw_only=True):
@@ -260,6 +260,8 @@ SERVER_EVENTS: dict[str, type[KnownServerEvent]] = {
     "file.edited": FileEdited,
     "command.executed": CommandExecuted,
 }
+
+SERVER_QUESTIONS = frozenset({"permission.asked", "question.asked"})
 
 SERVER_NOTICES = frozenset(
     {

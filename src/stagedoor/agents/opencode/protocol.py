@@ -9,7 +9,7 @@ import msgspec
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.http import HttpAnswer, HttpRequest
-from stagedoor.wire.shapes import UnknownMessage, repaired
+from stagedoor.wire.shapes import UnknownMessage, decode_or_reason, decode_question
 
 from .command_decoder import command_in
 from .commands import (
@@ -36,6 +36,7 @@ from .events import (
     RUN_EVENTS,
     SERVER_EVENTS,
     SERVER_NOTICES,
+    SERVER_QUESTIONS,
     KnownServerEvent,
     MessagePartUpdated,
     MessageUpdated,
@@ -155,10 +156,11 @@ class ServeTurn:
         self._older: set[str] = set()
         self._failure: OpenCodeFailure | None = None
         self.is_under_way = False
+        self.was_running = False
 
     def start(self, session_id: str) -> None:
         self._older |= set(self._messages)
-        self.running, self.is_under_way = True, False
+        self.running, self.was_running, self.is_under_way = True, True, False
         self._session_id = session_id
         self._messages = {}
         self._failure = None
@@ -183,7 +185,7 @@ class ServeTurn:
                 if error.name == OVERFLOW and self._watch.count_overflow():
                     return [Runaway(self._session_id, self._watch.overflows, "context_overflow")]
             case SessionIdle() if self.is_under_way and all(
-                message.time.completed for message in self._messages.values()
+                message.time.completed or message.finish for message in self._messages.values()
             ):
                 return [self._end()]
             case _:
@@ -498,7 +500,8 @@ class ServeProtocol:
         session_id = getattr(event, "session_id", "")
         turn = self._turn(session_id)
         busy = isinstance(event, SessionStatus) and event.status.type == "busy"
-        if self._is_recording and busy and not turn.running and session_id not in self._children:
+        failed = isinstance(event, SessionError) and not turn.was_running
+        if self._is_recording and (busy or failed) and not turn.running and session_id not in self._children:
             turn.start(session_id)
         consequences = turn.observe(event)
         if any(isinstance(consequence, (Runaway, StepsExhausted)) for consequence in consequences) or (
@@ -522,28 +525,19 @@ class ServeProtocol:
 
 
 def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage:
-    try:
-        return _typed(message, message)
-    except msgspec.ValidationError as error:
-        return UnknownMessage(message, str(error))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return _typed(message, repaired(message))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return UnknownMessage(message, str(error) or type(error).__name__)
-
-
-def _typed(raw: bytes, message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage:
-    envelope = _ENVELOPE.decode(message)
-    if bytes(envelope.payload):  # /global/event wraps what /event sends
-        envelope = _ENVELOPE.decode(bytes(envelope.payload))
+    envelope = decode_or_reason(_ENVELOPE, message)
+    if not isinstance(envelope, str) and bytes(envelope.payload):  # /global/event wraps what /event sends
+        envelope = decode_or_reason(_ENVELOPE, envelope.payload)
+    if isinstance(envelope, str):
+        return UnknownMessage(message, envelope)
     decoder = _DECODERS.get(envelope.type)
     if decoder is not None:
-        return decoder.decode(bytes(envelope.properties))
+        decode = decode_question if envelope.type in SERVER_QUESTIONS else decode_or_reason
+        event = decode(decoder, envelope.properties)
+        return UnknownMessage(message, event) if isinstance(event, str) else event
     if envelope.type in SERVER_NOTICES:
         return ServerNotice(envelope.type, msgspec.Raw(bytes(envelope.properties)))
-    return UnknownMessage(raw, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")
+    return UnknownMessage(message, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")
 
 
 def _output(line: bytes) -> ServerOutput:

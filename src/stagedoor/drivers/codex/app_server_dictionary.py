@@ -84,6 +84,7 @@ class ThreadStream:
         self._thoughts: dict[str, list[str]] = {}
         self._patches: dict[str, list[FileUpdateChange]] = {}
         self._agents: dict[str, str] = {}  # the threads of sub-agents → the calls that started them
+        self._rested: set[str] = set()  # the threads of sub-agents whose turn has ended well
         self._compacted = False
         self.refused: dict[str, str] = {}
         self.retries = 0
@@ -125,7 +126,7 @@ class ThreadStream:
         ]
 
     def end_turn(self) -> list[Event]:
-        out = self.unfinished()
+        out = [*self.unfinished(), *(event for thread in sorted(self._rested) for event in self._agent_ended(thread))]
         self._outlasting.update(self._open)
         self._open.clear()
         self._patches.clear()
@@ -178,9 +179,18 @@ class ThreadStream:
                 self._agents[item.agent_thread_id] = item.id
                 return self.announce(agent_use(item.id, "spawn_agent", None, [name]))
             case "completed":
-                return self.close(self._agents.pop(item.agent_thread_id, ""), denied=False)
+                return self._agent_ended(item.agent_thread_id)
             case _:
                 return [Notice(level="info", code="sub_agent", message=f"sub-agent {name}: {item.kind}")]
+
+    def agent_rests(self, thread_id: str) -> None:
+        """A sub-agent's turn has ended well. Before 0.149 that is all that is said of its end."""
+        if thread_id in self._agents:
+            self._rested.add(thread_id)
+
+    def _agent_ended(self, thread_id: str) -> list[Event]:
+        self._rested.discard(thread_id)
+        return self.close(self._agents.pop(thread_id, ""), denied=False)
 
     def announce(self, use: ToolUse) -> list[Event]:
         """``tool_use``, once: a question may have reported the call before its item did."""
@@ -521,6 +531,9 @@ class AppServerDictionary:
         if native.thread_id != self._main:
             self._sub_agent_usage = self._sub_agent_usage + used
             failed = turn.error if turn.status == "failed" else None
+            if turn.status == "completed":
+                for parent in self._streams.values():
+                    parent.agent_rests(native.thread_id)
             errors = [] if failed is None else [error_of(failed, fatal=False)]
             return self._with_parent(native.thread_id, [*stream.end_turn(), *errors])
         out: list[Event] = []

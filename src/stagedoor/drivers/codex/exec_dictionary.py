@@ -72,6 +72,7 @@ class ExecDictionary:
         self._thread = ""
         self._counted = ""  # the thread whose total was reported in this recording
         self._in_turn = False
+        self._ended = False  # whether a turn has ended
         self._open: dict[str, ToolUse] = {}
         self._reported_output: dict[str, int] = {}
         self._plan: list[PlanItem] = []
@@ -87,6 +88,8 @@ class ExecDictionary:
                 return self._end_failed([turn_error(native.error.message or self._last_error)])
             case Exited():
                 return self._exited(native)
+            case events.StreamEnded():
+                return self._stream_ended()
             case _:
                 return [*self._harmless_error(), *self._translate(native)]
 
@@ -229,6 +232,12 @@ class ExecDictionary:
         self._reset()
         return [*errors, TurnCompleted(status="error")]
 
+    def _stream_ended(self) -> list[Event]:
+        """Its last word was an error: that ended the turn, or was all that there was."""
+        if self._last_error and (self._in_turn or not self._ended):
+            return self._end_failed([turn_error(self._last_error)])
+        return self._harmless_error()
+
     def _exited(self, native: Exited) -> list[Event]:
         """Without an end event, whatever the exit code, the turn did not end well."""
         if not self._in_turn:
@@ -237,6 +246,7 @@ class ExecDictionary:
 
     def _reset(self) -> None:
         self._in_turn = False
+        self._ended = True
         self._open.clear()
         self._reported_output.clear()
         self._plan = []

@@ -6,6 +6,7 @@ A rollout holds what was displayed (``item_completed``), and for older files and
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, milliseconds, table, text, text_of_blocks, used
 from .tools import NAMES
 
+_CONTEXT = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md)")
+"""What Codex itself puts before the first prompt."""
 _EXIT = re.compile(r"(?:Process exited with code|Exit code:?) (-?\d+)")
 
 
@@ -42,6 +45,7 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
     names: dict[str, ToolName] = {}
+    repeated = _displayed_texts(stored.path)
     for line in lines_of(stored.path):
         payload, at = table(line.get("payload")), milliseconds(line.get("timestamp"))
         match line.get("type"), payload.get("type"):
@@ -51,10 +55,46 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
                 yield TurnStarted(prompt=text(payload.get("message")), timestamp=at)
             case "event_msg", "agent_message":
                 yield Text(text=text(payload.get("message")), timestamp=at)
+            case "response_item", "message":
+                yield from _model_message(payload, at, repeated)
             case "response_item", _:
                 yield from _model_item(payload, at, names)
             case _:
                 continue
+
+
+def _displayed_texts(path: str) -> dict[type[Event], Counter[str]]:
+    """The prompts and answers that were displayed: the raw items of the model repeat them, where they were."""
+    repeated: dict[type[Event], Counter[str]] = {TurnStarted: Counter(), Text: Counter()}
+    for line in lines_of(path):
+        payload = table(line.get("payload"))
+        match line.get("type"), payload.get("type"):
+            case "event_msg", "item_completed":
+                for event in _displayed(table(payload.get("item")), 0):
+                    if isinstance(event, TurnStarted | Text):
+                        repeated[type(event)][event.prompt if isinstance(event, TurnStarted) else event.text] += 1
+            case "event_msg", "user_message":
+                repeated[TurnStarted][text(payload.get("message"))] += 1
+            case "event_msg", "agent_message":
+                repeated[Text][text(payload.get("message"))] += 1
+            case _:
+                continue
+    return repeated
+
+
+def _model_message(item: Json, at: int, repeated: dict[type[Event], Counter[str]]) -> Iterator[Event]:
+    """A prompt or an answer that is stored for the model only."""
+    words = text_of_blocks(item.get("content"))
+    match item.get("role"):
+        case "assistant" if words:
+            if repeated[Text][words] > 0:
+                repeated[Text][words] -= 1
+            else:
+                yield Text(text=words, timestamp=at)
+        case "user" if words and not repeated[TurnStarted] and not _CONTEXT.match(words):
+            yield TurnStarted(prompt=words, timestamp=at)
+        case _:
+            return
 
 
 def _displayed(item: Json, at: int) -> Iterator[Event]:

@@ -201,8 +201,10 @@ class StreamDictionary:
         if not self._started and self._complaint is None:
             return []  # it never started: ``Exited`` comes next and has the reason
         self._started = True
-        reason = self._complaint.text if self._complaint is not None else native.why
-        error = Error(kind="connection_failed", message=reason, fatal=True)
+        if self._complaint is not None:
+            error = error_of(self._complaint.text, fatal=True)
+        else:
+            error = Error(kind="connection_failed", message=native.why, fatal=True)
         return [*self._whole(), error, TurnCompleted(status="error")]
 
     def _exited(self, native: Exited) -> list[Event]:

@@ -45,7 +45,7 @@ class RunDictionary:
         self._reset()
 
     def _reset(self) -> None:
-        self._reason = ""  # why the last step ended; empty while one is running
+        self._reason = ""  # why the last step ended; empty while one is running, and where older versions name none
         self._stepping = False
         self._attempts = 0
         self._answered = False  # whether the last step had any text
@@ -102,6 +102,7 @@ class RunDictionary:
             case events.OpenCodeReasoning(part=part):
                 return [Thinking(text=part.text)] if part.text and not self._compacting else []
             case events.OpenCodeToolUse(part=part):
+                self._answered = False  # a call is followed by another step
                 return self._calls.update(part)
             case events.StepFinish(part=part):
                 self._reason = part.reason
@@ -150,7 +151,7 @@ class RunDictionary:
             return "error", Error(kind="unknown", message=REASONS[self._reason], fatal=True)
         if self._reason == "tool-calls" and self._calls.last_denied:
             return "error", Error(kind="permission_denied", message=REFUSED, fatal=True)
-        if self._reason == "stop":
+        if self._reason == "stop" or (not self._reason and self._answered and not self._stepping):
             return "success", None
         if exited.code < 0:
             return "error", None  # somebody stopped it, and knows

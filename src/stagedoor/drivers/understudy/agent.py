@@ -112,7 +112,7 @@ def allows_edits(options: Options) -> bool:
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
     lists = lists_of(options)
     without = ",".join(tool.name for tool in lists.withheld)
-    argv = [*command(), *(("--without", without) if without else ()), *options.extra_args]
+    argv = [*command(executable=options.executable), *(("--without", without) if without else ()), *options.extra_args]
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
     options = replace(options, mcp_servers=servers)
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
