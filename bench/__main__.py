@@ -12,6 +12,7 @@ ALL = (
     "bench.many",
     "bench.history_claude",
     "bench.log",
+    "bench.big_log",
     "bench.fanout",
     "bench.page",
 )

@@ -140,7 +140,8 @@ async def open_log(journal: Journal, name: str) -> SessionLog:
     def broken(fault: Exception) -> None:
         raise fault
 
-    return SessionLog(view, journal, now=lambda: 1, new_id=lambda: "m", broken=broken, counts=Counter())
+    audit: Any = None  # nothing is decided here
+    return SessionLog(view, journal, now=lambda: 1, new_id=lambda: "m", broken=broken, counts=Counter(), audit=audit)
 
 
 def text_batches(count: int, batch: int) -> list[list[Event]]:

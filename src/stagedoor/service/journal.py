@@ -13,10 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from stagedoor.errors import EventsRemoved, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
-from .store import Append, Change, Forget, Query, Store, Sweep, Trim
+from .store import Append, Change, Forget, Removable, Store, Sweep, Trim
 from .views import Question, Record, SessionView
 
 CHUNK = 512
@@ -25,6 +27,8 @@ REMEMBERED = 4096
 REMEMBERED_BYTES = 64 * 1024 * 1024
 SLICE = 10_000
 """Records removed at once: a write that waits behind it waits some milliseconds."""
+PAGE = 500
+"""Sessions that retention looks at together."""
 DAY = 86_400_000
 SESSIONS = "sessions"
 """The topic that rings whenever anything about any session changes."""
@@ -117,7 +121,7 @@ class Journal:
         """Remove a session; a long one piece by piece, so that nobody's write waits long."""
         view = await self.store.session(session_id)
         if view is not None:
-            await self._trim(view)
+            await self._trim(Removable(session_id, view.updated_at, view.first_seq, view.last_seq))
         async with self.rewriting:
             await self.write(Forget(session_id))
 
@@ -127,25 +131,43 @@ class Journal:
         Sessions that somebody follows are left for the next time.
         """
         before = now - int(keep_days * DAY)
-        query = Query(ended=True, limit=200)
         trimmed = 0
-        while page := await self.store.sessions(query):
-            for view in page:
-                if view.updated_at < before and view.first_seq < view.last_seq:
-                    trimmed += await self._trim(view)
-            query = Query(ended=True, limit=query.limit, offset=query.offset + query.limit)
+        last: Removable | None = None
+        while page := await self.store.removable(before, last, PAGE):
+            last = page[-1]
+            small: list[Removable] = []
+            records = 0
+            for old in page:
+                size = old.last_seq - old.first_seq
+                if size > SLICE:
+                    trimmed += await self._trim(old)
+                    continue
+                if records + size > SLICE:
+                    trimmed += await self._trim_together(small)
+                    small, records = [], 0
+                small.append(old)
+                records += size
+            trimmed += await self._trim_together(small)
         return trimmed
 
-    async def _trim(self, view: SessionView) -> bool:
-        seq = view.first_seq
-        while seq < view.last_seq:
-            recent = self._recent.get(view.id)
-            if recent is not None and recent.followers:
+    async def _trim(self, old: Removable) -> bool:
+        """A long one, piece by piece."""
+        seq = old.first_seq
+        while seq < old.last_seq:
+            seq = min(seq + SLICE, old.last_seq)
+            if not await self._trim_together([replace(old, last_seq=seq)]):
                 return False
-            seq = min(seq + SLICE, view.last_seq)
-            async with self.rewriting:
-                await self.write(Trim(view.id, seq))
         return True
+
+    async def _trim_together(self, olds: list[Removable]) -> int:
+        async with self.rewriting:
+            trims = [Trim(old.session_id, old.last_seq) for old in olds if not self._is_followed(old.session_id)]
+            await self.write(*trims)
+        return len(trims)
+
+    def _is_followed(self, session_id: str) -> bool:
+        recent = self._recent.get(session_id)
+        return recent is not None and recent.followers > 0
 
     async def _learn(self, session_id: str, recent: RecentRecords) -> None:
         while not recent.certain:

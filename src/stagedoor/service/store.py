@@ -1,7 +1,9 @@
 """The seam to the log. SQLite fills it (``sqlite/``); anything that keeps these promises may.
 
 ``write`` is atomic and returns when the changes would survive the death of this process; writes are carried out in the
-order they were asked for. What is read is never newer than what was written so. Reads never wait for writes.
+order they were asked for. What is read is never newer than what was written so. Reads never wait for writes, and what
+is about one session never waits for what looks at many (lists with a search, sums): such a question is given up
+(``TooMany``) when it takes too long.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
+
+from stagedoor.errors import BadRequest
 
 from .views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, State, TurnUsage, UsageSum
 
@@ -87,7 +91,12 @@ Writing: TypeAlias = asyncio.Future[None] | Coroutine[Any, Any, None]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which sessions; newest first. ``search`` looks in title, prompt, result, folder and id."""
+    """Which sessions; newest first (by ``created_at``, then ``id``, both falling).
+
+    ``search`` finds a text in title, prompt, result, folder and id, wherever it stands in them and however it is
+    capitalized. ``cursor`` names the last one seen (``cursor_of``): what comes after it is found at once and stays in
+    place though new ones come, which is not so for ``offset``. ``cwd`` is a whole path.
+    """
 
     state: State | None = None
     agent: str = ""
@@ -96,8 +105,31 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     search: str = ""
     archived: bool | None = None
     ended: bool | None = None
+    cwd: str = ""
+    cursor: str = ""
     offset: int = 0
     limit: int = 50
+
+
+def cursor_of(view: SessionView) -> str:
+    return f"{view.created_at}.{view.id}"
+
+
+def place_of(cursor: str) -> tuple[int, str]:
+    """When the session that ``cursor`` names was created, and its id."""
+    created, _, session_id = cursor.partition(".")
+    if not session_id or not created.isdecimal() or len(created) > 18:
+        raise BadRequest(f"{cursor!r} is no place in a list of sessions; send the nextCursor of the page before")
+    return int(created), session_id
+
+
+class Removable(msgspec.Struct, frozen=True):
+    """Records of an ended session that retention may remove."""
+
+    session_id: str
+    updated_at: int
+    first_seq: int
+    last_seq: int
 
 
 class Store(Protocol):
@@ -115,8 +147,19 @@ class Store(Protocol):
         ...
 
     async def session(self, session_id: str) -> SessionView | None: ...
+
+    async def session_of(self, agent: str, native_id: str) -> SessionView | None:
+        """The first one that stands for what ``agent`` itself stores as ``native_id``."""
+        ...
+
     async def sessions(self, query: Query) -> list[SessionView]: ...
     async def count(self, query: Query) -> int: ...
+
+    async def removable(self, before: int, after: Removable | None, limit: int) -> list[Removable]:
+        """Ended sessions that last changed before ``before`` and have more than their last record, those that changed
+        longest ago first; the ones after ``after``."""
+        ...
+
     async def question(self, question_id: str) -> Question | None: ...
 
     async def questions(

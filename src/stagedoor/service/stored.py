@@ -83,9 +83,8 @@ class Past:
         name = _canonical(agent)
         folder = self._folder(cwd, name)
         async with self._importing:
-            for view in await self._journal.store.sessions(Query(agent=name, limit=EVERYTHING)):
-                if view.native_id == native_id:
-                    return view
+            if (view := await self._journal.store.session_of(name, native_id)) is not None:
+                return view
             stored = await asyncio.to_thread(self._stored, [folder], [name])
             match = next((session for session in stored if session.session_id == native_id), None)
             if match is None:

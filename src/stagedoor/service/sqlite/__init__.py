@@ -1,4 +1,4 @@
-"""The embedded log: one SQLite file in WAL mode, one thread that writes, a few that read."""
+"""The embedded log: one SQLite file in WAL mode, one thread writes, a few read, two of them what is slow."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stagedoor.unified.events import Usage
-
-from ..store import MOST_BYTES, Change, ConfigChange, Query, Writing
+from ..store import MOST_BYTES, Change, ConfigChange, Query, Removable, Writing
 from ..views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, UsageSum
+from . import selection, usage
 from .rows import Rows
 from .schema import Claim, Durable, prepare, unusable
 from .threads import Readers, Writer
 
 Value = TypeVar("Value")
-_SESSIONS = """
-SELECT sessions.body, seq, at FROM sessions LEFT JOIN records
-ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
+_SESSION = """
+SELECT views.body, seq, at FROM sessions JOIN views USING(n)
+LEFT JOIN records ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
 """
-"""Each row with the number and the time of its last record."""
+"""A view with the number and the time of its last record."""
+SLOW_READERS = 2
+MOST_SECONDS = 10.0
+"""After which a question that looks at many rows is given up."""
 
 
 class SqliteStore:
@@ -36,6 +38,7 @@ class SqliteStore:
         self._put = Rows()
         self._writer = Writer(path, durable, finish=self._put.finish, rolled_back=self._put.doubt)
         self._readers = Readers(path)
+        self._slow_readers = Readers(path, SLOW_READERS, most_seconds=MOST_SECONDS)
 
     async def open(self) -> None:
         try:
@@ -48,8 +51,10 @@ class SqliteStore:
             self._claim.release()
             raise
         self._readers.start()
+        self._slow_readers.start()
 
     async def close(self) -> None:
+        await self._slow_readers.stop()
         await self._readers.stop()
         await self._writer.stop()
         if self._claim is not None:
@@ -86,17 +91,34 @@ class SqliteStore:
         return await self._readers.do(read)
 
     async def session(self, session_id: str) -> SessionView | None:
-        return _first(await self._views("WHERE id=?", (session_id,)))
+        sql = f"{_SESSION} WHERE id=?"
+        return await self._readers.do(lambda db: _first(_views(db.execute(sql, (session_id,)))))
+
+    async def session_of(self, agent: str, native_id: str) -> SessionView | None:
+        sql = f"{_SESSION} WHERE native=? AND native<>'' AND agent=? ORDER BY created, id LIMIT 1"
+        return await self._readers.do(lambda db: _first(_views(db.execute(sql, (native_id, agent)))))
 
     async def sessions(self, query: Query) -> list[SessionView]:
-        test, values = where(query)
-        return await self._views(
-            f"{test} ORDER BY created DESC, id LIMIT ? OFFSET ?", (*values, query.limit, query.offset)
-        )
+        return await self._readers_for(query).do(lambda db: _views(selection.page(db, query)))
 
     async def count(self, query: Query) -> int:
-        test, values = where(query)
-        return await self._number(f"SELECT count(*) FROM sessions {test}", values)
+        return await self._readers_for(query).do(lambda db: selection.count(db, query))
+
+    async def removable(self, before: int, after: Removable | None, limit: int) -> list[Removable]:
+        sql = """
+            SELECT id, updated, first, last FROM views JOIN sessions USING(n)
+            WHERE views.ended=1 AND first<last AND updated<? AND (updated, views.n)>(?, ?)
+            ORDER BY updated, views.n LIMIT ?
+        """
+
+        def read(db: sqlite3.Connection) -> list[Removable]:
+            place = (-1, 0)
+            if after is not None:
+                row = db.execute("SELECT n FROM sessions WHERE id=?", (after.session_id,)).fetchone()
+                place = (after.updated_at, 0 if row is None else row[0])
+            return [Removable(*row) for row in db.execute(sql, (before, *place, limit))]
+
+        return await self._slow_readers.do(read)
 
     async def question(self, question_id: str) -> Question | None:
         return _first(await self._rows("SELECT body FROM questions WHERE id=?", (question_id,), Question))
@@ -105,7 +127,8 @@ class SqliteStore:
         self, *, session_id: str | None = None, open_only: bool = True, offset: int = 0, limit: int | None = None
     ) -> list[Question]:
         test, values = _questions_where(session_id, open_only=open_only)
-        sql = f"SELECT body FROM questions {test} ORDER BY asked, id LIMIT ? OFFSET ?"
+        page = f"SELECT id FROM questions {test} ORDER BY asked, id LIMIT ? OFFSET ?"
+        sql = f"SELECT body FROM questions WHERE id IN ({page}) ORDER BY asked, id"
         return await self._rows(sql, (*values, -1 if limit is None else limit, offset), Question)
 
     async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int:
@@ -119,13 +142,7 @@ class SqliteStore:
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
     ) -> list[UsageSum]:
-        sql, values = summing(by, since, until, offset_minutes)
-        return await self._readers.do(
-            lambda db: [
-                UsageSum(key=key, sessions=sessions, turns=turns, usage=Usage(**dict(zip(USED, used, strict=True))))
-                for key, sessions, turns, *used in db.execute(sql, values)
-            ]
-        )
+        return await self._slow_readers.do(lambda db: usage.sums(db, by, since, until, offset_minutes))
 
     async def devices(self) -> list[Device]:
         return await self._rows("SELECT body FROM devices", (), Device)
@@ -142,12 +159,9 @@ class SqliteStore:
         sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
         return await self._numbered(sql, (limit, offset), ConfigChange)
 
-    async def _views(self, which: str, values: tuple[Any, ...]) -> list[SessionView]:
-        decode = msgspec.json.Decoder(SessionView).decode
-        sql = f"{_SESSIONS} {which}"
-        return await self._readers.do(
-            lambda db: [_moved_on(decode(body), seq, at) for body, seq, at in db.execute(sql, values)]
-        )
+    def _readers_for(self, query: Query) -> Readers:
+        """A slow question waits for other slow ones, never a quick one for them."""
+        return self._slow_readers if selection.is_slow(query) else self._readers
 
     async def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Value]) -> list[Value]:
         decode = msgspec.json.Decoder(kind).decode
@@ -165,6 +179,13 @@ class SqliteStore:
         return Claim(self._path)
 
 
+_view = msgspec.json.Decoder(SessionView).decode
+
+
+def _views(rows: sqlite3.Cursor) -> list[SessionView]:
+    return [_moved_on(_view(body), seq, at) for body, seq, at in rows]
+
+
 def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
     if seq is None or seq <= view.last_seq:
         return view
@@ -178,45 +199,3 @@ def _questions_where(session_id: str | None, *, open_only: bool) -> tuple[str, t
 
 def _first(rows: list[Value]) -> Value | None:
     return rows[0] if rows else None
-
-
-USED = Usage.__struct_fields__
-_TEXT = "CAST(body AS TEXT)"
-_USED = ", ".join(f"sum(json_extract({_TEXT}, '$.usage.{name}'))" for name in Usage.__struct_encode_fields__)
-_KEYS: dict[By | None, str] = {
-    None: "''",
-    "day": "date((at + ?) / 1000, 'unixepoch')",
-    "session": "session",
-    "agent": f"json_extract({_TEXT}, '$.agent')",
-    "project": f"json_extract({_TEXT}, '$.project')",
-    "model": f"json_extract({_TEXT}, '$.model')",
-}
-
-
-def summing(by: By | None, since: int, until: int | None, offset_minutes: int) -> tuple[str, tuple[Any, ...]]:
-    """Rows of key, sessions, turns, and what was used in the order of ``USED``."""
-    sql = (
-        f"SELECT {_KEYS[by]} AS key, count(DISTINCT session), count(*), {_USED} FROM spent"
-        " WHERE at>=? AND (? IS NULL OR at<?) GROUP BY key"
-    )
-    shift = (offset_minutes * 60_000,) if by == "day" else ()
-    return sql, (*shift, since, until, until)
-
-
-def where(query: Query) -> tuple[str, tuple[Any, ...]]:
-    tests: list[str] = []
-    values: list[Any] = []
-    for column, value in (
-        ("state", query.state), ("agent", query.agent), ("project", query.project_id), ("grouped", query.group),
-    ):  # fmt: skip
-        if value:
-            tests.append(f"{column}=?")
-            values.append(value)
-    for column, flag in (("archived", query.archived), ("ended", query.ended)):
-        if flag is not None:
-            tests.append(f"{column}=?")
-            values.append(int(flag))
-    if query.search:
-        tests.append("instr(words, ?) > 0")
-        values.append(query.search.lower())
-    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)

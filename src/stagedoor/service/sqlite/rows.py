@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,8 @@ from stagedoor.errors import StoreBroken
 
 from ..store import Append, Change, ConfigChange, Forget, Remember, Sweep, Trim
 from ..views import Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
+from .selection import searchable
+from .usage import put_turn
 
 TOGETHER = (64, 8, 1)
 """Rows per statement. sqlite3 gives up the interpreter for each statement it runs, and a busy loop is slow to give it
@@ -21,27 +23,35 @@ WIDTH = 5
 REMEMBERED = 10_000
 _INSERT = {size: f"INSERT INTO records VALUES{','.join(['(?,?,?,?,?)'] * size)}" for size in TOGETHER}
 _SESSION = """
-INSERT INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
+INSERT INTO sessions(id, state, ended, archived, agent, project, grouped, native, cwd, created)
+VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
 ended=excluded.ended, archived=excluded.archived, agent=excluded.agent, project=excluded.project,
-grouped=excluded.grouped, created=excluded.created, words=excluded.words, body=excluded.body
+grouped=excluded.grouped, native=excluded.native, cwd=excluded.cwd, created=excluded.created RETURNING n
+"""
+_VIEW = """
+INSERT INTO views VALUES(?,?,?,?,?,?) ON CONFLICT(n) DO UPDATE SET ended=excluded.ended, updated=excluded.updated,
+first=excluded.first, last=excluded.last, body=excluded.body
 """
 _json = msgspec.json.encode
 _view = msgspec.json.Decoder(SessionView).decode
 
 
 class Rows:
-    """Puts changes into the tables. It remembers how far each session has come, as long as all is committed.
+    """Puts changes into the tables. It remembers how far each session has come, as long as all is committed, and of
+    those that run what lists and searches go by: most puts change nothing of that.
 
     Records gather, those of several sessions too, until they fill a statement; ``finish`` puts those that are left.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
+        self._put: dict[str, PutSession] = {}
         self._values: list[Any] = []
 
     def doubt(self) -> None:
         """What was put has been rolled back."""
         self._last.clear()
+        self._put.clear()
         self._values.clear()
 
     def finish(self, db: sqlite3.Connection) -> None:
@@ -59,7 +69,7 @@ class Rows:
                 case Append(session_id, records):
                     self._append(db, session_id, records)
                 case SessionView():
-                    _put_session(db, change)
+                    self._put_session(db, change)
                 case Question():
                     row = (change.id, change.session_id, change.open, change.asked_at, _json(change))
                     db.execute("INSERT OR REPLACE INTO questions VALUES(?,?,?,?,?)", row)
@@ -67,8 +77,7 @@ class Rows:
                     row = (change.id, change.session_id, change.state == "queued", change.at, _json(change))
                     db.execute("INSERT OR REPLACE INTO messages VALUES(?,?,?,?,?)", row)
                 case TurnUsage():
-                    spent = (change.session_id, change.turn, change.at, _json(change))
-                    db.execute("INSERT OR REPLACE INTO spent VALUES(?,?,?,?)", spent)
+                    put_turn(db, change)
                 case Device():
                     db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
                 case IdempotentReply():
@@ -83,13 +92,17 @@ class Rows:
                     db.execute("DELETE FROM done WHERE at<?", (before,))
                 case Trim(session_id, seq):
                     self.finish(db)
-                    _trim(db, session_id, min(seq, self._last_seq(db, session_id)))
+                    self._trim(db, session_id, min(seq, self._last_seq(db, session_id)))
                 case Forget(session_id):
                     self.finish(db)
                     self._last.pop(session_id, None)
+                    self._put.pop(session_id, None)
                     for table in ("records", "questions", "messages"):
                         db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
-                    db.execute("DELETE FROM sessions WHERE id=?", (session_id,))
+                    row = db.execute("SELECT n FROM sessions WHERE id=?", (session_id,)).fetchone()
+                    if row is not None:
+                        for statement in _FORGET:
+                            db.execute(statement, row)
                 case _:
                     assert_never(change)
 
@@ -118,19 +131,53 @@ class Rows:
             self._last.clear()
         self._last[session_id] = seq
 
+    def _put_session(self, db: sqlite3.Connection, view: SessionView) -> None:
+        columns = (
+            view.state, view.ended, view.archived, view.agent, view.project_id, view.group, view.native_id, view.cwd,
+            view.created_at,
+        )  # fmt: skip
+        texts = (view.title, view.prompt, view.result, view.cwd)
+        before = self._put.get(view.id)
+        if before is not None and before.columns == columns:
+            n = before.n
+        else:
+            n = int(db.execute(_SESSION, (view.id, *columns)).fetchall()[0][0])
+        db.execute(_VIEW, (n, view.ended, view.updated_at, view.first_seq, view.last_seq, _json(view)))
+        if before is None or before.texts != texts:
+            _put_words(db, n, searchable(view))
+        if view.ended:
+            self._put.pop(view.id, None)
+        else:
+            if len(self._put) >= REMEMBERED:
+                self._put.clear()
+            self._put[view.id] = PutSession(n, columns, texts)
 
-def _put_session(db: sqlite3.Connection, view: SessionView) -> None:
-    words = "\n".join((view.title, view.prompt, view.result, view.cwd, view.id)).lower()
-    row = (
-        view.id, view.state, view.ended, view.archived, view.agent, view.project_id, view.group, view.created_at,
-        words, _json(view),
-    )  # fmt: skip
-    db.execute(_SESSION, row)
+    def _trim(self, db: sqlite3.Connection, session_id: str, first: int) -> None:
+        db.execute("DELETE FROM records WHERE session=? AND seq<?", (session_id, first))
+        row = db.execute("SELECT n, body FROM sessions JOIN views USING(n) WHERE id=?", (session_id,)).fetchone()
+        if row is not None:
+            view = _view(row[1])
+            if first > view.first_seq:
+                body = _json(replace(view, first_seq=first))
+                db.execute("UPDATE views SET first=?, body=? WHERE n=?", (first, body, row[0]))
 
 
-def _trim(db: sqlite3.Connection, session_id: str, first: int) -> None:
-    db.execute("DELETE FROM records WHERE session=? AND seq<?", (session_id, first))
-    row = db.execute("SELECT body FROM sessions WHERE id=?", (session_id,)).fetchone()
-    if row is not None:
-        view = _view(row[0])
-        _put_session(db, replace(view, first_seq=max(view.first_seq, first)))
+class PutSession(NamedTuple):
+    n: int
+    columns: tuple[object, ...]
+    texts: tuple[str, ...]
+
+
+_FORGET = (
+    "DELETE FROM words WHERE rowid=?",
+    "DELETE FROM views WHERE n=?",
+    "DELETE FROM sessions WHERE n=?",
+)
+
+
+def _put_words(db: sqlite3.Connection, n: int, words: str) -> None:
+    row = db.execute("SELECT text FROM words WHERE rowid=?", (n,)).fetchone()
+    if row is None:
+        db.execute("INSERT INTO words(rowid, text) VALUES(?,?)", (n, words))
+    elif row[0] != words:
+        db.execute("UPDATE words SET text=? WHERE rowid=?", (words, n))

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from stagedoor.errors import StoreBroken, StoreTooNew
 
+_log = logging.getLogger("stagedoor.service")
 Durable: TypeAlias = Literal["process", "power"]
 """What an acknowledged write survives: the death of this process, or that of the machine."""
 
 APPLICATION = 0x53746764
 """Marks the file as ours, for ``file`` and other tools. Never changes: it is in every log that exists."""
+OLDEST_SQLITE = (3, 35, 0)
+"""The first with all that is used: search by three letters (FTS5 ``trigram``) and ``RETURNING``."""
+REPORT_EVERY = 5.0
+"""Seconds between two words about a migration that takes long."""
 PATIENCE = 30.0
 """Seconds to wait for somebody who locks the file from outside, with the ``sqlite3`` shell for example."""
 
@@ -56,7 +63,91 @@ CREATE INDEX questions_by_session ON questions(session);
 """
 _PAGES = "CREATE INDEX questions_by_time ON questions(asked, id);"
 _ONE_AUDIT = "DROP TABLE audit;"  # the file audit.jsonl has the same decisions, in a chain of hashes
-MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT)
+_ANY_SIZE = """
+ALTER TABLE sessions RENAME TO sessions_before;
+DROP INDEX sessions_by_age;
+CREATE TABLE sessions(
+  n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, ended INTEGER NOT NULL,
+  archived INTEGER NOT NULL, agent TEXT NOT NULL, project TEXT NOT NULL, grouped TEXT NOT NULL, native TEXT NOT NULL,
+  cwd TEXT NOT NULL,
+  created INTEGER NOT NULL
+);
+CREATE TABLE views(
+  n INTEGER PRIMARY KEY, ended INTEGER NOT NULL, updated INTEGER NOT NULL, first INTEGER NOT NULL,
+  last INTEGER NOT NULL, body BLOB NOT NULL
+);
+CREATE VIRTUAL TABLE words USING fts5(text, tokenize='trigram case_sensitive 1', columnsize=0);
+CREATE VIRTUAL TABLE grams USING fts5vocab('words', 'row');
+INSERT INTO sessions(id, state, ended, archived, agent, project, grouped, native, cwd, created)
+  SELECT id, state, ended, archived, agent, project, grouped,
+    coalesce(json_extract(CAST(body AS TEXT), '$.nativeId'), ''),
+    coalesce(json_extract(CAST(body AS TEXT), '$.cwd'), ''), created
+  FROM sessions_before ORDER BY created, id;
+INSERT INTO views
+  SELECT n, old.ended, coalesce(json_extract(CAST(body AS TEXT), '$.updatedAt'), 0),
+    coalesce(json_extract(CAST(body AS TEXT), '$.firstSeq'), 1),
+    coalesce(json_extract(CAST(body AS TEXT), '$.lastSeq'), 0), body
+  FROM sessions JOIN sessions_before AS old USING(id) ORDER BY n;
+INSERT INTO words(rowid, text) SELECT n, replace(words, char(0), ' ') || char(10, 10)
+  FROM sessions JOIN sessions_before USING(id) ORDER BY n;
+DROP TABLE sessions_before;
+CREATE INDEX sessions_by_age ON sessions(created, id);
+CREATE INDEX sessions_by_state ON sessions(state, created, id);
+CREATE INDEX sessions_by_agent ON sessions(agent, created, id);
+CREATE INDEX sessions_by_project ON sessions(project, created, id);
+CREATE INDEX sessions_by_folder ON sessions(cwd, created, id);
+CREATE INDEX sessions_by_group ON sessions(grouped, created, id) WHERE grouped<>'';
+CREATE INDEX sessions_by_native ON sessions(native, agent) WHERE native<>'';
+CREATE INDEX sessions_open ON sessions(created, id) WHERE ended=0;
+CREATE INDEX sessions_archived ON sessions(created, id) WHERE archived=1;
+CREATE INDEX views_removable ON views(updated, n) WHERE ended=1 AND first<last;
+DROP INDEX questions_open;
+CREATE INDEX questions_open ON questions(asked, id) WHERE open=1;
+CREATE INDEX done_by_time ON done(at);
+CREATE TABLE turns(
+  session TEXT NOT NULL, turn INTEGER NOT NULL, at INTEGER NOT NULL, prev INTEGER NOT NULL,
+  prev_same_model INTEGER NOT NULL, agent TEXT NOT NULL, project TEXT NOT NULL, model TEXT NOT NULL,
+  input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cost_usd REAL,
+  PRIMARY KEY(session, turn)
+) WITHOUT ROWID;
+CREATE TABLE used(
+  dim TEXT NOT NULL, slot INTEGER NOT NULL, key TEXT NOT NULL, prev INTEGER NOT NULL, turns INTEGER NOT NULL,
+  input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cost_usd REAL,
+  PRIMARY KEY(dim, slot, key, prev)
+) WITHOUT ROWID;
+INSERT INTO turns
+  SELECT session, turn, at, coalesce(lag(at) OVER (PARTITION BY session ORDER BY at, turn), -1),
+    coalesce(lag(at) OVER (PARTITION BY session, model ORDER BY at, turn), -1), agent, project, model,
+    coalesce(json_extract(used, '$.inputTokens'), 0), coalesce(json_extract(used, '$.outputTokens'), 0),
+    coalesce(json_extract(used, '$.cachedTokens'), 0), coalesce(json_extract(used, '$.reasoningTokens'), 0),
+    coalesce(json_extract(used, '$.totalTokens'), 0), json_extract(used, '$.costUsd')
+  FROM (
+    SELECT session, turn, at, json_extract(CAST(body AS TEXT), '$.usage') AS used,
+      coalesce(json_extract(CAST(body AS TEXT), '$.agent'), '') AS agent,
+      coalesce(json_extract(CAST(body AS TEXT), '$.project'), '') AS project,
+      coalesce(json_extract(CAST(body AS TEXT), '$.model'), '') AS model FROM spent
+  );
+DROP TABLE spent;
+CREATE INDEX turns_by_time ON turns(at);
+CREATE INDEX turns_by_session ON turns(session, at);
+CREATE INDEX turns_by_prev ON turns(prev);
+CREATE INDEX turns_by_prev_same_model ON turns(prev_same_model);
+INSERT INTO used
+  SELECT dim, at / 900000, key, CASE WHEN prev < 0 THEN -1 ELSE prev / 900000 END, count(*), sum(input_tokens),
+    sum(output_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(total_tokens), sum(cost_usd)
+  FROM (
+    SELECT 'all' AS dim, '' AS key, prev, turns.* FROM turns
+    UNION ALL SELECT 'agent', agent, prev, turns.* FROM turns
+    UNION ALL SELECT 'project', project, prev, turns.* FROM turns
+    UNION ALL SELECT 'model', model, prev_same_model, turns.* FROM turns
+  ) GROUP BY 1, 2, 3, 4;
+"""
+"""Sessions in a narrow table that every list and search goes through, with what they look like (``views``) and what is
+searched in (``words``, by three letters at a time) beside it; turns as columns, and their sums as rows (``usage.py``).
+"""
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT, _ANY_SIZE)
 """The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 
@@ -120,8 +211,37 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
+    """Step by step, each whole or not at all: one that is cut off is done again at the next start."""
     if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise StoreBroken(f"{path} is a database of another program; move it away, or choose another STAGEDOOR_HOME")
+    if version < SCHEMA and sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreBroken(
+            f"the log {path} needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
+            f"{sqlite3.sqlite_version}; use a newer Python"
+        )
+    begun = time.monotonic()
+    reported = begun
+
+    def report() -> int:
+        nonlocal reported
+        if time.monotonic() - reported >= REPORT_EVERY:
+            reported = time.monotonic()
+            _log.warning("the log is being brought to its new form: %.0f s so far", reported - begun)
+        return 0
+
+    if version and version < SCHEMA:
+        size = path.stat().st_size / 1e6
+        _log.warning("the log %s (%.0f MB, schema %d) is brought to schema %d; wait", path, size, version, SCHEMA)
+        db.set_progress_handler(report, 1_000_000)
+    try:
+        _step_by_step(db, version)
+    finally:
+        db.set_progress_handler(None, 0)
+    if version and version < SCHEMA:
+        _log.warning("the log has its new form, after %.1f s", time.monotonic() - begun)
+
+
+def _step_by_step(db: sqlite3.Connection, version: int) -> None:
     for number in range(version, SCHEMA):
         try:
             db.executescript(

@@ -10,12 +10,13 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from stagedoor.errors import StoreBroken
+from stagedoor.errors import StoreBroken, TooMany
 
 from .schema import Durable, open_for_checkpoints, open_for_reading, open_for_writing, unusable
 
@@ -229,16 +230,22 @@ def _settle(outcomes: list[_Outcome]) -> None:
 Value = TypeVar("Value")
 
 READERS = 4
+STEPS = 10_000
+"""Of SQLite's machine between two looks at the clock."""
 
 
 class Readers:
-    def __init__(self, path: Path) -> None:
+    """``most_seconds``: a question that takes longer is given up (``TooMany``), so that the next one gets its turn."""
+
+    def __init__(self, path: Path, threads: int = READERS, *, most_seconds: float | None = None) -> None:
+        self.most_seconds = most_seconds
         self._path = path
+        self._count = threads
         self._threads: ThreadPoolExecutor | None = None
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     def start(self) -> None:
-        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="stagedoor-log-read")
+        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="stagedoor-log-read")
 
     async def stop(self) -> None:
         threads, self._threads = self._threads, None
@@ -259,8 +266,24 @@ class Readers:
             except queue.Empty:
                 db = open_for_reading(self._path)
             try:
-                return work(db)
+                return work(db) if self.most_seconds is None else _within(self.most_seconds, db, work)
             finally:
                 self._idle.put(db)
         except sqlite3.Error as fault:
             raise unusable(self._path, "read", fault) from fault
+
+
+def _within(seconds: float, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], Value]) -> Value:
+    until = time.monotonic() + seconds
+    db.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+    try:
+        return work(db)
+    except sqlite3.OperationalError as fault:
+        if time.monotonic() > until:
+            raise TooMany(
+                f"the question took longer than {seconds:g} seconds and was given up; ask for less: a longer text to "
+                "search for, an agent, a project or a state, or a shorter time"
+            ) from fault
+        raise
+    finally:
+        db.set_progress_handler(None, 0)
