@@ -516,7 +516,7 @@ def error(code: int, message: str, call_id: Any = None) -> Json:
 
 
 A_CALL: Json = {"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}}
-EMPTY = {"sessions": [], "total": 0, "offset": 0, "limit": 50}
+EMPTY = {"sessions": [], "total": 0, "offset": 0, "limit": 50, "nextCursor": ""}
 NOT_A_CALL = error(-32600, "a call must be an object with jsonrpc, method, params and id")
 PROTOCOL: list[tuple[str, Any]] = [
     (json.dumps(A_CALL), {"jsonrpc": "2.0", "id": 1, "result": EMPTY}),

@@ -127,6 +127,15 @@ def test_sessions_are_listed_by_pages_and_filters(serve: Any, script: Script) ->
             }
             pages = [(await client.get(f"/api/sessions?offset={at}&limit=1")).json()["sessions"] for at in range(4)]
             assert [one for page in pages for one in page] == whole["sessions"]
+            cursor, read = "", []
+            for _ in range(2):
+                page = (await client.get(f"/api/sessions?cursor={cursor}&limit=2")).json()
+                read += page["sessions"]
+                assert page["total"] == 3
+                cursor = page["nextCursor"]
+            assert (read, cursor) == (whole["sessions"], "")
+            for wrong in ("cursor=x", f"cursor={whole['sessions'][0]['createdAt']}.{ids[0]}&offset=1"):
+                assert (await client.get(f"/api/sessions?{wrong}")).status_code == 400
             for query, titles in [
                 ("group=g0", {"Number 0", "Number 2"}),
                 ("search=number+1", {"Number 1"}),

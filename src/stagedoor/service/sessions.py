@@ -16,7 +16,7 @@ from .config.settings import Settings
 from .journal import SESSIONS, Bell, Journal
 from .opening import Opening, agent_named, narrower
 from .running import RunningSessions, to_the_end
-from .store import Query
+from .store import Query, place_of
 from .views import QueuedPrompt, SessionSpec, SessionView
 from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
 
@@ -63,6 +63,12 @@ class Sessions:
 
     async def page(self, query: Query) -> tuple[list[SessionView], int]:
         """A page of sessions, and how many there are on all pages."""
+        if query.cursor:
+            place_of(query.cursor)
+            if query.offset:
+                raise BadRequest("send cursor or offset, not both")
+            whole = replace(query, cursor="")
+            return await self._journal.store.sessions(query), await self._journal.store.count(whole)
         return await self._journal.store.sessions(query), await self._journal.store.count(query)
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]:

@@ -115,6 +115,11 @@ def cursor_of(view: SessionView) -> str:
     return f"{view.created_at}.{view.id}"
 
 
+def next_cursor(views: Sequence[SessionView], query: Query) -> str:
+    """Where the page after this one begins; empty when this was the last."""
+    return cursor_of(views[-1]) if views and len(views) == query.limit else ""
+
+
 def place_of(cursor: str) -> tuple[int, str]:
     """When the session that ``cursor`` names was created, and its id."""
     created, _, session_id = cursor.partition(".")

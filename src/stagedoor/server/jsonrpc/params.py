@@ -107,6 +107,7 @@ class SessionListParams(RpcParams, frozen=True, kw_only=True):
     search: str = ""
     archived: bool | None = None
     ended: bool | None = None
+    cursor: str = ""
     offset: Count = 0
     limit: PageSize = 50
 

@@ -144,10 +144,13 @@ class AgentStatusResult(RpcResult, frozen=True, kw_only=True):
 
 
 class SessionListResult(RpcResult, frozen=True, kw_only=True):
+    """``nextCursor``: send it as ``cursor`` to read on, which misses nothing though new ones come; empty at the end."""
+
     sessions: list[UnifiedSession]
     total: int
     offset: int
     limit: int
+    next_cursor: str = ""
 
 
 class EventsResult(RpcResult, frozen=True, kw_only=True):

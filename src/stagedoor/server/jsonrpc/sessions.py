@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from stagedoor import catalog
-from stagedoor.service.store import Query
+from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.unified.decisions import Allow, Decision, Deny
@@ -47,9 +47,15 @@ from .results import (
 
 async def list_sessions(call: RpcCall, params: SessionListParams) -> SessionListResult:
     agent = catalog.canonical_name(params.agent) if params.agent else ""
-    views, total = await call.service.sessions.page(Query(**asdict(replace(params, agent=agent))))
-    sessions = [UnifiedSession.of(view) for view in views]
-    return SessionListResult(sessions=sessions, total=total, offset=params.offset, limit=params.limit)
+    query = Query(**asdict(replace(params, agent=agent)))
+    views, total = await call.service.sessions.page(query)
+    return SessionListResult(
+        sessions=[UnifiedSession.of(view) for view in views],
+        total=total,
+        offset=query.offset,
+        limit=query.limit,
+        next_cursor=next_cursor(views, query),
+    )
 
 
 async def get(call: RpcCall, params: SessionGetParams) -> UnifiedSession:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from stagedoor.dialects.session_request import SessionRequest
 from stagedoor.service.identity import first_id
-from stagedoor.service.store import Query
+from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.stored import PastSession
 from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
 
@@ -31,15 +31,19 @@ class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     search: Words = ""
     archived: bool | None = None
     ended: bool | None = None
+    cursor: Words = ""
     offset: Count = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
 
 
-class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
+class SessionPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``nextCursor``: send it as ``cursor`` to read on, which misses nothing though new ones come; empty at the end."""
+
     sessions: list[SessionView]
     total: int
     offset: int
     limit: int
+    next_cursor: str = ""
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -114,10 +118,14 @@ async def find_created(call: RestCall[Any, Any]) -> SessionView | None:
 
 
 async def list_sessions(call: RestCall[SessionsQuery, None]) -> SessionPage:
-    query = call.query
-    views, total = await call.service.sessions.page(Query(**asdict(query)))
+    query = Query(**asdict(call.query))
+    views, total = await call.service.sessions.page(query)
     return SessionPage(
-        sessions=[public_view(view) for view in views], total=total, offset=query.offset, limit=query.limit
+        sessions=[public_view(view) for view in views],
+        total=total,
+        offset=query.offset,
+        limit=query.limit,
+        next_cursor=next_cursor(views, query),
     )
 
 
