@@ -150,9 +150,9 @@ async def beside_searches(store: SqliteStore, work: Callable[[], Awaitable[Any]]
 async def measure(path: Path, count: int, *, retain: bool) -> dict[str, float]:
     store = SqliteStore(path)
     await store.open()
-    begun = time.process_time()
+    started = time.process_time()
     middle = await fill(store, count)
-    print(f"  a log of {count} sessions made in {time.process_time() - begun:.1f} s", file=sys.stderr)
+    print(f"  a log of {count} sessions made in {time.process_time() - started:.1f} s", file=sys.stderr)
     usage = UsageLedger(store)
     alone = await clock_ms(lambda: store.session(middle))
 

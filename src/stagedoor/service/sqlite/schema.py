@@ -205,7 +205,7 @@ def unusable(path: Path, verb: str, fault: Exception) -> StoreBroken:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    # mode=rw: a log that was taken away is never silently begun anew.
+    # mode=rw: a log that was taken away is never silently started anew.
     uri = f"{path.absolute().as_uri()}?mode=rw"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
 
@@ -219,14 +219,14 @@ def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
             f"the log {path} needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
             f"{sqlite3.sqlite_version}; use a newer Python"
         )
-    begun = time.monotonic()
-    reported = begun
+    started = time.monotonic()
+    reported = started
 
     def report() -> int:
         nonlocal reported
         if time.monotonic() - reported >= REPORT_EVERY:
             reported = time.monotonic()
-            _log.warning("the log is being brought to its new form: %.0f s so far", reported - begun)
+            _log.warning("the log is being brought to its new form: %.0f s so far", reported - started)
         return 0
 
     if version and version < SCHEMA:
@@ -238,7 +238,7 @@ def _migrate(db: sqlite3.Connection, path: Path, version: int) -> None:
     finally:
         db.set_progress_handler(None, 0)
     if version and version < SCHEMA:
-        _log.warning("the log has its new form, after %.1f s", time.monotonic() - begun)
+        _log.warning("the log has its new form, after %.1f s", time.monotonic() - started)
 
 
 def _step_by_step(db: sqlite3.Connection, version: int) -> None:

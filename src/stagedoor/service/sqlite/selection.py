@@ -53,16 +53,16 @@ def _chosen(db: sqlite3.Connection, query: Query) -> tuple[str, tuple[Any, ...]]
     source = "sessions"
     if query.search:
         source = "words CROSS JOIN sessions ON sessions.n=words.rowid"
-        test, value = _matching(db, _plain(query.search))
+        test, words = _matching(db, _plain(query.search))
         tests.append(test)
-        values.append(value)
-    for column, wanted in (
+        values.append(words)
+    for column, value in (
         ("state", query.state), ("agent", query.agent), ("project", query.project_id), ("grouped", query.group),
         ("cwd", query.cwd),
     ):  # fmt: skip
-        if wanted:
+        if value:
             tests.append(f"{column}=?")
-            values.append(wanted)
+            values.append(value)
     if query.group:
         tests.append("grouped<>''")  # says to SQLite that the index of groups has them all
     for column, flag in (("archived", query.archived), ("ended", query.ended)):

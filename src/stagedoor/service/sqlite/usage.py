@@ -131,8 +131,8 @@ def sums(db: sqlite3.Connection, by: By | None, since: int, until: int | None, o
         " WHERE dim=:dim AND slot>=:begin AND slot<:end AND prev<>:cut",
         f"{turns} WHERE {prev}>=:cut_from AND {prev}<:cut_to AND at>=:whole AND at<:whole_end",
     ]
-    wanted = parts[:2] if begin >= end else parts[:3] if cut < 0 else parts
-    sql = f"SELECT key, sum(new), sum(turns), {_SUMS} FROM ({' UNION ALL '.join(wanted)}) GROUP BY key"
+    chosen = parts[:2] if begin >= end else parts[:3] if cut < 0 else parts
+    sql = f"SELECT key, sum(new), sum(turns), {_SUMS} FROM ({' UNION ALL '.join(chosen)}) GROUP BY key"
     return [
         UsageSum(
             key=date.fromordinal(_FIRST_DAY - _BIAS + key).isoformat() if by == "day" else key,
