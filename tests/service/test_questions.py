@@ -231,7 +231,7 @@ def test_nobody_answers_in_time_while_the_agent_is_away(kit: Any, keep_open: boo
     async def main() -> None:
         kit.house.plays(*ASKS)
         async with kit.house.service() as service:
-            view, _ = await _waiting(kit, service, permission_timeout=2.0, keep_open=keep_open)
+            view, _ = await _waiting(kit, service, permission_timeout=8.0, keep_open=keep_open)
         async with kit.house.service() as service:
             watch = kit.watch(service, view.id)
             await watch.until(PermissionResolved)
