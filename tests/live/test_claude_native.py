@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -38,6 +39,8 @@ from stagedoor.transports.launch import Exited
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(find_cli("claude") is None, reason="claude is not installed")]
 BOUND = 300.0
+NAPS = [f"sleep 98{uuid.uuid4().int % 10**7:07d}" for _ in range(4)]
+"""Commands that can be told from all others."""
 
 Start = Callable[[ScriptedModel], ClaudeClient]
 
@@ -249,7 +252,7 @@ def test_an_open_question_is_void_after_an_interrupt(start: Start) -> None:
 
 def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
     async def main() -> None:
-        script = [endless(), shell("sleep 613.5"), say("still here")]
+        script = [endless(), shell(NAPS[0]), say("still here")]
         with ScriptedModel(script) as model:
             client = start(model)
             config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
@@ -260,11 +263,11 @@ def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
                 await session.interrupt()
                 assert result_of(await turn(session)).terminal_reason == "aborted_streaming"
                 await session.send("work")
-                while not alive("sleep 613.5"):
+                while not alive(NAPS[0]):
                     await asyncio.sleep(0.02)
                 await session.interrupt()
                 assert result_of(await turn(session)).terminal_reason == "aborted_tools"
-                await wait_until_gone("sleep 613.5")
+                await wait_until_gone(NAPS[0])
                 await session.send("and?")
                 assert result_of(await turn(session)).result == "still here"
                 pid = session.pid
@@ -279,7 +282,7 @@ def test_a_turn_lasts_until_its_background_tasks_have_settled(start: Start) -> N
             shell("sleep 1; echo finished", background=True),
             say("started"),
             say("woken"),
-            shell("sleep 617.5", background=True),
+            shell(NAPS[1], background=True),
             say("again"),
         ]
         with ScriptedModel(script) as model:
@@ -296,30 +299,30 @@ def test_a_turn_lasts_until_its_background_tasks_have_settled(start: Start) -> N
                 assert session.running
                 await session.interrupt()
                 assert not session.running
-                await wait_until_gone("sleep 617.5")
+                await wait_until_gone(NAPS[1])
 
     run(main)
 
 
 def test_cancel_and_dropping_leave_nothing_running(start: Start) -> None:
     async def main() -> None:
-        with ScriptedModel([shell("sleep 619.5"), say("x")], routes={"drop": [shell("sleep 623.5")]}) as model:
+        with ScriptedModel([shell(NAPS[2]), say("x")], routes={"drop": [shell(NAPS[3])]}) as model:
             client = start(model)
             config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
             session = await client.create_session("go", config)
-            while not alive("sleep 619.5"):
+            while not alive(NAPS[2]):
                 await asyncio.sleep(0.02)
             await session.cancel()
-            assert alive("sleep 619.5") == []
+            assert alive(NAPS[2]) == []
             assert isinstance([event async for event in session.events][-1], Exited)
 
             dropped = await client.create_session("drop", config)
-            while not alive("sleep 623.5"):
+            while not alive(NAPS[3]):
                 await asyncio.sleep(0.02)
             pid = dropped.pid
             del dropped
             gc.collect()
-            await wait_until_gone("sleep 623.5")
+            await wait_until_gone(NAPS[3])
             while Path(f"/proc/{pid}").exists():
                 await asyncio.sleep(0.02)
 

@@ -78,11 +78,6 @@ class Stage:
             while self.left_running():
                 await asyncio.sleep(0.05)
 
-    async def runs(self, command: str) -> None:
-        async with asyncio.timeout(BOUND):
-            while not any(command in line for line in self.left_running()):
-                await asyncio.sleep(0.05)
-
 
 @pytest.fixture
 def stage(tmp_path: Path, scripted_model: Callable[..., ScriptedModel]) -> Callable[..., Stage]:
@@ -329,28 +324,6 @@ def test_a_dry_run_changes_nothing(stage: Callable[..., Stage], driver: str) -> 
     asyncio.run(main())
     assert snapshot(play.repo) == before
     assert sorted(path.name for path in play.root.iterdir()) == around
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_interrupted_in_a_command(stage: Callable[..., Stage], driver: str) -> None:
-    play = stage(
-        routes={"begin": [[say("Command. "), shell("echo on; sleep 4322")]], "and then": [forever(say("Done."))]},
-    )
-
-    async def main() -> None:
-        async with play.open(tier="autonomous", driver=driver) as session:
-            running = asyncio.ensure_future(turn(session, "begin"))
-            await play.runs("sleep 4322")
-            await session.interrupt()
-            events = await running
-            assert [(name, status) for name, status, _ in outcomes(events)] == [("shell", "error")]
-            assert events[-1].status == "interrupted"
-            assert not any("sleep 4322" in line for line in play.left_running())
-            events = await turn(session, "and then")
-            assert events[-1].status == "success"
-        await play.nothing_left()
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

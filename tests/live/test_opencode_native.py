@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +63,8 @@ CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="the opencode CLI is not installed")]
 
 BOUND = 300.0
+NAP = f"sleep 98{uuid.uuid4().int % 10**7:07d}"
+"""A command that can be told from all others: a bare number would be found in the port of somebody's server."""
 EventT = TypeVar("EventT")
 
 
@@ -122,7 +125,7 @@ def running(marker: str) -> list[str]:
     pids: list[str] = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
                 pids.append(entry.name)
         except OSError:
             continue
@@ -283,20 +286,20 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await until(events, MessagePartUpdated, is_running_command)
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
-        await has_ended("7411")
+        await has_ended(NAP)
         await session.send("CHILD")
         await until(events, MessagePartUpdated, lambda e: is_running_command(e) and e.session_id != session.session_id)
         await session.interrupt()
         # OpenCode may end the sub-agent before its parent, which then hears of a failed call and goes on to its end.
         assert (await session.turn_ended()).outcome in ("aborted", "completed")
-        await has_ended("7411")
+        await has_ended(NAP)
         await session.send("AT ONCE")
         await session.interrupt()
         assert (await session.turn_ended()).outcome == "aborted"
         await session.send("COMMAND")
         await until(events, MessagePartUpdated, is_running_command)
         await session.cancel()
-        assert not running("7411")
+        assert not running(NAP)
         assert not Path(f"/proc/{session.pid}").exists()
         assert [type(event) for event in await events_until(events, Exited)][-2:] == [TurnEnded, Exited]
 
@@ -305,14 +308,14 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         pid = forgotten.pid
         del forgotten
         gc.collect()
-        await has_ended("7411")
+        await has_ended(NAP)
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.02)
 
     routes: dict[str, Script] = {
         "TEXT": [endless()],
-        "COMMAND": [shell("echo begun; sleep 7411"), say("Over.")],
-        "CHILD": [task("wait", [shell("echo begun; sleep 7411"), say("Over.")]), say("Over.")],
+        "COMMAND": [shell(f"echo begun; {NAP}"), say("Over.")],
+        "CHILD": [task("wait", [shell(f"echo begun; {NAP}"), say("Over.")]), say("Over.")],
         "AT ONCE": [endless()],
     }
     play(tmp_path, routes, scene)
@@ -338,10 +341,10 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
         await session.send("COMMAND")
         assert session.running
         await until(session.events, StepStart)
-        while not running("7412"):
+        while not running(NAP):
             await asyncio.sleep(0.02)
         await session.interrupt()
-        assert not running("7412")
+        assert not running(NAP)
         await session.close()
 
         elsewhere = OpenCodeClient(tmp_path, str(CLI), stage.environment.env)
@@ -355,7 +358,7 @@ def test_run_create_follow_up_resume_interrupt(tmp_path: Path) -> None:
 
     routes: dict[str, Script] = {
         "FIRST": [shell("touch made"), say("One.")],
-        "COMMAND": [shell("sleep 7412"), say("Over.")],
+        "COMMAND": [shell(NAP), say("Over.")],
         "SECOND": [say("Two.")],
     }
     play(tmp_path, routes, scene)
@@ -392,18 +395,18 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             assert again.session_id == session.session_id
             await again.turn_ended()
             await again.send("COMMAND")
-            while not running("7413"):
+            while not running(NAP):
                 await asyncio.sleep(0.02)
             await again.interrupt()
             cancelled = await again.turn_ended()
             assert isinstance(cancelled, PromptResponse)
             assert cancelled.stop_reason == "cancelled"
-            await has_ended("7413")
+            await has_ended(NAP)
 
     routes: dict[str, Script] = {
         "FIRST": [write_file("acp.txt", "text\n"), say("One.")],
         "SECOND": [say("Two.")],
-        "COMMAND": [shell("sleep 7413"), say("Over.")],
+        "COMMAND": [shell(NAP), say("Over.")],
     }
     play(tmp_path, routes, scene)
 

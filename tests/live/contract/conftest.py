@@ -26,7 +26,7 @@ React = Callable[[Event], Awaitable[None]]
 Snapshot = dict[str, bytes]
 
 
-SLOW = ("opencode run", "opencode acp")
+SLOW = ("opencode run", "opencode acp", "gemini stream-json")
 """Drivers whose program works for seconds at each start or turn; another driver of that program plays everything."""
 
 
