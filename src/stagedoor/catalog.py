@@ -50,12 +50,18 @@ def configured() -> Mapping[str, AcpAgent]:
     return _configured
 
 
+def is_configured(name: str) -> bool:
+    """Whether ``name`` is an agent only because the configuration says so."""
+    with contextlib.suppress(ConfigError):
+        return name in configured()
+    return False
+
+
 def names() -> tuple[str, ...]:
     """All agents: those of our own, those that installed packages bring, then those that the configuration adds."""
-    try:
+    added: list[str] = []
+    with contextlib.suppress(ConfigError):  # told when the configuration is read, or one of its agents is named
         added = sorted(configured())
-    except ConfigError:  # it says so itself when the configuration is read, or one of its agents is named
-        added = []
     return (*BUILT_IN, *sorted(_installed()), *added)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stagedoor import AcpAgent
 from stagedoor.errors import ConfigError
 from stagedoor.service.config.keys import KEYS, as_written, table, template
 from stagedoor.service.config.load import Loaded, Value, find, load, parse
@@ -117,6 +118,31 @@ def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
     )
 
 
+def test_an_agent_of_the_users_own() -> None:
+    text = """
+agents:
+  default: mine
+  mine:
+    acp: my-agent --acp "two words"
+    env: {A: 1}
+    modes: {supervised: ask}
+    options: {effort: high, fast: true}
+    install: npm i -g my-agent
+    tier: supervised
+    model: large
+"""
+    mine = AcpAgent(
+        command=("my-agent", "--acp", "two words"), env={"A": "1"}, modes={"supervised": "ask"}, name="mine",
+        options={"effort": "high", "fast": True}, install="npm i -g my-agent",
+    )  # fmt: skip
+    settings = parse(text, env={"STAGEDOOR_AGENTS__MINE__MODEL": "small"}).settings
+    assert settings == Settings(
+        default_agent="mine",
+        agents={"mine": AgentSettings(acp=mine, env={"A": "1"}, tier="supervised", model="small")},
+    )
+    assert settings.added_agents() == {"mine": mine}
+
+
 MISTAKES: dict[str, list[str]] = {
     "- a list": ["config.yaml: a configuration must be a table with sections such as 'server:' on line 1"],
     "server: [": ["config.yaml: not valid YAML: expected the node content, but found '<stream end>' on line 1"],
@@ -139,6 +165,21 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: '--yolo' cannot be set in 'args' on line 3; use the key 'skip_permissions: true' instead",
         "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
+    ],
+    "agents:\n  mine: {model: x}\n  codex: {modes: {supervised: ask}, install: x}": [
+        "config.yaml: unknown agent 'mine' on line 2; one of yours needs its command (acp: [my-agent, --acp])",
+        "config.yaml: 'modes' describes an agent of yours on line 3; codex needs 'acp' to be one",
+        "config.yaml: 'install' describes an agent of yours on line 3; codex needs 'acp' to be one",
+    ],
+    "agents:\n  claude: {acp: [x]}\n  mine: {acp: [x], modes: {careful: y}}\n  yours: {acp: ''}": [
+        "config.yaml: 'acp' must be a command line, or a list of its words, not '' on line 4",
+        "config.yaml: claude is an agent of its own on line 2; give yours another name",
+        "config.yaml: agents.mine: Invalid enum value 'careful' - at `key` in `$.modes` on line 3",
+    ],
+    "agents:\n  default: mine\n  mine: {acp: my-agent --acp, tier: supervised}": [
+        "config.yaml: mine (acp) may act without asking (over the protocol an agent decides itself what it asks "
+        "about), so tier='supervised' cannot be promised: use tier='autonomous' with confine='workspace', or "
+        "tier='dry-run' with confine='read-only' on line 3",
     ],
     "agents: {default: cluade}": ["config.yaml: unknown agent 'cluade' on line 1; did you mean 'claude'?"],
     "agents:\n  claude: {auto_accept: [Grpe, read_fil, Read, mcp__x__y, 'Web*']}": [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from stagedoor import catalog
 from stagedoor.engine import milliseconds
 from stagedoor.errors import StoreError, TooMany
 from stagedoor.register import home
@@ -73,6 +74,7 @@ class Service:
         new_id: Callable[[], str] = fresh_id,
     ) -> None:
         self.settings = settings
+        catalog.configure(settings.added_agents())
         self.home = Path(settings.home) if settings.home else home()
         keep_secret(self.home, settings.tls_key)
         self._store = store or SqliteStore(self.home / "log.db", durable=settings.durable)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -37,14 +38,16 @@ class ConfiguredAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 def agent_of(name: str, entry: Mapping[str, Any]) -> AcpAgent:
     """The agent of one entry, of which other keys are somebody else's. Raises ``ConfigError``."""
+    command = entry.get(KEY)
     try:
-        keys = msgspec.convert(dict(entry), ConfiguredAgent)
+        words = shlex.split(command) if isinstance(command, str) else command
+        keys = msgspec.convert({**entry, KEY: words}, ConfiguredAgent)
         env = {variable: str(value) for variable, value in keys.env.items()}
         return AcpAgent(
             command=keys.acp, env=env, modes=keys.modes, options=keys.options,
             name=name, title=keys.title, install=keys.install,
         )  # fmt: skip
-    except (msgspec.ValidationError, BadRequest) as fault:
+    except (msgspec.ValidationError, BadRequest, ValueError) as fault:
         raise ConfigError(f"agents.{name}: {fault}") from None
 
 

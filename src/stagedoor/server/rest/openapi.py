@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
@@ -25,7 +25,7 @@ from ..streams.sse import SseQuery
 from .create_bodies import BoardBody
 from .event_pages import EventPage
 from .idempotency import HEADER
-from .operations import AGENT_NAMES, Operation
+from .operations import ANY_AGENT, Operation
 
 STREAM = "text/event-stream"
 _REF = "#/components/schemas/{name}"
@@ -81,7 +81,7 @@ OTHER_DOORS: tuple[Operation, ...] = (
 """What other doors answer under ``/api``, for the description alone."""
 
 
-def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
+def openapi(operations: Sequence[Operation]) -> Any:
     kinds = [shape for operation in operations for shape in (*operation.bodies, operation.answer) if shape is not None]
     described, components = msgspec.json.schema_components([*kinds, Event, Problem], ref_template=_REF)
     schemas = dict(zip(map(id, kinds), described, strict=False))
@@ -93,32 +93,51 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Stagedoor", "version": stagedoor.__version__, "description": _ABOUT},
-        "servers": [{"url": "/"}],
-        "security": [{"token": []}, {"cookie": []}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in operations)],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "stagedoor"},
+    return _naming_agents(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Stagedoor", "version": stagedoor.__version__, "description": _ABOUT},
+            "servers": [{"url": "/"}],
+            "security": [{"token": []}, {"cookie": []}],
+            "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in operations)],
+            "paths": paths,
+            "components": {
+                "securitySchemes": {
+                    "token": {"type": "http", "scheme": "bearer"},
+                    "cookie": {"type": "apiKey", "in": "cookie", "name": "stagedoor"},
+                },
+                "schemas": components,
             },
-            "schemas": components,
-        },
-    }
+        }
+    )
 
 
 def _sharpen(components: dict[str, Any]) -> None:
     """Add what is checked beyond the types."""
-    components[SessionSpec.__name__]["properties"]["agent"]["enum"] = ["", *AGENT_NAMES]
+    components[SessionSpec.__name__]["properties"]["agent"]["enum"] = ["", *_agent_names()]
     del components[BoardBody.__name__]["properties"]["agent"]
-    components[BoardBody.__name__]["properties"]["agentId"] |= {"enum": [*AGENT_NAMES]}
+    components[BoardBody.__name__]["properties"]["agentId"] |= {"enum": _agent_names()}
     components[SessionRequest.__name__]["properties"]["agentType"] |= {"enum": [*catalog.names()]}
     for name in (SessionRequest.__name__, RequestedConfig.__name__):  # their own schema has no null
         properties = components[name]["properties"]
         components[name]["properties"] = {key: _without_null(schema) for key, schema in properties.items()}
+
+
+def _naming_agents(tree: Any) -> Any:
+    """The document with the names where a schema says that an agent's is meant."""
+    match tree:
+        case {**members} if members.pop(ANY_AGENT, False):
+            return members | {"enum": ["", *_agent_names()]}
+        case dict():
+            return {name: _naming_agents(value) for name, value in cast("dict[str, Any]", tree).items()}
+        case list():
+            return [_naming_agents(value) for value in tree]
+        case _:
+            return tree
+
+
+def _agent_names() -> list[str]:
+    return [*catalog.names(), *catalog.ALIASES]
 
 
 def openapi_route(operations: Sequence[Operation]) -> Route:

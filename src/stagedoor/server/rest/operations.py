@@ -10,7 +10,6 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from stagedoor import catalog
 from stagedoor.dialects import DIALECTS
 from stagedoor.service.service import Service
 from stagedoor.service.views import Scope as Right
@@ -25,8 +24,9 @@ BodyType = TypeVar("BodyType")
 LARGEST = 2**53 - 1
 """The largest whole number every JSON reader keeps exactly."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
-AGENT_NAMES = (*catalog.names(), *catalog.ALIASES)
-AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": ["", *AGENT_NAMES]})]
+ANY_AGENT = "x-agent-name"
+"""Marks a text in the schemas that is an agent's name: which there are is known when the document is asked for."""
+AgentName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={ANY_AGENT: True})]
 DialectName: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, extra_json_schema={"enum": [*DIALECTS]})]
 PathText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]

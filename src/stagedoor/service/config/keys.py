@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -13,7 +14,9 @@ from stagedoor.yaml_with_lines import hint
 
 from .settings import AgentSettings, Settings
 
-Kind: TypeAlias = Literal["text", "path", "number", "time", "days", "flag", "texts", "paths", "table", "places"]
+Kind: TypeAlias = Literal[
+    "text", "path", "number", "time", "days", "flag", "texts", "paths", "table", "places", "command", "values"
+]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 
@@ -65,6 +68,22 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(path="agents.default", kind="text", about="the default agent", setting="default_agent"),
     Key(path="agents.*.enabled", kind="flag", about="false: this agent starts no sessions"),
+    Key(
+        path="agents.*.acp",
+        kind="command",
+        about="makes NAME an agent of yours: the command line of any program that speaks the Agent Client Protocol "
+        "(see [other agents](acp-agents.md))",
+    ),
+    Key(
+        path="agents.*.modes",
+        kind="table",
+        about="with acp: tier → the agent's own mode that keeps it; a tier without one is refused",
+    ),
+    Key(path="agents.*.options", kind="values", about="with acp: the agent's own settings, by their ids"),
+    Key(
+        path="agents.*.install", kind="text", about="with acp: the command that installs it, shown where it is missing"
+    ),
+    Key(path="agents.*.title", kind="text", about="with acp: its name for people"),
     Key(path="agents.*.command", kind="text", about="its program: a name or a path"),
     Key(
         path="agents.*.args",
@@ -150,7 +169,8 @@ BY_PATH = {key.path: key for key in KEYS}
 TAKES: dict[Kind, str] = {
     "text": "text", "path": "a path", "number": "a whole number", "time": "seconds, a time like 15m or 24h, or never",
     "days": "days, or never", "flag": "true or false", "texts": "a list of texts", "paths": "a list of paths",
-    "table": "a table of texts", "places": "a table of paths",
+    "table": "a table of texts", "places": "a table of paths", "command": "a command line, or a list of its words",
+    "values": "a table of texts, true and false",
 }  # fmt: skip
 
 
@@ -186,6 +206,12 @@ def convert(key: Key, value: object) -> Any:
             entries = cast("list[object]", value) if isinstance(value, list) else [value]
             if all(isinstance(one, str) and one.strip() for one in entries):
                 return tuple(cast("list[str]", entries))
+        case "command":
+            return _command(name, value)
+        case "values" if isinstance(value, dict):
+            settings = cast("dict[object, object]", value)
+            if all(isinstance(setting, str | bool) for setting in settings.values()):
+                return {str(id): setting for id, setting in settings.items()}
         case "table" | "places" if isinstance(value, dict):
             pairs = cast("dict[object, object]", value)
             if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in pairs.values()):
@@ -193,6 +219,20 @@ def convert(key: Key, value: object) -> Any:
         case _:
             pass
     raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {received}")
+
+
+def _command(name: str, value: object) -> tuple[str, ...]:
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
+    except ValueError as fault:
+        raise Wrong(f"'{name}' is not a command line: {str(fault).lower()}") from None
+    if (
+        isinstance(words, list)
+        and words
+        and all(isinstance(word, str) and word for word in cast("list[object]", words))
+    ):
+        return tuple(cast("list[str]", words))
+    raise Wrong(f"'{name}' must be {TAKES['command']}, not {value!r}")
 
 
 def _time(name: str, kind: Kind, value: object) -> float | None:
@@ -216,7 +256,10 @@ _EXAMPLES: dict[str, str] = {
     "workspaces.roots": "[~/projects]", "workspaces.trusted_folders": "[~/projects/mine]",
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "policy.protected": "[deploy/**]",
-    "agents.default": "understudy", "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
+    "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
+    "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",
+    "agents.*.install": "npm install -g my-agent", "agents.*.title": "My agent",
+    "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
     "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
     "agents.*.sandbox": "readOnly", "agents.*.confine": "workspace",
     "agents.*.confine_write": "[~/.npm]", "agents.*.confine_hide": "[~/.ssh]",
@@ -258,7 +301,7 @@ def default_of(key: Key) -> Any:
     if key.path == "agents.*.skip_permissions":
         return False
     if "*" in key.path:
-        return getattr(AgentSettings(), key.path.rpartition(".")[2])
+        return getattr(AgentSettings(), key.path.rpartition(".")[2], None)
     room, _, name = key.setting.rpartition(".")
     return getattr(Settings().limits if room else Settings(), name)
 

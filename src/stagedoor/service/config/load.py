@@ -14,6 +14,8 @@ import msgspec
 import yaml
 
 from stagedoor import catalog
+from stagedoor.drivers.acp.configured import KEY, agent_of, entries_in
+from stagedoor.drivers.agent import Agent
 from stagedoor.errors import ConfigError, NotSupported, PolicyError
 from stagedoor.permissions.policy_file import load_policy
 from stagedoor.register import CONFIG_NAME as NAME
@@ -94,6 +96,7 @@ class _Reading:
         self._mistakes = mistakes
         self._folder = folder
         self._others: list[str] = []
+        self._added: frozenset[str] = frozenset()
         self._at: dict[str, Where] = {}
 
     @property
@@ -106,6 +109,7 @@ class _Reading:
         if not isinstance(tree, dict):
             self._mistakes.add((), "a configuration must be a table with sections such as 'server:'")
             return
+        self._added = frozenset(name for name, _ in entries_in(cast("object", tree)))
         self._table(cast("dict[object, object]", tree), ())
 
     def take_environment(self, env: Mapping[str, str]) -> None:
@@ -113,7 +117,7 @@ class _Reading:
             if not name.startswith(PREFIX) or "__" not in name:
                 continue
             path = name.removeprefix(PREFIX).lower().replace("__", ".")
-            key, known = _key(path)
+            key, known = _key(path, self._added)
             if key is None:
                 self._others.append(f"{name}: unknown key{hint(path, known)}")
                 continue
@@ -121,7 +125,7 @@ class _Reading:
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:
         for path, value in flags.items():
-            key, _ = _key(path)
+            key, _ = _key(path, self._added)
             if key is None:
                 raise KeyError(path)
             if value is not None:
@@ -132,10 +136,10 @@ class _Reading:
         for name, value in table.items():
             at = (*where, str(name))
             path = ".".join(map(str, at))
-            key, known = _key(path)
+            key, known = _key(path, self._added)
             if key is not None:
                 self._put(key, path, value, f"{self._source} line {self._mistakes.line(at)}", self._folder, at)
-            elif _is_section(at):
+            elif _is_section(at, self._added):
                 if isinstance(value, dict):
                     self._table(cast("dict[object, object]", value), at)
                 elif value is not None:
@@ -143,7 +147,11 @@ class _Reading:
             else:
                 what = "agent" if where == ("agents",) else "key"
                 beside = {".".join(one.split(".")[: len(at)]) for one in known}
-                near = hint(path, beside) or hint(path, known) if what == "key" else hint(str(name), catalog.names())
+                near = hint(path, beside) or hint(path, known)
+                if what == "agent":
+                    near = (
+                        hint(str(name), catalog.names()) or "; one of yours needs its command (acp: [my-agent, --acp])"
+                    )
                 self._mistakes.add(at, f"unknown {what} '{path if what == 'key' else name}'", near)
 
     def _put(self, key: Key, path: str, value: object, origin: str, folder: Path, at: Where = ()) -> None:
@@ -164,7 +172,7 @@ class _Reading:
         section, _, rest = path.partition(".")
         if section == "agents" and "." in rest:
             name, _, last = rest.partition(".")
-            path = f"agents.{catalog.canonical_name(name)}.{last}"
+            path = f"agents.{name if name in self._added else catalog.canonical_name(name)}.{last}"
         self.values[path] = Value(path, fields, origin, key.secret)
         self._at[path] = at
 
@@ -208,10 +216,11 @@ class _Reading:
 
     def _check_default(self, chosen: dict[str, Any], agents: Mapping[str, Any]) -> None:
         try:
-            chosen["default_agent"] = name = catalog.canonical_name(chosen["default_agent"])
+            name = chosen["default_agent"]
+            chosen["default_agent"] = name = name if name in self._added else catalog.canonical_name(name)
         except NotSupported:
             unknown = chosen["default_agent"]
-            self._blame("agents.default", f"unknown agent '{unknown}'", hint(unknown, catalog.names()))
+            self._blame("agents.default", f"unknown agent '{unknown}'", hint(unknown, (*catalog.names(), *self._added)))
             return
         if name in agents and not agents[name].enabled:
             self._blame("agents.default", f"{name} is the default agent but is switched off (enabled: false)")
@@ -228,21 +237,28 @@ def _read(file: Path) -> str:
         raise ConfigError(f"cannot read {file}: {fault}") from fault
 
 
-def _key(path: str) -> tuple[Key | None, list[str]]:
+def _key(path: str, added: frozenset[str]) -> tuple[Key | None, list[str]]:
     """The key at ``path``, and what else could have been meant."""
     known = [key.path for key in KEYS]
     if path in BY_PATH and "*" not in path:
         return BY_PATH[path], known
     section, _, rest = path.partition(".")
     name, dot, last = rest.partition(".")
-    if section == "agents" and dot and name in {*catalog.names(), *catalog.ALIASES}:
-        return BY_PATH.get(f"agents.*.{last}"), [one.replace("*", name) for one in known if one.startswith("agents.*")]
+    if section == "agents" and dot and _is_agent(name, added):
+        others = () if name in added else _DESCRIBE
+        fitting = [one for one in known if one.startswith("agents.*") and one.removeprefix("agents.*.") not in others]
+        return BY_PATH.get(f"agents.*.{last}"), [one.replace("*", name) for one in fitting]
     return None, known
 
 
-def _is_section(at: Where) -> bool:
+def _is_agent(name: str, added: frozenset[str]) -> bool:
+    """``added``: those of this very file; what another one added does not count."""
+    return name in added or (name in {*catalog.names(), *catalog.ALIASES} and not catalog.is_configured(name))
+
+
+def _is_section(at: Where, added: frozenset[str]) -> bool:
     if at[0] == "agents":
-        return len(at) == 1 or (len(at) == 2 and at[1] in {*catalog.names(), *catalog.ALIASES})
+        return len(at) == 1 or (len(at) == 2 and _is_agent(str(at[1]), added))
     path = ".".join(map(str, at))
     return any(key.path.startswith(f"{path}.") for key in KEYS)
 
@@ -279,6 +295,8 @@ def _in_force(chosen: Mapping[str, Value]) -> tuple[Value, ...]:
     return (*out, *(chosen[path] for path in sorted(chosen) if path.startswith("agents.") and path != "agents.default"))
 
 
+_DESCRIBE = ("acp", "modes", "options", "install", "title")
+"""What only an agent has that the configuration adds."""
 _AS_THEY_ARE = (
     "enabled",
     "model",
@@ -312,22 +330,42 @@ class AgentEntries:
     def settings(self) -> dict[str, AgentSettings]:
         return {name: self._agent(name, entries) for name, entries in self._entries.items()}
 
+    def _value(self, name: str, entries: Mapping[str, Any]) -> Agent | None:
+        """The agent that is meant; ``None``: its description is wrong."""
+        if KEY not in entries:
+            for key in [key for key in _DESCRIBE if key in entries]:
+                self._wrong(name, key, f"'{key}' describes an agent of yours", f"; {name} needs '{KEY}' to be one")
+            return catalog.agent(name)
+        if name in {*catalog.names(), *catalog.ALIASES} and not catalog.is_configured(name):
+            self._wrong(name, KEY, f"{name} is an agent of its own", "; give yours another name")
+            return None
+        try:
+            return catalog.agent(agent_of(name, {key: entries[key] for key in (*_DESCRIBE, "env") if key in entries}))
+        except ConfigError as fault:
+            self._wrong(name, KEY, str(fault), "")
+            return None
+
     def _agent(self, name: str, entries: Mapping[str, Any]) -> AgentSettings:
+        agent = self._value(name, entries)
+        if agent is None:
+            return AgentSettings()
         fields: dict[str, Any] = {key: entries[key] for key in _AS_THEY_ARE if key in entries}
+        if KEY in entries:
+            fields["acp"] = agent_of(name, {key: entries[key] for key in (*_DESCRIBE, "env") if key in entries})
         env = dict(cast("Mapping[str, str]", entries.get("env", {})))
         if entries.get("command", name) != name:  # its own name is what is looked for anyway, in more places
             fields["command"] = entries["command"]
         if "args" in entries:
-            fields["args"] = self._arguments(name, entries["args"])
+            fields["args"] = self._arguments(agent, entries["args"])
         if "sandbox" in entries:
             sandbox = entries["sandbox"]
-            own = catalog.agent(name).own_sandboxes.get(sandbox)
+            own = agent.own_sandboxes.get(sandbox)
             if own is not None:
                 env = {**own, **env}
             elif sandbox in get_args(Sandbox):
                 fields["sandbox"] = sandbox
             else:
-                known = (*get_args(Sandbox), *catalog.agent(name).own_sandboxes)
+                known = (*get_args(Sandbox), *agent.own_sandboxes)
                 remedy = hint(sandbox, known) or f"; use one of {', '.join(known)}"
                 self._wrong(name, "sandbox", f"{name} has no sandbox '{sandbox}'", remedy)
         if entries.get("skip_permissions"):
@@ -335,23 +373,23 @@ class AgentEntries:
                 self._wrong(name, "skip_permissions", "'skip_permissions' contradicts tier or approval", "; keep one")
             fields["tier"] = "autonomous"
         if "driver" in entries:
-            drivers = catalog.agent(name).drivers
+            drivers = agent.drivers
             if entries["driver"] not in drivers:
                 remedy = hint(entries["driver"], drivers) or f"; use one of {', '.join(drivers)}"
                 self._wrong(name, "driver", f"{name} has no driver '{entries['driver']}'", remedy)
         for tool in entries.get("auto_accept", ()):
-            if remedy := unknown_tool(tool, catalog.agent(name).tools, catalog.agent(name).mcp_name):
+            if remedy := unknown_tool(tool, agent.tools, agent.mcp_name):
                 self._wrong(name, "auto_accept", f"{name} has no tool '{tool}'", f"; {remedy}")
         if not self.mistakes:
-            self._check_promises(name, fields)
+            self._check_promises(agent, fields)
         return AgentSettings(**fields, env=env)
 
-    def _check_promises(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _check_promises(self, agent: Agent, fields: Mapping[str, Any]) -> None:
         """What a session with these settings would be refused with is a mistake here."""
         chosen = {key: fields[key] for key in _PROMISES if fields.get(key) is not None}
         if not chosen:
             return
-        agent, options = catalog.agent(name), Options(**chosen)
+        name, options = agent.name, Options(**chosen)
         driver = options.driver or agent.choose_driver(options)
         try:
             require(options, agent.drivers[driver].capabilities, agent=name, driver=driver)
@@ -359,8 +397,8 @@ class AgentEntries:
             blamed = next(key for key in _PROMISES if key in chosen)
             self._wrong(name, blamed, str(fault), "")
 
-    def _arguments(self, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-        sorted_out = catalog.agent(name).arguments.sort(words)
+    def _arguments(self, agent: Agent, words: tuple[str, ...]) -> tuple[str, ...]:
+        name, sorted_out = agent.name, agent.arguments.sort(words)
         if sorted_out.dropped:
             dropped = " ".join(sorted_out.dropped)
             self.warnings.append(f"agents.{name}.args: {dropped} ignored: Stagedoor sets these arguments itself")

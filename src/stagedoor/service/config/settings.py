@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from stagedoor.drivers.acp.definition import AcpAgent
 from stagedoor.unified.options import Approval, Confine, Sandbox, Tier
 
 
@@ -14,6 +15,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How one agent is run. Empty: as the agent itself would."""
 
     enabled: bool = True
+    acp: AcpAgent | None = None
+    """What it is, where the configuration adds it."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
@@ -76,3 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     durable: Literal["process", "power"] = "process"
     """``process``: what is acknowledged survives our death. ``power``: the machine's too, at the price of a sync."""
     limits: Limits = Limits()
+
+    def added_agents(self) -> dict[str, AcpAgent]:
+        """Those that are agents by this configuration only."""
+        return {name: one.acp for name, one in self.agents.items() if one.acp is not None}
