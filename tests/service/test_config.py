@@ -166,8 +166,8 @@ MISTAKES: dict[str, list[str]] = {
         "config.yaml: codex has no driver 'appserver' on line 3; did you mean 'app-server'?",
         "config.yaml: codex is the default agent but is switched off (enabled: false) on line 2",
     ],
-    "agents:\n  mine: {model: x}\n  codex: {modes: {supervised: ask}, install: x}": [
-        "config.yaml: unknown agent 'mine' on line 2; one of yours needs its command (acp: [my-agent, --acp])",
+    "agents:\n  zork: {model: x}\n  codex: {modes: {supervised: ask}, install: x}": [
+        "config.yaml: unknown agent 'zork' on line 2; one of yours needs its command (acp: [my-agent, --acp])",
         "config.yaml: 'modes' describes an agent of yours on line 3; codex needs 'acp' to be one",
         "config.yaml: 'install' describes an agent of yours on line 3; codex needs 'acp' to be one",
     ],

@@ -30,10 +30,22 @@ ASKS = {"all": "every call that acts", "some": "what the agent chooses to ask", 
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] in (["add"], ["remove"]):
+        from .agents_added import add, remove
+
+        return (add if argv[0] == "add" else remove)(argv[1:])
     parser = Parser(
         prog="stagedoor agents",
-        description="List the agents: installed, version, signed in, drivers. With a name: what each driver can do.",
-        examples=("stagedoor agents", "stagedoor agents codex", "stagedoor agents --json"),
+        description="List the agents: installed, version, signed in, drivers. With a name: what each driver can do. "
+        "add NAME -- COMMAND… adds any program that speaks the Agent Client Protocol, remove NAME takes it away "
+        "(stagedoor agents add --help).",
+        examples=(
+            "stagedoor agents",
+            "stagedoor agents codex",
+            "stagedoor agents --json",
+            "stagedoor agents add mine -- my-agent --acp",
+            "stagedoor agents remove mine",
+        ),
     )
     parser.add_argument("agent", nargs="*", help="only these agents, with everything they can do")
     parser.add_argument("--json", action="store_true", help="print one JSON object per agent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -119,6 +119,15 @@ class AcpClient:
         config = config or AcpSessionConfig()
         fork = ForkSessionRequest(session_id, self._cwd, config.mcp_servers, _extra(config))
         return await self._open(fork, prompt, config)
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Connection]:
+        """The agent after the handshake, before any session: who it is and what it can do."""
+        connection = await self._connect()
+        try:
+            yield connection
+        finally:
+            await self._disconnect(connection)
 
     async def list_sessions(self, *, everywhere: bool = False) -> list[SessionListing]:
         """The stored sessions of this client's folder, as the agent lists them."""
