@@ -52,6 +52,8 @@ def _bare(event: Event, numbers: dict[str, str]) -> Event:
         number = numbers.setdefault(event.request_id, f"question {len(numbers) + 1}")
         event = replace(event, request_id=number)
     match event:
+        case Init():  # how a session was opened is no part of what the agent said
+            return replace(event, tier="", approval="", sandbox="")
         case ToolResult() | TurnCompleted() | Done():
             return replace(event, duration_ms=None)
         case PermissionRequest():

@@ -35,10 +35,13 @@ $ stagedoor rpc
 - **Answers** may come in another order than the calls. `agent/select` and `agent/configure` apply to every call sent
   after them. The calls of a batch run in their order; it holds at most {MAX_BATCH} calls. {CALLS} calls of one client
   run at once; more wait.
-- **The selected agent**, its configuration and the session that ran last belong to the connection; over `POST` to
-  the device. They are defaults: any number of sessions of any agents run at once.
-- **Notifications** come for the sessions a client follows: `agent/run` and `session/resume` follow theirs, and
-  `session/subscribe` any other. Each carries `session_id` and `seq`. A client that lost its connection continues
+- **The selected agent**, its configuration and the session that ran last belong to the connection; a new connection
+  of the same device, and `POST`, begin with those of its last one. They are defaults: any number of sessions of any
+  agents run at once.
+- **Notifications** come for every session that runs, from the moment of the connection on. `/ws?listen=subscribed` or
+  `session/listen {{"to": "subscribed"}}` ask for less: then only for the sessions a client follows (`agent/run` and
+  `session/resume` follow theirs, `session/subscribe` any other from any event on), and `session/unsubscribe` leaves one
+  out. Each carries `session_id` and `seq`. A client that lost its connection continues
   with `session/subscribe {{sessionId, after}}`, without a gap or a repeat: `after` is the last `seq` it has received,
   or one less when the last notification had `more: true` (others of the same event would have followed).
 - **Slow clients** get their messages slowly: nothing is dropped, and nobody else waits. A client that reads nothing

@@ -40,6 +40,7 @@ from .unified.events import (
     Status,
     TextDelta,
     ThinkingDelta,
+    ToolProgress,
     ToolResult,
     ToolUse,
     TurnCompleted,
@@ -51,7 +52,7 @@ from .unified.events import (
 )
 from .unified.faults import error_of
 from .unified.grammar import Grammar
-from .unified.options import Options
+from .unified.options import APPROVALS, CONFINED, SANDBOXES, Options
 from .unified.tool_lists import ToolLists
 from .workspace import WorkspaceChanges, inside
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
 JUDGEMENTS = 256
+_PIECES = (TextDelta, ThinkingDelta, ToolProgress)
 
 
 def milliseconds() -> int:
@@ -340,7 +342,7 @@ class SessionEngine:
     async def _publish(self, batch: Iterable[tuple[bytes, Any]]) -> None:
         """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
         translate: Callable[[Any], Iterable[Event]] = self._dictionary.translate
-        grammar, with_raw = self._grammar, self._options.raw
+        grammar, with_raw, lines = self._grammar, self._options.raw is True, self._options.raw == "lines"
         out: list[Event] = []
         for raw, native in batch:
             produced = False
@@ -357,7 +359,7 @@ class SessionEngine:
                     await self.relay.publish(self._stamped(out))
                     out = []
                     event = await self._detailed(event, self._workspace)
-                ordered = self._ordered(event, raw)
+                ordered = self._ordered(event, b"" if lines and (produced or kind in _PIECES) else raw)
                 produced = produced or bool(ordered)
                 out += ordered
             if with_raw and raw and not produced:
@@ -407,6 +409,7 @@ class SessionEngine:
                 self.native_id = event.native_session_id or self.native_id
                 if not event.agent_version:
                     force_setattr(event, "agent_version", self._agent_version)
+                self._describe(event)
                 self._register()
             case _:
                 pass
@@ -416,6 +419,16 @@ class SessionEngine:
         if not self._grammar.in_turn:
             self._turn_over.set()
         return events
+
+    def _describe(self, init: Init) -> None:
+        """How this session was opened."""
+        options = self._options
+        force_setattr(init, "tier", options.tier)
+        force_setattr(init, "approval", options.approval or APPROVALS[options.tier])
+        force_setattr(init, "sandbox", options.sandbox or CONFINED[options.confine] or SANDBOXES[options.tier])
+        force_setattr(init, "allowed_tools", None if options.allowed_tools is None else list(options.allowed_tools))
+        force_setattr(init, "disallowed_tools", list(options.disallowed_tools))
+        force_setattr(init, "max_turns", options.max_turns)
 
     def _register(self) -> None:
         """Write the session down under both its ids; again when the agent goes on under another one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ from stagedoor.unified.events import (
     Done,
     Error,
     Event,
+    Init,
     PermissionRequest,
     PermissionResolved,
     Retry,
@@ -23,11 +25,13 @@ from stagedoor.unified.events import (
     TextDelta,
     Thinking,
     ThinkingDelta,
+    ToolResult,
     ToolUse,
     TurnCompleted,
     TurnStarted,
     Usage,
     UsageReport,
+    steered,
 )
 
 
@@ -124,7 +128,9 @@ def test_notify_raises_no_question_that_a_rule_has_decided() -> None:
         PermissionResolved(agent="claude", request_id="q2", decision="deny", by="policy"),
     ]
     notes = project("notify", *story)
-    assert {note["method"] for note in notes} <= {"agent_tool_call", "agent_status", "claude_log", "claude_status"}
+    assert {note["method"] for note in notes} <= {
+        "agent_message", "agent_tool_call", "agent_status", "claude_log", "claude_status",
+    }  # fmt: skip
     states = [note["params"]["payload"]["state"] for note in notes if note["method"] == "agent_status"]
     assert set(states) == {"running"}
     answers = [
@@ -134,8 +140,7 @@ def test_notify_raises_no_question_that_a_rule_has_decided() -> None:
     ]
     assert answers[:2] == [("t1", "allow"), ("t2", "deny")]
     calls = [note["params"]["payload"] for note in notes if note["method"] == "agent_tool_call"]
-    # Of the first nobody could know yet that it would be asked about.
-    assert [call.get("requires_permission", "unknown") for call in calls] == ["unknown", False]
+    assert [call["requires_permission"] for call in calls] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -148,14 +153,78 @@ def test_notify_hints_only_at_what_reads_without_risk(risk: Any, operation: Any,
     assert asked["auto_approve_hint"] is hint
 
 
+CALL = ToolUse(tool_use_id="t1", name="shell", operation="execute")
+SAID = Text(text="now", message_id="m")
+
+
+@pytest.mark.parametrize(
+    ("story", "reasons", "requires"),
+    [
+        ([SAID, TurnCompleted(status="success")], ["end_turn"], []),
+        ([SAID, TurnCompleted(status="max_turns")], ["max_turns"], []),
+        ([SAID, TurnCompleted(status="interrupted")], [None], []),
+        ([SAID, UsageReport(), CALL], ["tool_use"], []),
+        ([SAID, SAID], [None], []),
+        ([CALL, PermissionRequest(request_id="q", tool_name="shell", tool_use_id="t1")], [], [True]),
+        ([CALL, PermissionRequest(request_id="q", tool_name="shell", tool_use_id="t1", automatic=True)], [], [False]),
+        ([CALL, UsageReport(), ToolResult(tool_use_id="t1", name="shell", status="success")], [], [False]),
+        ([CALL, PermissionRequest(request_id="q", tool_name="shell", tool_use_id="t2")], [], []),
+        ([CALL, TextDelta(text="on")], [], [False]),
+        ([Init(approval="autoAll"), CALL], [], [False]),
+    ],
+)
+def test_notify_says_what_only_the_next_event_shows(
+    story: list[Event], reasons: list[str | None], requires: list[bool]
+) -> None:
+    notes = project("notify", *story)
+    messages = [note["params"]["payload"] for note in notes if note["method"] == "agent_message"]
+    assert [message.get("stop_reason") for message in messages] == reasons
+    calls = [note["params"]["payload"] for note in notes if note["method"] == "agent_tool_call"]
+    assert [call["requires_permission"] for call in calls] == requires
+
+
+def test_notify_shows_both_sides() -> None:
+    notes = project("notify", TurnStarted(prompt="go"), steered("faster"))
+    messages = [note["params"]["payload"] for note in notes if note["method"] == "agent_message"]
+    assert [(message["role"], message["content"][0]["text"]) for message in messages] == [
+        ("user", "go"), ("user", "faster"),
+    ]  # fmt: skip
+
+
+def test_notify_passes_claudes_own_lines_on_once_each() -> None:
+    line = {
+        "type": "assistant",
+        "message": {"content": [{"type": "text", "text": "I"}, {"type": "tool_use", "id": "t", "name": "Bash"}]},
+        "session_id": "own",
+        "whatever": [1.5, "ü"],
+    }
+    story: list[Event] = [
+        Text(agent="claude", text="I", native=line),
+        ToolUse(agent="claude", tool_use_id="t", name="shell"),
+        TurnCompleted(agent="claude", status="success", native={"type": "result", "stop_reason": "end_turn"}),
+    ]
+    logs = [note["params"]["payload"] for note in project("notify", *story) if note["method"] == "claude_log"]
+    assert [json.loads(log["line"]) for log in logs] == [line, {"type": "result", "stop_reason": "end_turn"}]
+    assert logs[0]["parsed"] == {
+        "type": "assistant",
+        "session_id": "own",
+        "content": [
+            {"type": "text", "text": "I"},
+            {"type": "tool_use", "tool_name": "Bash", "tool_id": "t", "tool_input": "null"},
+        ],
+        "stop_reason": "tool_use",
+    }
+
+
 def test_notify_speaks_to_old_clients_of_claude_in_parallel() -> None:
     story: list[Event] = [
         TextDelta(agent="claude", text="cut sh", message_id="m"),
         TurnCompleted(agent="claude", status="interrupted"),
     ]
     assert [note["method"] for note in project("notify", *story)] == [
-        "agent_message",
+        "agent_message_delta",
         "claude_log",
+        "agent_message",
         "agent_complete",
         "agent_status",
         "claude_status",

@@ -245,8 +245,8 @@ def test_a_run_is_told_answered_and_stopped(play: Play, script: Script) -> None:
     methods = [one["method"] for one in received]
     kinds = list(dict.fromkeys(methods))
     assert kinds == [
-        "agent_init", "agent_status", "agent_message", "agent_tool_call", "agent_permission", "agent_tool_result",
-        "agent_complete", "subscription_ended",
+        "agent_init", "agent_status", "agent_message", "agent_message_delta", "agent_tool_call", "agent_permission",
+        "agent_tool_result", "agent_complete", "subscription_ended",
     ]  # fmt: skip
     assert all(one["jsonrpc"] == "2.0" and one["params"]["session_id"] == ran["sessionId"] for one in received)
     numbers = [one["params"]["seq"] for one in received]

@@ -5,7 +5,7 @@ Fields that the schema does not name are additions, always optional.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -27,6 +27,9 @@ LifecycleErrorType = Literal[
     "connectionFailed", "authenticationFailed", "sessionNotFound", "permissionDenied", "toolExecutionFailed",
     "timeout", "protocolError", "unknown",
 ]  # fmt: skip
+
+
+Mode = TypeVar("Mode", bound=str)
 
 
 class LifecycleSessionConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -394,11 +397,29 @@ def _header(event: Event) -> dict[str, Any]:
     }
 
 
+_APPROVALS: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+_SANDBOXES: tuple[SandboxMode, ...] = get_args(SandboxMode)
+
+
+def _named(word: str, words: tuple[Mode, ...]) -> Mode | None:
+    """One of the words the schema knows."""
+    return next((known for known in words if known == word), None)
+
+
 def _session_started(event: canonical.Init, head: dict[str, Any]) -> LifecycleSessionStarted:
     return LifecycleSessionStarted(
         **head,
         agent_type=event.agent,
-        config=LifecycleSessionConfig(working_directory=event.cwd or None, model=event.model or None),
+        config=LifecycleSessionConfig(
+            agent_type=event.agent or None,
+            working_directory=event.cwd or None,
+            model=event.model or None,
+            approval_mode=_named(event.approval, _APPROVALS),
+            sandbox_mode=_named(event.sandbox, _SANDBOXES),
+            allowed_tools=event.allowed_tools,
+            blocked_tools=event.disallowed_tools or None,
+            max_turns=event.max_turns,
+        ),
         agent_version=event.agent_version,
         native_session_id=event.native_session_id,
         resumed=event.resumed,

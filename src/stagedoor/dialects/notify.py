@@ -1,7 +1,10 @@
 """``notify``: JSON-RPC notifications ``agent_*``, and beside them the old ``claude_*`` ones for Claude.
 
 ``agent_*`` payloads come for every agent. ``claude_*`` ones are what clients understood before there was more than one
-agent; they keep their old shapes. A ``claude_log`` line is written as Claude Code itself would have printed it.
+agent; they keep their old shapes (``notify_claude``).
+
+Two things are told a moment later, because only what comes next says them: why a message ended (``stop_reason``), and
+whether a call waits for somebody (``requires_permission``).
 """
 
 from __future__ import annotations
@@ -9,19 +12,26 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from stagedoor.unified import events as canonical
 from stagedoor.unified.events import Event, Operation, PlanItem, Risk, Status, ToolStatus, Usage
 
-from .event_parts import Drafts, iso_time, unfinished_parts, whole_ms
+from .event_parts import Drafts, iso_time, unfinished_parts
+from .notify_claude import (
+    LEGACY_AGENT,
+    ClaudeLines,
+    NotifyClaudeLog,
+    NotifyClaudeStatus,
+    NotifyClaudeWaiting,
+    NotifyState,
+    claude_waiting,
+)
 
 SILENT: dict[str, str] = {
-    "text_delta": "not sent: `text` repeats it; what is not repeated comes as an `agent_message` when the turn ends",
-    "thinking_delta": "not sent: `thinking` repeats it; what is not repeated comes when the turn ends",
     "tool_progress": "the dialect has no notification for it; the complete output comes with `agent_tool_result`",
 }
 
-NotifyState = Literal["idle", "running", "waiting", "error", "stopped"]
 NotifyOperation = Literal["file_read", "file_write", "shell_execute", "web_fetch", "other"]
 
 
@@ -84,6 +94,21 @@ class NotifyAgentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_default
     message_id: str = ""
 
 
+class NotifyAgentDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a message as it is written; the whole follows as ``agent_message``."""
+
+    agent_type: str
+    session_id: str
+    text: str
+    message_id: str = ""
+
+
+class NotifyAgentThinkingDelta(msgspec.Struct, frozen=True, kw_only=True):
+    agent_type: str
+    session_id: str
+    text: str
+
+
 class NotifyAgentThinking(msgspec.Struct, frozen=True, kw_only=True):
     agent_type: str
     session_id: str
@@ -91,15 +116,15 @@ class NotifyAgentThinking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotifyAgentToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``requires_permission``: whether somebody must answer first. Absent where that is not known yet: most agents tell
-    a call before they ask about it, and an ``agent_permission`` follows if anybody is asked."""
+    """``requires_permission``: somebody must answer first, and an ``agent_permission`` follows. Most agents tell a call
+    before they ask about it: it is sent when it is known which, at the latest when something comes of it."""
 
     agent_type: str
     tool_id: str
     tool_name: str
     tool_name_native: str
     arguments: dict[str, Any]
-    requires_permission: bool | None = None
+    requires_permission: bool
     risk_level: Risk
     description: str = ""
     operation: NotifyOperation
@@ -209,49 +234,12 @@ class NotifyAgentStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     outcome: NotifyOutcome | None = None
 
 
-class NotifyClaudeBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    type: Literal["text", "thinking", "tool_use", "tool_result"]
-    text: str = ""
-    tool_name: str = ""
-    tool_id: str = ""
-    tool_input: str = ""
-
-
-class NotifyClaudeMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    type: Literal["assistant", "user", "result", "system"]
-    session_id: str = ""
-    content: list[NotifyClaudeBlock] = []
-    stop_reason: str = ""
-    cost_usd: float | None = None
-    duration_ms: int | None = None
-    output_tokens: int = 0
-    is_thinking: bool = False
-
-
-class NotifyClaudeLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    line: str
-    stream: Literal["stdout", "stderr"]
-    parsed: NotifyClaudeMessage | None = None
-
-
-class NotifyClaudeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    state: NotifyState
-    prompt: str = ""
-    error: str = ""
-
-
-class NotifyClaudeWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """``input`` is JSON in a string, as it always was."""
-
-    tool_use_id: str
-    tool_name: str
-    input: str
-
-
 NotifyPayload: TypeAlias = (
     NotifyAgentInit
     | NotifyAgentMessage
+    | NotifyAgentDelta
     | NotifyAgentThinking
+    | NotifyAgentThinkingDelta
     | NotifyAgentToolCall
     | NotifyAgentToolResult
     | NotifyAgentPermission
@@ -266,7 +254,9 @@ NotifyPayload: TypeAlias = (
 METHODS: dict[type[NotifyPayload], str] = {
     NotifyAgentInit: "agent_init",
     NotifyAgentMessage: "agent_message",
+    NotifyAgentDelta: "agent_message_delta",
     NotifyAgentThinking: "agent_thinking",
+    NotifyAgentThinkingDelta: "agent_thinking_delta",
     NotifyAgentToolCall: "agent_tool_call",
     NotifyAgentToolResult: "agent_tool_result",
     NotifyAgentPermission: "agent_permission",
@@ -296,7 +286,6 @@ class AgentNotification(msgspec.Struct, frozen=True, kw_only=True):
     params: NotifyParams
 
 
-_LEGACY_AGENT = "claude"
 _OPERATIONS: dict[Operation, NotifyOperation] = {
     "read": "file_read",
     "write": "file_write",
@@ -304,6 +293,9 @@ _OPERATIONS: dict[Operation, NotifyOperation] = {
     "network": "web_fetch",
     "other": "other",
 }
+
+
+_STOPS: dict[Status, str] = {"success": "end_turn", "max_turns": "max_turns", "max_budget": "max_budget"}
 
 
 class NotifyProjection:
@@ -314,35 +306,76 @@ class NotifyProjection:
         self._automatic: dict[str, str] = {}
         self._state: NotifyState | None = None
         self._failure = ""
+        self._asks = True
+        self._messages: dict[str | None, tuple[Event, NotifyAgentMessage]] = {}
+        """The last message of each speaker, until it is known why it ended."""
+        self._calls: dict[str, canonical.ToolUse] = {}
+        """Those of which it is not known yet whether somebody is asked."""
+        self._lines = ClaudeLines()
 
     def project(self, event: Event) -> list[AgentNotification]:
-        events = [*unfinished_parts(event, self._thoughts, self._texts), event]
-        return [
-            _notification(each, payload) for each in events for payload in [*self._payloads(each), *_claude_logs(each)]
-        ]
+        out: list[AgentNotification] = []
+        for each in [*unfinished_parts(event, self._thoughts, self._texts), event]:
+            out += [_notification(earlier, payload, seq=event.seq) for earlier, payload in self._explained(each)]
+            payloads: list[NotifyPayload] = [*self._payloads(each), *self._lines.of(each)]
+            out += [_notification(each, payload) for payload in payloads]
+        return out
+
+    def _explained(self, event: Event) -> list[tuple[Event, NotifyPayload]]:
+        """What was held back and what ``event`` says of it."""
+        explained: list[tuple[Event, NotifyPayload]] = []
+        for speaker in [speaker for speaker in self._messages if self._is_over(speaker, event)]:
+            earlier, message = self._messages.pop(speaker)
+            explained.append((earlier, replace(message, stop_reason=_stop_reason(speaker, event))))
+        for call in [call for call in self._calls.values() if _is_decided(call, event)]:
+            del self._calls[call.tool_use_id]
+            asks = isinstance(event, canonical.PermissionRequest) and not event.automatic
+            explained.append((call, _tool_call(call, requires_permission=asks)))
+        return explained
+
+    def _is_over(self, speaker: str | None, event: Event) -> bool:
+        match event:
+            case canonical.TurnCompleted() | canonical.Done():
+                return True
+            case canonical.UsageReport() | canonical.Notice() | canonical.ToolProgress() | canonical.Retry():
+                return False
+            case canonical.ToolResult(tool_use_id=tool_id) if tool_id == speaker:
+                return True
+            case canonical.PermissionResolved():
+                return False
+            case _:
+                return event.parent_tool_use_id == speaker
 
     def _payloads(self, event: Event) -> list[NotifyPayload]:
         parent = event.parent_tool_use_id
         match event:
             case canonical.Init():
+                self._asks = event.approval != "autoAll" and event.tier != "dry-run"
                 return [_init(event), *self._set_state(event, "idle")]
             case canonical.TurnStarted(prompt=prompt):
                 self._failure = ""
-                return self._set_state(event, "running", prompt=prompt)
+                user = _message(event, NotifyTextBlock(prompt), role="user")
+                return [*([user] if prompt else []), *self._set_state(event, "running", prompt=prompt)]
             case canonical.TextDelta(text=text, message_id=message_id):
                 self._texts.add((parent, message_id), text)
-                return []
+                header: dict[str, str] = {"agent_type": event.agent, "session_id": event.session_id}
+                return [NotifyAgentDelta(**header, text=text, message_id=message_id)]
             case canonical.Text(text=text, message_id=message_id):
                 self._texts.rest((parent, message_id), text)
-                return [_message(event, NotifyTextBlock(text), message_id)]
+                self._messages[parent] = event, _message(event, NotifyTextBlock(text), message_id)
+                return []
             case canonical.ThinkingDelta(text=text):
                 self._thoughts.add((parent, ""), text)
-                return []
+                return [NotifyAgentThinkingDelta(agent_type=event.agent, session_id=event.session_id, text=text)]
             case canonical.Thinking(text=text):
                 self._thoughts.rest((parent, ""), text)
                 return [NotifyAgentThinking(agent_type=event.agent, session_id=event.session_id, text=text)]
             case canonical.ToolUse():
-                return [_tool_call(event, requires_permission=self._requires_permission(event.tool_use_id))]
+                requires = self._requires_permission(event.tool_use_id)
+                if requires is None and self._asks and event.operation != "read":
+                    self._calls[event.tool_use_id] = event
+                    return []
+                return [_tool_call(event, requires_permission=bool(requires))]
             case canonical.ToolProgress():
                 return []
             case canonical.ToolResult():
@@ -356,9 +389,10 @@ class NotifyProjection:
                 return []
             case canonical.PermissionRequest(request_id=request_id):
                 self._questions[request_id] = event.tool_use_id or request_id
+                self._asks = True  # a rule may ask in a session that would not
                 payloads: list[NotifyPayload] = [_permission(event)]
-                if event.agent == _LEGACY_AGENT:
-                    payloads.append(_claude_waiting(event))
+                if event.agent == LEGACY_AGENT:
+                    payloads.append(claude_waiting(event))
                 return [*payloads, *self._set_state(event, "waiting")]
             case canonical.PermissionResolved():
                 return self._answer(event)
@@ -367,6 +401,8 @@ class NotifyProjection:
             case canonical.Retry(attempt=attempt, max_attempts=most, delay_ms=delay_ms, reason=reason):
                 retry = NotifyRetry(attempt=attempt, max_attempts=most, delay_ms=delay_ms, reason=reason)
                 return self._status(event, retry=retry)
+            case canonical.Notice(code="steered", message=message):
+                return [_message(event, NotifyTextBlock(message), role="user")]
             case canonical.Notice(level=level, code=code, message=message):
                 return self._status(event, notice=NotifyNotice(level=level, code=code, message=message))
             case canonical.Error(kind=kind, message=message, fatal=fatal):
@@ -415,7 +451,7 @@ class NotifyProjection:
         payloads: list[NotifyPayload] = []
         if changed or prompt or details:
             payloads += self._status(event, prompt=prompt, error=error, **details)
-        if event.agent == _LEGACY_AGENT and (changed or prompt):
+        if event.agent == LEGACY_AGENT and (changed or prompt):
             payloads.append(NotifyClaudeStatus(state=state, prompt=prompt, error=error))
         return payloads
 
@@ -424,12 +460,40 @@ class NotifyProjection:
         return [NotifyAgentStatus(agent_type=event.agent, session_id=event.session_id, state=state, **details)]
 
 
-def _claude_logs(event: Event) -> list[NotifyPayload]:
-    log = _claude_log(event) if event.agent == _LEGACY_AGENT else None
-    return [] if log is None else [log]
+def _stop_reason(speaker: str | None, event: Event) -> str:
+    match event:
+        case canonical.TurnCompleted(status=status):
+            return _STOPS.get(status, "")
+        case canonical.ToolUse() | canonical.PermissionRequest() if event.parent_tool_use_id == speaker:
+            return "tool_use"
+        case canonical.ToolResult(tool_use_id=tool_id) if tool_id == speaker:
+            return "end_turn"
+        case _:
+            return ""
 
 
-def _notification(event: Event, payload: NotifyPayload) -> AgentNotification:
+def _is_decided(call: canonical.ToolUse, event: Event) -> bool:
+    """Whether it is known now if somebody is asked about ``call``."""
+    match event:
+        case canonical.TurnCompleted() | canonical.Done():
+            return True
+        case (
+            canonical.PermissionRequest(tool_use_id=tool_id)
+            | canonical.ToolProgress(tool_use_id=tool_id)
+            | canonical.ToolResult(tool_use_id=tool_id)
+            | canonical.FileChange(tool_use_id=tool_id)
+        ) if tool_id == call.tool_use_id:
+            return True
+        case canonical.Text() | canonical.TextDelta() | canonical.Thinking() | canonical.ThinkingDelta() if (
+            event.parent_tool_use_id == call.parent_tool_use_id
+        ):
+            return True  # the agent goes on
+        case _:
+            return event.parent_tool_use_id == call.tool_use_id
+
+
+def _notification(event: Event, payload: NotifyPayload, *, seq: int | None = None) -> AgentNotification:
+    """``seq``: of the event that it is sent with."""
     method = METHODS[type(payload)]
     return AgentNotification(
         method=method,
@@ -438,19 +502,21 @@ def _notification(event: Event, payload: NotifyPayload) -> AgentNotification:
             timestamp=iso_time(event.timestamp),
             agent_type=event.agent,
             session_id=event.session_id,
-            seq=event.seq,
+            seq=event.seq if seq is None else seq,
             parent_tool_use_id=event.parent_tool_use_id,
-            native=event.native,
+            native=None if event.agent == LEGACY_AGENT else event.native,  # it comes once, as a line
             payload=payload,
         ),
     )
 
 
-def _message(event: Event, block: NotifyContentBlock, message_id: str = "") -> NotifyAgentMessage:
+def _message(
+    event: Event, block: NotifyContentBlock, message_id: str = "", *, role: Literal["assistant", "user"] = "assistant"
+) -> NotifyAgentMessage:
     return NotifyAgentMessage(
         agent_type=event.agent,
         session_id=event.session_id,
-        role="assistant",
+        role=role,
         content=[block],
         message_id=message_id,
     )
@@ -470,7 +536,7 @@ def _init(event: canonical.Init) -> NotifyAgentInit:
     )
 
 
-def _tool_call(event: canonical.ToolUse, *, requires_permission: bool | None) -> NotifyAgentToolCall:
+def _tool_call(event: canonical.ToolUse, *, requires_permission: bool) -> NotifyAgentToolCall:
     return NotifyAgentToolCall(
         agent_type=event.agent,
         tool_id=event.tool_use_id,
@@ -563,104 +629,3 @@ def _outcome(event: canonical.Done) -> NotifyOutcome:
         cost_usd=event.cost_usd,
         duration_ms=event.duration_ms,
     )
-
-
-def _claude_log(event: Event) -> NotifyClaudeLog | None:
-    """The line for ``event``, or ``None`` where the old stream had none."""
-    match event:
-        case canonical.Init():
-            message: dict[str, Any] = {"type": "system", "subtype": "init", "cwd": event.cwd, "tools": event.tools}
-            message |= {"model": event.model, "claude_code_version": event.agent_version}
-            return _claude_line(event, message, NotifyClaudeMessage(type="system", session_id=event.session_id))
-        case canonical.Text(text=text):
-            block: dict[str, Any] = {"type": "text", "text": text}
-            return _claude_message(event, "assistant", block, NotifyClaudeBlock(type="text", text=text))
-        case canonical.Thinking(text=text):
-            block = {"type": "thinking", "thinking": text}
-            return _claude_message(event, "assistant", block, NotifyClaudeBlock(type="thinking", text=text))
-        case canonical.ToolUse(tool_use_id=tool_id, input=arguments):
-            name = event.native_name or event.name
-            block = {"type": "tool_use", "id": tool_id, "name": name, "input": arguments}
-            parsed = NotifyClaudeBlock(type="tool_use", tool_name=name, tool_id=tool_id, tool_input=_json(arguments))
-            return _claude_message(event, "assistant", block, parsed)
-        case canonical.ToolResult(tool_use_id=tool_id, output=output, status=status):
-            block = {"type": "tool_result", "tool_use_id": tool_id, "content": output, "is_error": status != "success"}
-            return _claude_message(
-                event, "user", block, NotifyClaudeBlock(type="tool_result", text=output, tool_id=tool_id)
-            )
-        case canonical.TurnCompleted():
-            return _claude_result(event)
-        case canonical.Unrecognized(raw=raw):
-            return NotifyClaudeLog(line=raw, stream="stdout")
-        case (
-            canonical.TurnStarted()
-            | canonical.TextDelta()
-            | canonical.ThinkingDelta()
-            | canonical.ToolProgress()
-            | canonical.FileChange()
-            | canonical.Plan()
-            | canonical.PermissionRequest()
-            | canonical.PermissionResolved()
-            | canonical.UsageReport()
-            | canonical.Retry()
-            | canonical.Notice()
-            | canonical.Error()
-            | canonical.Done()
-        ):
-            return None
-        case _:
-            assert_never(event)
-
-
-def _claude_waiting(event: canonical.PermissionRequest) -> NotifyClaudeWaiting:
-    return NotifyClaudeWaiting(
-        tool_use_id=event.tool_use_id or event.request_id,
-        tool_name=event.native_name or event.tool_name,
-        input=_json(event.input),
-    )
-
-
-def _claude_message(event: Event, role: str, block: dict[str, Any], parsed: NotifyClaudeBlock) -> NotifyClaudeLog:
-    message = {"type": role, "message": {"role": role, "content": [block]}}
-    stop = "tool_use" if parsed.type == "tool_use" else ""
-    return _claude_line(
-        event,
-        message,
-        NotifyClaudeMessage(
-            type="user" if role == "user" else "assistant",
-            session_id=event.session_id,
-            content=[parsed],
-            stop_reason=stop,
-            is_thinking=parsed.type == "thinking",
-        ),
-    )
-
-
-def _claude_result(event: canonical.TurnCompleted) -> NotifyClaudeLog:
-    subtypes = {"success": "success", "max_turns": "error_max_turns", "max_budget": "error_max_budget_usd"}
-    message = {
-        "type": "result",
-        "subtype": subtypes.get(event.status, "error_during_execution"),
-        "is_error": event.status != "success",
-        "duration_ms": whole_ms(event.duration_ms),
-        "result": event.result,
-        "total_cost_usd": event.cost_usd,
-        "usage": {"input_tokens": event.usage.input_tokens, "output_tokens": event.usage.output_tokens},
-    }
-    parsed = NotifyClaudeMessage(
-        type="result",
-        session_id=event.session_id,
-        stop_reason="end_turn" if event.status == "success" else "",
-        cost_usd=event.cost_usd,
-        duration_ms=whole_ms(event.duration_ms),
-        output_tokens=event.usage.output_tokens,
-    )
-    return _claude_line(event, message, parsed)
-
-
-def _claude_line(event: Event, message: dict[str, Any], parsed: NotifyClaudeMessage) -> NotifyClaudeLog:
-    return NotifyClaudeLog(line=_json(message | {"session_id": event.session_id}), stream="stdout", parsed=parsed)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -19,6 +19,12 @@ SILENT: dict[str, str] = {}
 _AGENT_IDS = {"claude": "claude-code"}
 
 
+_OPENED = (
+    "agentVersion", "nativeSessionId", "resumed", "tier", "approval", "sandbox", "allowedTools", "disallowedTools",
+    "maxTurns",
+)  # fmt: skip
+
+
 class UesInitPayload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     model: str
     cwd: str
@@ -173,7 +179,7 @@ def _event(event: Event) -> UesEvent:
     match event:
         case canonical.Init(model=model, cwd=cwd, tools=tools, capabilities=capabilities):
             payload = UesInitPayload(model=model, cwd=cwd, tools=tools, capabilities=capabilities)
-            return UesInit(**_header(event, "agentVersion", "nativeSessionId", "resumed"), payload=payload)
+            return UesInit(**_header(event, *_OPENED), payload=payload)
         case canonical.Text(text=text):
             return UesText(**_header(event, "messageId"), payload=UesTextPayload(text))
         case canonical.TextDelta(text=text):

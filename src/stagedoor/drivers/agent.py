@@ -231,6 +231,8 @@ class Agent:
     versions: ProvenVersions | None = None
     """The versions of its program that keep every rule of the permission contract."""
     scripted: ScriptedSetup | None = None
+    keep_lines: bool = False
+    """The server keeps the program's own lines in its log: clients from before there was a second agent read them."""
 
     def tool_lists(self, options: Options) -> ToolLists:
         """What ``allowed_tools`` and ``disallowed_tools`` mean here. Raises ``BadRequest`` for an unknown name."""

@@ -73,6 +73,7 @@ class Opening:
             "protected": (*self._settings.protected, *spec.protected),
             "remember_in": str(self.policy_file),
             "audit": str(self.audit.path),
+            "raw": "lines" if catalog.agent(view.agent).keep_lines else False,
         }
         if resume is not None:
             options |= {"resume": resume, "fork": fork}

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionNotFound
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.unified.answers import answered_input, fields_of
 from stagedoor.unified.decisions import Allow, Decision
+from stagedoor.unified.events import Remember
 
 from .opening import Opening
 from .question_rows import answered
@@ -75,6 +77,15 @@ class Questions:
         if not await runner.decide(decided):
             raise late
         return decided
+
+    async def respond(
+        self, question_id: str, text: str, *, session_id: str | None = None, who: str = "", remember: Remember = "once"
+    ) -> Question:
+        """Answer with a text: it is the answer to what the agent itself asks, and a yes to any other question."""
+        question = await self.get(question_id, session_id)
+        changed = answered_input(question.request, text) if fields_of(question.request) else None
+        decision = Allow(updated_input=changed, remember=remember)
+        return await self.answer(question_id, decision, session_id=session_id, who=who)
 
     async def rule_for(self, question_id: str) -> PolicyRules:
         """What ``remember="always"`` would add to the policy, and where; no rules when none could speak for it."""

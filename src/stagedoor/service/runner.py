@@ -474,7 +474,7 @@ class Continuation:
         before = self._view
         match event:
             case Init():
-                notice = woken(event.native_session_id or before.native_id)
+                notice = replace(woken(event.native_session_id or before.native_id), native=event.native)
                 return stamp(notice, event.agent, event.session_id, event.seq, event.timestamp, event.turn)
             case UsageReport():
                 return replace(event, session=before.usage + event.session)

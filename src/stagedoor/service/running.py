@@ -51,6 +51,8 @@ class RunningSessions:
         self.seats = Seats(
             settings.limits.awake, lambda: [runner for runner in self.runners.values() if runner.can_doze]
         )
+        self.watchers: set[Callable[[SessionView], None]] = set()
+        """Called with every session that is served from now on, before its first event."""
         self.counts: Counter[str] = Counter()
         self.tasks = TaskOwner()
         """Of the verbs under way."""
@@ -77,6 +79,8 @@ class RunningSessions:
             broken=self.broken,
             on_end=self._ended,
         )
+        for watcher in tuple(self.watchers):
+            watcher(session_log.view)
         return runner
 
     def open_log(self, view: SessionView) -> SessionLog:

@@ -78,6 +78,15 @@ class Sessions:
     async def list(self, query: Query) -> list[SessionView]:
         return await self._journal.store.sessions(query)
 
+    def open_sessions(self) -> tuple[SessionView, ...]:
+        """Those that run or could go on, as they stand now."""
+        return tuple(runner.view for runner in self._running.runners.values())
+
+    def watch_openings(self, watcher: Callable[[SessionView], None]) -> Callable[[], None]:
+        """Call ``watcher`` with every session that opens from now on, until what is returned is called."""
+        self._running.watchers.add(watcher)
+        return lambda: self._running.watchers.discard(watcher)
+
     def bell(self) -> Bell:
         """Rings whenever anything about any session changes."""
         return self._journal.hub.bell(SESSIONS)

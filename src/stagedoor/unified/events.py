@@ -97,6 +97,14 @@ class Init(Header, frozen=True, kw_only=True, tag="init"):
     agent_version: str = ""
     native_session_id: str = ""
     resumed: bool = always_sent(False)
+    tier: str = ""
+    """What it may do, as the session was opened; empty in a recording, which does not say."""
+    approval: str = ""
+    sandbox: str = ""
+    """What holds it: the one asked for, else what its tier and its confinement amount to."""
+    allowed_tools: list[str] | None = None
+    disallowed_tools: list[str] = []
+    max_turns: int | None = None
 
 
 class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):

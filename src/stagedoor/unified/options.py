@@ -22,6 +22,12 @@ Approval = Literal["ask", "askDangerous", "autoEdit", "autoAll"]
 Sandbox = Literal["none", "readOnly", "workspaceWrite", "fullAccess"]
 Confine = Literal["off", "workspace", "read-only"]
 
+APPROVALS: dict[Tier, Approval] = {"dry-run": "ask", "supervised": "autoEdit", "autonomous": "autoAll"}
+"""When somebody is asked under a tier that is not told otherwise."""
+SANDBOXES: dict[Tier, Sandbox] = {"dry-run": "readOnly", "supervised": "none", "autonomous": "none"}
+CONFINED: dict[Confine, Sandbox | None] = {"off": None, "workspace": "workspaceWrite", "read-only": "readOnly"}
+"""What a confinement of ours amounts to."""
+
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """A server of the Model Context Protocol: ``command`` + ``args`` + ``env`` (stdio), or ``url`` + ``headers``."""
@@ -112,8 +118,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The way to run the agent, where it has several."""
     executable: str | None = None
     """The agent's program, if it is not the one on the PATH."""
-    raw: bool = False
-    """Add the native message to each event, as `event.native`."""
+    raw: bool | Literal["lines"] = False
+    """Add the native message to each event, as `event.native`; `lines`: once each, and not for pieces of text."""
 
 
 class OpenOptions(TypedDict, total=False):
@@ -154,7 +160,7 @@ class OpenOptions(TypedDict, total=False):
     extra_args: list[str] | tuple[str, ...]
     driver: str | None
     executable: str | PathLike[str] | None
-    raw: bool
+    raw: bool | Literal["lines"]
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {

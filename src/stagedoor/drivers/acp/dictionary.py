@@ -260,8 +260,10 @@ class AcpDictionary:
             )
         ]
 
-    def request(self, question: RequestPermission) -> PermissionRequest:
+    def request(self, question: RequestPermission | requests.CreateElicitation) -> PermissionRequest:
         """A question of the agent, in our words."""
+        if isinstance(question, requests.CreateElicitation):
+            return self._elicitation(question)
         # The stream may not have come this far yet; a second time it changes nothing.
         self._update_call(question.tool_call, in_question=True)
         call = self._calls[question.tool_call.tool_call_id]
@@ -277,6 +279,22 @@ class AcpDictionary:
             description=described(arguments) or call.title,
             choices=[option.kind for option in question.options],
             parent_tool_use_id=call.parent,
+        )
+
+    def _elicitation(self, question: requests.CreateElicitation) -> PermissionRequest:
+        """A question to the user. Allowed with ``updated_input={"content": …}``, it is answered."""
+        form = {"message": question.message, "schema": question.requested_schema, "url": question.url}
+        call = self._calls.get(question.tool_call_id or "")
+        return PermissionRequest(
+            request_id=f"{question.session_id}:{question.request_id}",
+            tool_use_id="" if call is None else call.id,
+            tool_name="question",
+            native_name="elicitation",
+            operation=operation_of("question"),
+            target=question.message or question.url or "",
+            input={name: value for name, value in form.items() if value},
+            description=question.message,
+            parent_tool_use_id=None if call is None else call.parent,
         )
 
     def _native_name(self, call: _CallState) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import mimetypes
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
 from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
 from ...agents.acp.config import AcpSessionConfig, PermissionAnswer
-from ...agents.acp.requests import EnvVariable, RequestPermission
+from ...agents.acp.requests import CreateElicitation, EnvVariable, RequestPermission
 from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
 from ...errors import LaunchError, NotSupported
 from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
-from ...unified.decisions import Allow, Ask
+from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
 from .dictionary import AcpDictionary
@@ -65,11 +67,20 @@ def config(
             return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"
 
+    async def elicit(question: CreateElicitation) -> Mapping[str, Any] | None:
+        match await ask(dictionary.request(question)):
+            case Allow(updated_input=filled):
+                content: object = (filled or {}).get("content", {})
+                return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else None
+            case Deny():
+                return None
+
     return AcpSessionConfig(
         mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
         mode=mode,
         model=options.model,
         can_use_tool=decide,
+        elicit=elicit,
     )
 
 

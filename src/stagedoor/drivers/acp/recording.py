@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...agents.acp.commands import (
+    AnswerElicitation,
     AnswerPermissionRequest,
     CancelNotification,
     Command,
@@ -17,7 +18,7 @@ from ...agents.acp.commands import (
     ResumeSessionRequest,
 )
 from ...agents.acp.events import RequestWithdrawn
-from ...agents.acp.requests import RequestPermission
+from ...agents.acp.requests import CreateElicitation, RequestPermission
 from ...agents.acp.updates import TextContent
 from ...unified.decisions import Allow, Decision, Deny
 from ...unified.recording import (
@@ -48,13 +49,13 @@ class AcpRecordingReader:
         self._allow = allow
         self._two_sided = two_sided
         self._lasting = lasting
-        self._questions: dict[Id, RequestPermission] = {}
+        self._questions: dict[Id, RequestPermission | CreateElicitation] = {}
 
     def from_agent(self, native: Any) -> Iterable[RecordedAction]:
         match native:
-            case RequestPermission():
+            case RequestPermission() | CreateElicitation():
                 self._questions[native.request_id] = native
-            case RequestWithdrawn(request=RequestPermission() as question):
+            case RequestWithdrawn(request=(RequestPermission() | CreateElicitation()) as question):
                 return [QuestionWithdrawn(_id(question))]
             case _:
                 pass
@@ -76,6 +77,11 @@ class AcpRecordingReader:
                 return [TurnInterrupted()]
             case AnswerPermissionRequest():
                 return self._answered(command.request_id, self._decision(command))
+            case AnswerElicitation(action="accept", content=content):
+                filled = None if content is None else {"content": content}
+                return self._answered(command.request_id, Allow(updated_input=filled))
+            case AnswerElicitation():
+                return self._answered(command.request_id, Deny())
             case RefuseRequest():
                 return self._answered(command.request_id, Deny(command.message))
             case _:
@@ -85,7 +91,9 @@ class AcpRecordingReader:
         question = self._questions.pop(request_id, None)
         if question is None:
             return ()
-        if isinstance(decision, Deny):
+        if isinstance(question, CreateElicitation):
+            pass
+        elif isinstance(decision, Deny):
             self._refuse(question.tool_call.tool_call_id, decision.message)
         else:
             self._allow(question.tool_call.tool_call_id)
@@ -103,5 +111,5 @@ class AcpRecordingReader:
                 return Deny() if answer.option_id is None else UNREADABLE
 
 
-def _id(question: RequestPermission) -> str:
+def _id(question: RequestPermission | CreateElicitation) -> str:
     return f"{question.session_id}:{question.request_id}"

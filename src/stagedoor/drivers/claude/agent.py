@@ -93,6 +93,7 @@ AGENT = Agent(
     inspect=inspect,
     tools=TOOLS,
     protected=PROTECTED,
+    keep_lines=True,
     arguments=ArgumentRules(
         reserved={
             "-p": 0, "--print": 0, "--verbose": 0, "--output-format": 1, "--input-format": 1,

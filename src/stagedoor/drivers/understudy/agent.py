@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from ... import __version__
 from ...agents.acp import AcpClient, AcpProfile, AcpSession, RequestPermission
+from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.protocol import AcpProtocol
+from ...agents.acp.requests import CreateElicitation
 from ...errors import NotSupported
 from ...understudy import command
 from ...understudy.store import default_home
@@ -116,7 +118,14 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpD
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
     options = replace(options, mcp_servers=servers)
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None
-    client = AcpClient(argv, options.cwd, env, quiet=options.stall_after, confinement=confinement_of(options, state_of))
+    client = AcpClient(
+        argv,
+        options.cwd,
+        env,
+        quiet=options.stall_after,
+        capabilities=ClientCapabilities(elicitation_forms=True),
+        confinement=confinement_of(options, state_of),
+    )
     settings = config(options, ask, dictionary, mode=mode_of(options), edits=allows_edits(options))
     if options.resume is None:
         return await client.create_session(prompt, settings)
@@ -152,7 +161,7 @@ AGENT = Agent(
             lambda: AcpDictionary(MANNER),
             AcpProtocol,
             open_session,
-            (RequestPermission,),
+            (RequestPermission, CreateElicitation),
             lambda _: AcpRecordingReader(),
             check=check,
         )

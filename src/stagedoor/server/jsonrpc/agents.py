@@ -12,7 +12,7 @@ from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionN
 from stagedoor.service.agents import AgentView
 from stagedoor.service.store import Query
 from stagedoor.service.views import Question, SessionSpec, SessionView
-from stagedoor.unified.decisions import Allow, Deny
+from stagedoor.unified.decisions import Deny
 from stagedoor.unified.options import Options, Sandbox
 
 from ..problems import InvalidField
@@ -87,7 +87,7 @@ async def select(call: RpcCall, params: SelectParams) -> SelectResult:
     agent = catalog.agent(params.type)
     if not call.service.agents.enabled(agent.name):
         raise BadRequest(f"{agent.name} is disabled in this server's configuration")
-    call.defaults.agent = agent.name
+    call.defaults.select(agent.name)
     return SelectResult(type=agent.name, name=agent.title)
 
 
@@ -101,11 +101,16 @@ async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguratio
     if changes.get("auto_approve", ()) is None:
         changes["auto_approve"] = ()
     configured = replace(call.defaults.configured.get(agent, AgentConfiguration(type=agent)), **changes)
-    call.defaults.configured[agent] = configured
+    call.defaults.configure(configured)
     return configured
 
 
 async def run(call: RpcCall, params: RunParams) -> RunResult:
+    with call.client.broadcast.pause():
+        return await _run(call, params)
+
+
+async def _run(call: RpcCall, params: RunParams) -> RunResult:
     if params.mode == "continue":
         return await _continue(call, params)
     if params.session_id:
@@ -115,7 +120,7 @@ async def run(call: RpcCall, params: RunParams) -> RunResult:
     view = await call.service.sessions.create(
         _create_body(await _active(call, params.type), call, params), who=call.caller.name
     )
-    call.defaults.session_id = view.id
+    call.defaults.ran(view.id)
     _follow(call, params, view)
     return RunResult(status="started", type=view.agent, session_id=view.id, last_seq=view.last_seq)
 
@@ -129,10 +134,10 @@ async def _continue(call: RpcCall, params: RunParams) -> RunResult:
         message = await call.service.sessions.send(session_id, params.prompt, who=call.caller.name)
     except SessionEnded:
         view = await call.service.sessions.resume(session_id, params.prompt, who=call.caller.name)
-        call.defaults.session_id = view.id
+        call.defaults.ran(view.id)
         _follow(call, params, view)
         return RunResult(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
-    call.defaults.session_id = session_id
+    call.defaults.ran(session_id)
     _follow(call, params, view)
     return RunResult(
         status="queued", type=view.agent, session_id=session_id, last_seq=view.last_seq, message_id=message.id
@@ -141,7 +146,9 @@ async def _continue(call: RpcCall, params: RunParams) -> RunResult:
 
 def _follow(call: RpcCall, params: RunParams, view: SessionView) -> None:
     """Send the events from now on, unless this client follows the session already."""
-    if params.subscribe and call.client.listens and not call.client.follows(view.id):
+    if not params.subscribe:
+        call.client.broadcast.leave_out(view.id)
+    elif call.client.listens and not call.client.follows(view.id):
         call.subscribe(view.id, view.last_seq, params.dialect)
 
 
@@ -210,28 +217,37 @@ async def stop(call: RpcCall, params: StopParams) -> StopResult:
 
 async def respond(call: RpcCall, params: RespondParams) -> RespondResult:
     question = await _question(call, params)
+    questions, who = call.service.questions, call.caller.name
     words = params.response.split()
-    denied = params.is_error or bool(words and words[0].strip(",.;:!").lower() in _NO)
-    decision = Deny(params.response) if denied else Allow()
-    answered = await call.service.questions.answer(question.id, decision, who=call.caller.name)
-    return RespondResult(question_id=answered.id, decision="deny" if denied else "allow")
+    refused = bool(words and words[0].strip(",.;:!").lower() in _NO)
+    # "no" is an answer to what the agent itself asks; to a request for permission it is the refusal.
+    if params.is_error or (refused and question.request.tool_name != "question"):
+        answered = await questions.answer(question.id, Deny(params.response), who=who)
+        return RespondResult(question_id=answered.id, decision="deny")
+    answered = await questions.respond(question.id, params.response, who=who)
+    return RespondResult(question_id=answered.id, decision="allow")
 
 
 async def _question(call: RpcCall, params: RespondParams) -> Question:
-    """The open question of that tool use; a question without a tool use goes by its own id."""
+    """The open question of that tool use; a question without a tool use goes by its own id. Where none is named: the
+    only one that is open."""
     within = params.session_id or None
     matches = [
         question
         for question in await call.service.questions.list(session_id=within)
-        if params.tool_use_id in (question.request.tool_use_id, question.request.request_id, question.id)
+        if not params.tool_use_id
+        or params.tool_use_id in (question.request.tool_use_id, question.request.request_id, question.id)
     ]
     matches = [question for question in matches if question.session_id == call.defaults.session_id] or matches
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise InvalidField(
-            f"{len(matches)} sessions wait for {params.tool_use_id!r}: send the sessionId too", field="$.sessionId"
+            f"{len(matches)} open questions fit: send the toolUseId and the sessionId of the one you mean",
+            field="$.toolUseId" if not params.tool_use_id else "$.sessionId",
         )
+    if not params.tool_use_id:
+        raise SessionNotFound("no question is open; permission/list shows all of them")
     if within := within or call.defaults.session_id:
         for question in await call.service.questions.list(session_id=within, open_only=False):
             if params.tool_use_id in (question.request.tool_use_id, question.request.request_id):

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from stagedoor.errors import BadRequest, StagedoorError, TooMany
 from stagedoor.service.service import Service
+from stagedoor.service.views import SessionView
 from stagedoor.transports.tasks import TaskOwner
 
 from ..access.devices import Caller
@@ -45,12 +46,31 @@ class SharedReaders:
 
 
 class ClientDefaults:
-    """The agent a client has selected, how it has configured each, the session it ran last."""
+    """The agent a client has selected, how it has configured each, the session it ran last.
 
-    def __init__(self) -> None:
-        self.agent = ""
-        self.configured: dict[str, AgentConfiguration] = {}
-        self.session_id = ""
+    ``device``: what the next connection of the same device begins with. Two that are open at once do not share theirs.
+    """
+
+    def __init__(self, device: ClientDefaults | None = None) -> None:
+        self._device = device
+        self.agent: str = "" if device is None else device.agent
+        self.configured: dict[str, AgentConfiguration] = {} if device is None else dict(device.configured)
+        self.session_id: str = "" if device is None else device.session_id
+
+    def select(self, agent: str) -> None:
+        self.agent = agent
+        if self._device is not None:
+            self._device.select(agent)
+
+    def configure(self, configured: AgentConfiguration) -> None:
+        self.configured[configured.type] = configured
+        if self._device is not None:
+            self._device.configure(configured)
+
+    def ran(self, session_id: str) -> None:
+        self.session_id = session_id
+        if self._device is not None:
+            self._device.ran(session_id)
 
 
 class Subscription:
@@ -155,11 +175,16 @@ class RpcClient:
         self._free = asyncio.Semaphore(CALLS)
         self._calls = TaskOwner()
         self._subscriptions: dict[str, Subscription] = {}
+        self._broadcast = Broadcast(self)
         self.disconnected = asyncio.Event()
 
     @property
     def listens(self) -> bool:
         return self._send is not None
+
+    @property
+    def broadcast(self) -> Broadcast:
+        return self._broadcast
 
     def follows(self, session_id: str) -> bool:
         return session_id in self._subscriptions
@@ -190,6 +215,7 @@ class RpcClient:
         if session_id not in self._subscriptions and len(self._subscriptions) >= limit:
             raise TooMany(f"this client follows {limit} sessions, the limit of this server; unsubscribe from one")
         self.end(session_id)
+        self._broadcast.leave_out(session_id)
         subscription = self._subscriptions[session_id] = Subscription()
 
         async def send(message: bytes) -> None:
@@ -217,6 +243,7 @@ class RpcClient:
         subscriptions = list(self._subscriptions.values())
         self._subscriptions.clear()
         await self._calls.close()
+        await self._broadcast.close()
         for subscription in subscriptions:
             await subscription.owner.close()
 
@@ -247,6 +274,75 @@ class RpcClient:
         finally:
             if self._subscriptions.get(session_id) is subscription and len(subscription.owner) == 1:
                 del self._subscriptions[session_id]
+
+
+class Broadcast:
+    """What runs, sent to a client that has subscribed to nothing: the events of every session from now on.
+
+    A session that the client subscribes to by itself, or unsubscribes from, is left out from then on.
+    """
+
+    def __init__(self, client: RpcClient) -> None:
+        self._client = client
+        self._following = TaskOwner()
+        self._left_out: set[str] = set()
+        self._stop: Callable[[], None] | None = None
+        self._creating = 0
+        self._waiting: list[SessionView] = []
+
+    @property
+    def on(self) -> bool:
+        return self._stop is not None
+
+    def start(self) -> None:
+        if self._stop is None and self._client.listens:
+            self._stop = self._client.service.sessions.watch_openings(self._on_open)
+            for view in self._client.service.sessions.open_sessions():
+                self._on_open(view)
+
+    def stop(self) -> None:
+        if self._stop is not None:
+            self._stop()
+        self._stop = None
+        self._waiting.clear()
+        self._following.cancel_all()
+
+    async def close(self) -> None:
+        self.stop()
+        await self._following.close()
+
+    def leave_out(self, session_id: str) -> None:
+        """The client has its own wish for this session."""
+        self._left_out.add(session_id)
+        self._following.cancel(session_id)
+
+    @contextlib.contextmanager
+    def pause(self) -> Generator[None]:
+        """While a call of this client creates a session: its answer comes before the first event."""
+        self._creating += 1
+        try:
+            yield
+        finally:
+            self._creating -= 1
+            if not self._creating:
+                waiting, self._waiting = self._waiting, []
+                for view in waiting:
+                    self._on_open(view)
+
+    def _on_open(self, view: SessionView) -> None:
+        if self._creating:
+            self._waiting.append(view)
+        elif view.id not in self._left_out and self._stop is not None:
+            self._following.start(self._follow(view.id, view.last_seq), key=view.id)
+
+    async def _follow(self, session_id: str, after: int) -> None:
+        client = self._client
+        try:
+            await follow(client.service, client.readers.cursors, client.send, session_id, after, "notify", end=False)
+        except (ClientGone, StagedoorError):
+            pass  # the connection ends, or what comes next is no longer stored
+        except Exception:
+            _LOG.exception("a session could not be followed", extra={"session": session_id})
 
 
 async def _send_end(send: Send, session_id: str, why: str) -> None:

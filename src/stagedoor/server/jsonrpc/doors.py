@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 
 from ..access.auth import caller_of
 from ..access.devices import Caller
 from ..connections import connection_of
-from ..problems import RefusedRequest
-from ..reading import read_bytes
+from ..problems import RefusedRequest, kind_of, problem
+from ..reading import read_bytes, read_query
 from ..streams.following import first_of
 from .client import ClientDefaults, RpcClient, SharedReaders
 from .dispatch import reply_to
 
 MAX_DEVICES = 1000
-"""Devices whose defaults are remembered between two POSTs; the one not used for longest is dropped."""
+"""Devices whose defaults are remembered between two requests; the one not used for longest is dropped."""
+
+
+class SocketListening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``listen=subscribed``: only the events of sessions that the client subscribes to; else those of all that run."""
+
+    listen: Literal["all", "subscribed"] = "all"
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -42,16 +51,27 @@ def routes(service: Service) -> list[BaseRoute]:
     async def connect(websocket: WebSocket) -> None:
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
-        await _serve_socket(websocket, service, readers)
+        try:
+            query: SocketListening = read_query(websocket.scope["query_string"], SocketListening)
+        except StagedoorError as fault:
+            await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
+            return
+        caller = caller_of(websocket)
+        defaults = ClientDefaults(defaults_by_device.of(caller))
+        await _serve_socket(websocket, service, readers, defaults, listen=query.listen == "all")
 
     return [Route("/rpc", post, methods=["POST"]), WebSocketRoute("/ws", connect)]
 
 
-async def _serve_socket(websocket: WebSocket, service: Service, readers: SharedReaders) -> None:
+async def _serve_socket(
+    websocket: WebSocket, service: Service, readers: SharedReaders, defaults: ClientDefaults, *, listen: bool
+) -> None:
     async def send(message: bytes) -> None:
         await websocket.send_text(message.decode())
 
-    client = RpcClient(service, readers, caller_of(websocket), send=send)
+    client = RpcClient(service, readers, caller_of(websocket), send=send, defaults=defaults)
+    if listen:
+        client.broadcast.start()
     try:
         await first_of(_read(websocket, client), client.disconnected.wait())
         if client.disconnected.is_set():
@@ -70,7 +90,7 @@ async def _read(websocket: WebSocket, client: RpcClient) -> None:
 
 
 class _DefaultsByDevice:
-    """What each device has selected by POST, where no connection holds it."""
+    """What each device has selected: by POST, where no connection holds it, and for its next connection."""
 
     def __init__(self) -> None:
         self._by_device: OrderedDict[str, ClientDefaults] = OrderedDict()

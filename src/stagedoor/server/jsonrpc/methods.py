@@ -51,6 +51,8 @@ _TABLE = (
            "watch", params.SubscribeParams, results.SubscribeResult, sessions.subscribe),
     RpcMethod("session/unsubscribe", "Stop following it.",
            "watch", params.UnsubscribeParams, results.UnsubscribeResult, sessions.unsubscribe),
+    RpcMethod("session/listen", "Choose which sessions' events come without a subscription: all that run, or none.",
+           "watch", params.ListenParams, results.ListenResult, sessions.listen),
     RpcMethod("session/resume", "Continue an ended session in a new one, or any session with `fork`.",
            "run", params.ResumeParams, results.RunResult, sessions.resume),
     RpcMethod("git/status", "Show the git status of a session's workspace, and which files have changed.",

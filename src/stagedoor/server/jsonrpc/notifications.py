@@ -40,9 +40,16 @@ def notification(method: str, params: dict[str, Any]) -> bytes:
 
 
 async def follow(
-    service: Service, cursors: DialectCursors, send: Send, session_id: str, after: int, dialect: Dialect
+    service: Service,
+    cursors: DialectCursors,
+    send: Send,
+    session_id: str,
+    after: int,
+    dialect: Dialect,
+    *,
+    end: bool = True,
 ) -> None:
-    """Until the session has ended and all of it was sent; then ``subscription_ended``."""
+    """Until the session has ended and all of it was sent; then ``subscription_ended`` if ``end``."""
     cursor = await cursors.at(session_id, dialect, after)
     async with aclosing(service.events.follow(session_id, after)) as batches:
         async for records in batches:
@@ -51,6 +58,8 @@ async def follow(
                 for remaining, message in zip(range(len(messages) - 1, -1, -1), messages, strict=True):
                     whole = message if dialect == "notify" else _wrapped(session_id, record.seq, dialect, message)
                     await send(_with_more(whole) if remaining else whole)
+    if not end:
+        return
     params: dict[str, Any] = {"session_id": session_id, "seq": cursor.after}
     try:
         view = await service.sessions.get(session_id)

@@ -87,9 +87,10 @@ class StopParams(RpcParams, frozen=True, kw_only=True):
 
 
 class RespondParams(RpcParams, frozen=True, kw_only=True):
-    """``isError`` denies; the agent receives ``response``."""
+    """``response`` answers what the agent itself asks, and is a yes or a no to a request for permission. ``isError``
+    denies; the agent receives ``response``. Without ``toolUseId``: the only question that is open."""
 
-    tool_use_id: str
+    tool_use_id: str = ""
     response: str = ""
     is_error: bool = False
     session_id: str = ""
@@ -147,6 +148,13 @@ class UnsubscribeParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
 
 
+class ListenParams(RpcParams, frozen=True, kw_only=True):
+    """``all``: the events of every session that runs come by themselves, as at the start of a connection.
+    ``subscribed``: only those of the sessions this client subscribes to."""
+
+    to: Literal["all", "subscribed"]
+
+
 class ResumeParams(RpcParams, frozen=True, kw_only=True):
     """``fork``: leave the old session as it is, and continue in a new one."""
 
@@ -192,7 +200,8 @@ class PermissionListParams(RpcParams, frozen=True, kw_only=True):
 
 
 class PermissionAnswerParams(RpcParams, frozen=True, kw_only=True):
-    """Name the question by ``id``, or by ``sessionId`` and ``requestId``."""
+    """Name the question by ``id``, or by ``sessionId`` and ``requestId``. ``answer`` is the text that answers what the
+    agent itself asks."""
 
     decision: Literal["allow", "deny"]
     id: str = ""
@@ -200,5 +209,6 @@ class PermissionAnswerParams(RpcParams, frozen=True, kw_only=True):
     request_id: str = ""
     remember: Remember = "once"
     updated_input: dict[str, Any] | None = None
+    answer: str | None = None
     message: str = ""
     interrupt: bool = False

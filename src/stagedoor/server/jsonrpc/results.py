@@ -190,6 +190,11 @@ class UnsubscribeResult(RpcResult, frozen=True, kw_only=True):
     session_id: str
 
 
+class ListenResult(RpcResult, frozen=True, kw_only=True):
+    status: Literal["listening"] = "listening"
+    to: Literal["all", "subscribed"]
+
+
 class PermissionListResult(RpcResult, frozen=True, kw_only=True):
     permissions: list[Question]
     total: int

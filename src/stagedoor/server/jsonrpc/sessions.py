@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from stagedoor import catalog
+from stagedoor.errors import BadRequest
 from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
@@ -23,6 +24,7 @@ from .params import (
     FileReadParams,
     GitDiffParams,
     GitStatusParams,
+    ListenParams,
     PermissionAnswerParams,
     PermissionListParams,
     ResumeParams,
@@ -34,6 +36,7 @@ from .params import (
 )
 from .results import (
     EventsResult,
+    ListenResult,
     PermissionAnswerResult,
     PermissionListResult,
     RunResult,
@@ -86,6 +89,8 @@ async def send(call: RpcCall, params: SendParams) -> SendResult:
 
 async def subscribe(call: RpcCall, params: SubscribeParams) -> SubscribeResult:
     if not params.session_id:
+        if params.watch:
+            raise InvalidField("watch is for the workspace of one session: send the sessionId too", field="$.watch")
         await call.subscribe_to_everything()
         return SubscribeResult(session_id="")
     start = await start_at(call.service, params.session_id, params.after)
@@ -106,14 +111,31 @@ async def subscribe(call: RpcCall, params: SubscribeParams) -> SubscribeResult:
 
 async def unsubscribe(call: RpcCall, params: UnsubscribeParams) -> UnsubscribeResult:
     ended = call.client.end(params.session_id)
+    if params.session_id:
+        call.client.broadcast.leave_out(params.session_id)
     return UnsubscribeResult(status="unsubscribed" if ended else "notSubscribed", session_id=params.session_id)
 
 
+async def listen(call: RpcCall, params: ListenParams) -> ListenResult:
+    if not call.client.listens:
+        raise BadRequest("notifications need an open connection: connect to WebSocket /ws, or use stagedoor rpc")
+    if params.to == "all":
+        call.client.broadcast.start()
+    else:
+        call.client.broadcast.stop()
+    return ListenResult(to=params.to)
+
+
 async def resume(call: RpcCall, params: ResumeParams) -> RunResult:
-    view = await call.service.sessions.resume(params.session_id, params.prompt, fork=params.fork, who=call.caller.name)
-    call.defaults.session_id = view.id
-    if params.subscribe and call.client.listens:
-        call.subscribe(view.id, 0, params.dialect)
+    with call.client.broadcast.pause():
+        view = await call.service.sessions.resume(
+            params.session_id, params.prompt, fork=params.fork, who=call.caller.name
+        )
+        call.defaults.ran(view.id)
+        if not params.subscribe:
+            call.client.broadcast.leave_out(view.id)
+        elif call.client.listens:
+            call.subscribe(view.id, 0, params.dialect)
     return RunResult(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
 
 
@@ -134,12 +156,14 @@ async def list_permissions(call: RpcCall, params: PermissionListParams) -> Permi
 async def answer_permission(call: RpcCall, params: PermissionAnswerParams) -> PermissionAnswerResult:
     if bool(params.id) == bool(params.session_id and params.request_id):
         raise InvalidField("send the id of the question, or its sessionId and requestId", field="$.id")
-    question = await call.service.questions.answer(
-        params.id or params.request_id,
-        _decision(params),
-        session_id=params.session_id or None,
-        who=call.caller.name,
-    )
+    decision, questions = _decision(params), call.service.questions
+    within, who = params.session_id or None, call.caller.name
+    if params.answer is None:
+        question = await questions.answer(params.id or params.request_id, decision, session_id=within, who=who)
+    else:
+        question = await questions.respond(
+            params.id or params.request_id, params.answer, session_id=within, who=who, remember=params.remember
+        )
     return PermissionAnswerResult(permission=question)
 
 
@@ -148,8 +172,14 @@ def _decision(params: PermissionAnswerParams) -> Decision:
         for name, value in (("message", params.message), ("interrupt", params.interrupt)):
             if value:
                 raise InvalidField(f"{name} works only with deny; leave it out", field=f"$.{name}")
+        if params.answer is not None and params.updated_input is not None:
+            raise InvalidField("send the answer or the updatedInput, not both", field="$.answer")
         return Allow(updated_input=params.updated_input, remember=params.remember)
-    for name, value in (("updatedInput", params.updated_input is not None), ("remember", params.remember != "once")):
+    for name, value in (
+        ("updatedInput", params.updated_input is not None),
+        ("answer", params.answer is not None),
+        ("remember", params.remember != "once"),
+    ):
         if value:
             raise InvalidField(f"{name} works only with allow; leave it out", field=f"$.{name}")
     return Deny(params.message, params.interrupt)

@@ -76,6 +76,7 @@ async def standard_streams(max_bytes: int) -> AsyncGenerator[StdioLines]:
 async def serve_stdio(service: Service, lines: StdioLines) -> None:
     """Answer until the input ends; calls that run then are still answered."""
     client = RpcClient(service, SharedReaders(service), CALLER, send=lines.write)
+    client.broadcast.start()
     try:
         async for message in lines.messages():
             await client.receive(message)

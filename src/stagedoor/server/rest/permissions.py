@@ -12,6 +12,7 @@ from stagedoor.service.views import Question
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import Remember
 
+from ..problems import InvalidField
 from .operations import Count, Operation, RestCall
 
 _TAG = "permissions"
@@ -50,9 +51,11 @@ class AllowBody(
     tag="allow",
     forbid_unknown_fields=True,
 ):
-    """Allow the tool to run, with ``updatedInput`` instead of its own input where the agent supports that."""
+    """Allow the tool to run, with ``updatedInput`` instead of its own input where the agent supports that. ``answer``
+    is the text that answers what the agent itself asks."""
 
     updated_input: dict[str, Any] | None = None
+    answer: Annotated[str, msgspec.Meta(max_length=100_000)] | None = None
     remember: Remember = "once"
 
 
@@ -76,14 +79,22 @@ async def list_of_session(call: RestCall[QuestionsQuery, None]) -> QuestionPage:
 
 
 async def answer(call: RestCall[None, AnswerBody]) -> Question:
-    return await call.service.questions.answer(call.path["questionId"], _decision(call.body), who=call.who)
+    return await _answered(call, call.path["questionId"], None)
 
 
 async def answer_in_session(call: RestCall[None, AnswerBody]) -> Question:
-    decision = _decision(call.body)
-    return await call.service.questions.answer(
-        call.path["requestId"], decision, session_id=call.session_id, who=call.who
-    )
+    return await _answered(call, call.path["requestId"], call.session_id)
+
+
+async def _answered(call: RestCall[None, AnswerBody], question_id: str, session_id: str | None) -> Question:
+    questions, body = call.service.questions, call.body
+    if isinstance(body, AllowBody) and body.answer is not None:
+        if body.updated_input is not None:
+            raise InvalidField("send the answer or the updatedInput, not both", field="$.answer")
+        return await questions.respond(
+            question_id, body.answer, session_id=session_id, who=call.who, remember=body.remember
+        )
+    return await questions.answer(question_id, _decision(body), session_id=session_id, who=call.who)
 
 
 async def find_answered(call: RestCall[None, AnswerBody]) -> Question | None:

@@ -20,6 +20,12 @@ declare namespace Unified {
     agentVersion?: string;
     nativeSessionId?: string;
     resumed: boolean;
+    tier?: string;
+    approval?: string;
+    sandbox?: string;
+    allowedTools?: string[] | null;
+    disallowedTools?: string[];
+    maxTurns?: number | null;
   }
 
   interface TurnStarted extends Header {

@@ -174,7 +174,7 @@ export class ChangeLink extends Link {
   }
 
   path() {
-    return "/ws";
+    return "/ws?listen=subscribed"; // the events of a session come by its own link
   }
 
   /** @param {WebSocket} socket */

@@ -1,0 +1,3 @@
+"""The real server, as its own tests use it."""
+
+from tests.server.conftest import _script, serve, server, settings  # noqa: F401
