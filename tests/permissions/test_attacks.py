@@ -32,6 +32,23 @@ def test_no_program_writes_what_runs_later_unnoticed(writer: str) -> None:
     assert [line for line in lines if judge_command(line, cwd=GROUND).risk != "high"] == []
 
 
+def rows(name: str) -> list[str]:
+    lines = (Path(__file__).parent / name).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("# ")]
+
+
+def test_every_line_of_the_long_list_is_high() -> None:
+    lines = rows("long_list.txt")
+    assert len(lines) >= 1500
+    assert [line for line in lines if judge_command(line, cwd=GROUND).risk != "high"] == []
+
+
+def test_nothing_that_is_done_all_day_is_high() -> None:
+    lines = rows("everyday.txt")
+    assert len(lines) >= 200
+    assert [line for line in lines if judge_command(line, cwd=GROUND).risk == "high"] == []
+
+
 def test_the_table_is_large() -> None:
     assert len(TABLE["high"]) >= 250
     assert len(ROWS) + len(WRITES) >= 900

@@ -40,6 +40,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         ".github/agents/**", ".github/skills/**", ".github/extensions/**",
         ".github/prompts/**", ".github/chatmodes/**", ".github/lsp.json", ".github/mcp.json", ".mcp.json", "mcp.json",
         ".lsp.json", ".agents/**", ".agent/**", ".augment/**", ".openhands/**", ".trae/**", ".factory/**", ".amp/**",
+        ".claude-plugin/**",
     ),
     "a build server runs what it says": (
         ".github/workflows/**", ".github/actions/**", ".github/dependabot.yml", ".gitlab-ci.yml", ".gitlab-ci.yaml",
@@ -47,7 +48,8 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         ".azure-pipelines/**", ".azuredevops/**", ".travis.yml", ".drone.yml", ".drone.star", ".woodpecker.yml",
         ".woodpecker.yaml", ".woodpecker/**", ".buildkite/**", "bitbucket-pipelines.yml", "appveyor.yml",
         ".appveyor.yml", "cloudbuild.yaml", "cloudbuild.yml", ".semaphore/**", ".teamcity/**", ".cirrus.yml",
-        ".cirrus.star", ".gitea/workflows/**", ".forgejo/workflows/**", ".builds/**", ".build.yml", "buildspec.yml",
+        ".cirrus.star", ".gitpod.yml", ".gitpod.yaml", ".replit", "action.yml", "action.yaml", ".gitea/workflows/**",
+        ".forgejo/workflows/**", ".builds/**", ".build.yml", "buildspec.yml",
         ".tekton/**", "codemagic.yaml", "wercker.yml", ".ci/**", ".pipelines/**", ".sourcehut/**", "codefresh.yml",
     ),
     "a package manager or a build tool runs programs or loads code from it": (

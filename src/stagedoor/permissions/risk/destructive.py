@@ -22,8 +22,26 @@ ALWAYS: dict[str, str] = {
     **dict.fromkeys(("insmod", "modprobe", "rmmod", "kexec", "sysctl"), "changes the kernel"),
     **dict.fromkeys(("mount", "umount", "losetup", "swapoff", "swapon"), "mounts or unmounts disks"),
     **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "pfctl"), "changes the firewall"),
-    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap", "capsh", "systemd-nspawn", "machinectl"),
+    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap", "capsh", "systemd-nspawn", "machinectl", "setpriv",
+                     "bwrap",
+                     "firejail", "flatpak-spawn", "distrobox", "toolbox", "runc", "crun", "kata-runtime", "lxc-attach",
+                     "lxc-create", "lxc-start", "lxc-execute", "lxc-usernsexec", "youki", "start-stop-daemon",
+                     "schroot"),
                     "changes the isolation or rights of a program"),
+    **dict.fromkeys(("ngrok", "cloudflared", "bore", "localtunnel", "lt", "chisel", "frpc", "frps", "gost",
+                     "ligolo-agent",
+                     "ligolo-proxy", "rathole", "zrok", "pinggy", "sshd", "dropbear", "ttyd", "gotty", "shellinabox",
+                     "shellinaboxd", "wetty", "tmate", "upterm", "sshx", "x11vnc", "Xvnc", "vncserver", "inetd",
+                     "xinetd",
+                     "websocketd", "dnscat2", "dnscat", "iodine", "icmpsh", "revsh", "pwncat", "pwncat-cs",
+                     "evil-winrm",
+                     "msfvenom", "msfconsole", "teamviewer", "anydesk", "rustdesk", "code-server"),
+                    "lets others in from outside"),
+    **dict.fromkeys(("debugfs", "guestmount", "guestfish", "virt-cat", "virt-copy-out", "testdisk", "photorec"),
+                    "reads or writes disks past the rights of files"),
+    **dict.fromkeys(("impacket-psexec", "impacket-wmiexec", "impacket-secretsdump", "hydra", "hashcat",
+                     "john"), "is made for attacks"),
+    **dict.fromkeys(("ec2-metadata", "ec2metadata", "oci-metadata"), "reads the credentials of a cloud machine"),
     **dict.fromkeys(("lvremove", "vgremove", "pvremove", "zpool", "zfs", "mdadm", "badblocks"), "erases a disk"),
     **dict.fromkeys(("setenforce", "auditctl", "apparmor_parser", "aa-disable", "aa-complain", "spctl", "csrutil"),
                     "turns off a protection of the machine"),
@@ -37,6 +55,53 @@ ALWAYS: dict[str, str] = {
     **dict.fromkeys(("mimikatz", "keychain-dump", "secret-tool", "lpass"), "reads stored credentials"),
     **dict.fromkeys(("logrotate", "update-rc.d", "update-alternatives", "ldconfig"), "changes the system"),
 }  # fmt: skip
+
+
+LATER: dict[str, tuple[re.Pattern[str], str]] = {
+    name: (re.compile(pattern), reason)
+    for names, pattern, reason in (
+        (
+            "husky lefthook pre-commit overcommit simple-git-hooks",
+            r"install|init|add|autoupdate|$",
+            "installs hooks of git",
+        ),
+        (
+            "direnv mise asdf",
+            r"allow|permit|trust|edit|plugins? (add|install)|use -g|settings set",
+            "lets a folder run programs",
+        ),
+        (
+            "code cursor codium windsurf code-insiders",
+            r"(.* )?(--install-extension|tunnel|serve-web)\b",
+            "installs what runs later",
+        ),
+        ("defaults", r"write .*(hook|login|launch|autolaunch)", "installs what runs later"),
+        (
+            "gsettings dconf",
+            r"(set|write|load)\b.*(exec|command|autostart|default-applications|custom-keybinding|settings-daemon)",
+            "installs what runs later",
+        ),
+        ("xdg-mime xdg-settings desktop-file-install", r"default|set|.*autostart", "installs what runs later"),
+        ("tailscale", r"funnel|serve|(up|set)\b.*--ssh", "lets others in from outside"),
+        ("jupyter", r".*(token=|--ip[= ]0\.0\.0\.0|password=)", "lets others in from outside"),
+        ("make gmake", r"(.* )?(\.?SHELL(FLAGS)?|MAKEFILES)[:+?]?=", "runs its commands by another program"),
+        ("ssh-keygen", r"(.* )?-[Dw]( |\S)", "loads the library that is named there"),
+        ("ssh-add", r"(.* )?-[se] ", "loads the library that is named there"),
+        ("ssh-agent", r"(.* )?-P", "loads the library that is named there"),
+        (
+            "gdb lldb strace ltrace perf reptyr",
+            r"(.* )?(-p|--pid|--attach\S*|-a)[ =]?\d+",
+            "reads the memory of another program",
+        ),
+        ("ps", r"-?\w*(?<!-)e\w*( |$)(?<!-e )(?<!-ef )|.*\benviron", "shows the environment of other programs"),
+        ("mysqladmin", r"(.* )?(drop|shutdown|password)\b", "changes a database for good"),
+        ("just task", r"(.* )?--shell", "runs its commands by another program"),
+        ("launchctl", r"setenv", "changes what later programs do"),
+        ("nomad", r"alloc exec", "runs a program elsewhere"),
+    )
+    for name in names.split()
+}
+"""Programs that are dangerous with some of their words."""
 
 
 def options_and_names(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -161,9 +226,11 @@ def _logs(command: ShellCommand, ground: Ground) -> list[Finding]:
     return [Finding("medium", f"{command.program} shows what was recorded")]
 
 
+DATABASES = frozenset({"psql", "mysql", "mariadb", "sqlite3", "mongo", "mongosh", "redis-cli", "cqlsh"})
 _SQL = re.compile(
     r"\b(drop\s+(table|database|schema|index|view|user|role|keyspace|collection)|truncate\b|flushall|flushdb|dropdatabase"
-    r"|alter\s+(user|role)|delete\s+from\s+[\w.\"`]+\s*(;|$|\\|\"|'))|\.drop\(|copy\s.+\bprogram\b|\\!|\.shell\b|\.system\b",
+    r"|alter\s+(user|role)|delete\s+from\s+[\w.\"`]+\s*(;|$|\\|\"|'))|\.drop\(|copy\s.+\bprogram\b|\\!|\.shell\b|\.system\b"
+    r"|\binto\s+(out|dump)file\b|\bconfig\s+set\s+(dir|dbfilename)\b|\bsystem\s+\w",
     re.IGNORECASE,
 )
 
@@ -183,10 +250,12 @@ def _database(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 _CREDENTIALS = {
     "security": re.compile(r"find-(generic|internet)-password|dump-keychain|export"),
-    "gpg": re.compile(r"--export-secret|--delete-secret"),
+    "gpg": re.compile(r"--export-secret|--delete-secret|.*\.password-store"),
     "pass": re.compile(r"^(?!ls$)."),
     "op": re.compile(r"read|item"),
     "vault": re.compile(r"read|kv"),
+    "bw": re.compile(r"get|list|export|unlock"),
+    "keyctl": re.compile(r"print|read|pipe"),
 }
 
 
@@ -203,7 +272,7 @@ TABLE: dict[str, Look] = {
     **dict.fromkeys(("tee", "touch", "mkdir", "truncate", "mkfifo", "mknod", "sponge", "fallocate"), _write_all),
     **dict.fromkeys(("kill", "pkill", "killall"), _kill),
     **dict.fromkeys(("systemctl", "service", "launchctl", "rc-service", "initctl", "supervisorctl"), _service),
-    **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "mongo", "mongosh", "redis-cli", "cqlsh"), _database),
+    **dict.fromkeys(DATABASES, _database),
     **dict.fromkeys(_CREDENTIALS, _credentials),
     **dict.fromkeys(("tar", "bsdtar", "gtar", "zip", *UNPACKERS), unpacked),
     **dict.fromkeys(("patch", "apply_patch", "gpatch"), patched),

@@ -102,11 +102,28 @@ def _danger(command: str, rest: list[str]) -> str:
             if {"--global", "--system"} & set(rest) and not any(_READS_CONFIG.match(word) for word in rest):
                 return "git config changes settings outside the workspace"
             if any(word.startswith("--get") or _READS_CONFIG.match(word) for word in rest):
-                return ""
+                secret = any(
+                    re.search(r"extraheader|credential|password|token|proxy|sendemail", word, re.I) for word in rest
+                )
+                return "git config shows credentials" if secret else ""
             names = [word for word in rest if not word.startswith("-") and word not in ("set", "unset")]
             if not names or not _HARMLESS_KEYS.match(names[0]):
                 return f"git config {names[0] if names else ''} may make git run a program or go elsewhere"
-        case "daemon" | "credential" | "send-email":
+        case "difftool" if any(re.match(r"-[a-z]*x|--extcmd", word) for word in rest):
+            return "git difftool -x runs the program that is named there"
+        case "grep" if any(re.match(r"-O.|--open-files-in-pager=", word) for word in rest):
+            return "git grep -O runs the program that is named there"
+        case "clone" | "init" if any(re.match(r"-c|--config|--template", word) for word in rest):
+            return f"git {command} takes settings or hooks that may run programs"
+        case "worktree" if rest[:1] == ["remove"] and ("--force" in rest or "-f" in rest):
+            return "git worktree remove --force deletes uncommitted work"
+        case "submodule" if "deinit" in rest and ("-f" in rest or "--force" in rest):
+            return "git submodule deinit -f deletes uncommitted work"
+        case "lfs" if rest[:1] == ["install"]:
+            return "git lfs install changes settings and hooks"
+        case (
+            "daemon" | "credential" | "credential-store" | "credential-cache" | "cvsserver" | "send-email" | "instaweb"
+        ):
             return f"git {command} shares data or credentials"
         case _:
             pass

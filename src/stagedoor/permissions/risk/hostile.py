@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
+import urllib.parse
 
 from ..shell.script import ShellCommand
 from ..shell.wrappers import SHELLS
@@ -12,12 +14,16 @@ from .effects import Finding
 
 _METADATA = frozenset(
     ipaddress.ip_address(address)
-    for address in ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192",
-                    "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254")
+    for address in ("100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+                    "fe80::a9fe:a9fe", "fd00:42::42")
 )  # fmt: skip
+_LINK_LOCAL = ipaddress.ip_network("169.254.0.0/16")  # clouds answer on many addresses of it, and nothing else does
+_WRAPS_IPV4 = tuple(ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96"))
 _METADATA_NAMES = re.compile(
-    r"(^|[^\w.-])(metadata(\.google(\.internal)?|\.goog|\.azure\.internal|\.tencentyun\.com|\.platformequinix\.com)?"
-    r"|instance-data(\.ec2\.internal)?)(\.)?(?=[:/]|$)|169[.-]254[.-]169[.-]254|computemetadata|latest/meta-data",
+    r"(^|[^\w.-])((rancher-)?metadata(\.google(\.internal)?|\.goog|\.azure\.internal|\.tencentyun\.com|\.platformequinix\.com"
+    r"|\.packet\.net|\.internal|\.local)?|(api\.)?metadata\.cloud\.ibm\.com|instance-data(\.ec2\.internal)?)(\.)?(?=[:/]|$)"
+    r"|(?<!\d)169[.-]254[.-]\d+[.-]\d+|(?<![0-9a-f])a9fea9fe(?=\.)|computemetadata|latest/meta-data|latest/user-data"
+    r"|169\.254\.169\.[\[{]",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"(?:^|//|@|=|\s|['\"(])(\[[0-9a-fA-F:.%]+\]|[0-9a-fA-FxX.:]{4,45})(?=[:/?#\s'\")]|$)")
@@ -32,18 +38,23 @@ _OPENS_DOOR = re.compile(r"/dev/(tcp|udp)/|/inet/(tcp|udp)/", re.IGNORECASE)
 _SOCKETS = frozenset({"nc", "ncat", "netcat", "socat", "telnet", "openssl", "websocat"})
 _SOCKET_CODE = re.compile(
     r"socket|fsockopen|pfsockopen|stream_socket_client|net\.connect|net\.dial|createconnection|tcpsocket|inet_aton"
-    r"|io::socket|require\(['\"](net|tls|dgram)|asyncio\.open_connection|pty\.spawn", re.IGNORECASE
+    r"|io::socket|require\(['\"](net|tls|dgram)|open_connection|pty\.spawn|gen_tcp|tcp-connect|\b(deno|bun)\.connect|ztcp"
+    r"|\bspawn (nc|ncat|socat|telnet)\b|webclient", re.IGNORECASE
 )  # fmt: skip
 _SHELL_CODE = re.compile(
-    r"/bin/|\b(ba|z|k|da)?sh\b|cmd\.exe|powershell|dup2|exec|spawn|system|popen|subprocess|fdopen|`|shell",
+    r"/bin/|\b(ba|z|k|da)?sh\b|cmd\.exe|powershell|dup2|exec|spawn|system|popen|subprocess|fdopen|`|shell|\biex\b|processbuilder",
     re.IGNORECASE,
 )
 _TAKES_OVER = re.compile(
     r"^(LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|DYLD_INSERT_LIBRARIES|DYLD_LIBRARY_PATH|BASH_ENV|ENV|PROMPT_COMMAND|"
     r"GIT_SSH|GIT_SSH_COMMAND|GIT_PROXY_COMMAND|GIT_ASKPASS|GIT_EXEC_PATH|GIT_CONFIG\w*|GIT_EXTERNAL_DIFF|"
     r"GIT_TEMPLATE_DIR|SSH_ASKPASS|SUDO_ASKPASS|RSYNC_RSH|CVS_RSH|DOCKER_HOST|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|"
-    r"NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|RUSTC_WRAPPER|LESSOPEN|LESSCLOSE|BASH_FUNC_\w+.*)$"
+    r"NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|RUSTC_WRAPPER|RUSTC_WORKSPACE_WRAPPER|LESSOPEN|LESSCLOSE|"
+    r"CARGO_\w+_(RUNNER|LINKER)|CARGO_BUILD_RUSTC\w*|npm_config_(script_shell|shell|node_options|git|prefix)|"
+    r"NPM_CONFIG_(SCRIPT_SHELL|SHELL|NODE_OPTIONS|GIT|PREFIX)|SHELLOPTS|BASHOPTS|BASH_FUNC_\w+.*)$"
 )
+_OPTIONS_THAT_RUN = re.compile(r"-(toolexec|exec|vettool|javaagent|agentpath|agentlib)\b|--require\b|-r[ =]?\.?/")
+"""In variables that hold options for programs (``GOFLAGS``, ``MAVEN_OPTS``)."""
 _HIDES = re.compile(r"^(HISTFILE|HISTSIZE|HISTFILESIZE|HISTCONTROL|HISTIGNORE)$")
 
 
@@ -66,8 +77,10 @@ def hostile(command: ShellCommand) -> list[Finding]:
         found.append(Finding("high", f"{command.program} opens a shell for another machine"))
     for assignment in [*command.assignments, *(word for word in command.words[1:] if _is_setting(command, word))]:
         name, _, value = assignment.partition("=")
-        if _TAKES_OVER.match(name) and value:
+        if (_TAKES_OVER.match(name) and value) or _OPTIONS_THAT_RUN.search(value):
             found.append(Finding("high", f"{name} makes other programs run what it names"))
+        if name == "PATH" and re.match(r"^(\.|\./|:|/tmp\b|/var/tmp\b|/dev/shm\b)", value):
+            found.append(Finding("high", "PATH makes a folder that others can write to come first"))
         if _HIDES.match(name):
             found.append(Finding("high", f"{name} hides what was run from the history"))
     return found
@@ -81,13 +94,19 @@ def _is_setting(command: ShellCommand, word: str) -> bool:
 
 def metadata_in(text: str) -> str:
     """The address of a service that hands out a cloud machine's credentials, however it is spelled; else nothing."""
-    if match := _METADATA_NAMES.search(text):
-        return match.group(0).strip("/@= ")
-    for match in _HOST.finditer(text):
-        host = match.group(1)
-        if _is_metadata(host) or _is_metadata(host.rpartition(":")[0]):
-            return host
+    for spelling in dict.fromkeys([text, _as_resolved(text)]):
+        if match := _METADATA_NAMES.search(spelling):
+            return match.group(0).strip("/@= ")
+        for match in _HOST.finditer(spelling):
+            host = match.group(1)
+            if _is_metadata(host) or _is_metadata(host.rpartition(":")[0]):
+                return host
     return ""
+
+
+def _as_resolved(text: str) -> str:
+    """A text with the spellings undone that programs undo before they look a name up."""
+    return unicodedata.normalize("NFKC", urllib.parse.unquote(text[:4096])).replace("\u3002", ".")
 
 
 def _is_metadata(host: str) -> bool:
@@ -103,8 +122,12 @@ def _is_metadata(host: str) -> bool:
             return False
         whole = values[-1] + sum(value << (8 * (3 - at)) for at, value in enumerate(values[:-1]))
         address = ipaddress.ip_address(whole)
-    inner = getattr(address, "ipv4_mapped", None) or address
-    return inner in _METADATA
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and any(address in network for network in _WRAPS_IPV4):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address in _METADATA or (inner is not None and inner in _LINK_LOCAL)
+    return address in _METADATA or address in _LINK_LOCAL
 
 
 def _value(number: str) -> int:

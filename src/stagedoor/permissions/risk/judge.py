@@ -162,6 +162,9 @@ def _script_findings(script: Script, ground: Ground, *, depth: int) -> list[Find
     for command in script.commands:
         findings += programs.findings(command, ground, judge_text)
     findings += _downloaded_then_run(script.commands)
+    programs_run = {command.program for command in script.commands if len(command.words) <= 2}
+    if script.problems and programs_run & {"env", "printenv"} and NETWORK & {one.program for one in script.commands}:
+        findings.append(Finding("high", "sends the environment, which often contains credentials"))
     return findings
 
 

@@ -14,6 +14,7 @@ from .effects import Finding, display_path, protected_finding
 
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?!/)", re.IGNORECASE)
 _CODE = re.compile(r"[\s(){};'\"]")
+_NAMES = re.compile(r"[^\s;|&<>()\[\]{}'\"`=,:]+")
 _CHATTY = frozenset({"gh", "glab", "hub", "logger", "notify-send", "say", "mail", "slack"})
 """Programs whose long words are prose."""
 
@@ -51,4 +52,9 @@ def _in_word(word: str, command: ShellCommand, ground: Ground) -> list[Finding]:
 def named_in_code(text: str, command: ShellCommand, ground: Ground) -> list[Finding]:
     """The same for text of another language: names in it, wherever they stand."""
     name, why = protections(ground.protected).named_in(text)
-    return [Finding("high", f"{command.program} names {display_path(name)}: {why}")] if name else []
+    if name:
+        return [Finding("high", f"{command.program} names {display_path(name)}: {why}")]
+    for word in _NAMES.findall(text)[:200]:
+        if ("/" in word or "." in word) and locate(word, command.cwds, ground).place == "secret":
+            return [Finding("high", f"{command.program} names {display_path(word)}, where credentials are stored")]
+    return []

@@ -8,16 +8,21 @@ from collections.abc import Callable
 
 from ..paths import Ground, locate
 from ..shell.script import ShellCommand
+from ..shell.words import expand_braces
 from .effects import Finding, reading, writing
 from .unpacking import copied
 
 Look = Callable[[ShellCommand, Ground], list[Finding]]
 
 _UPLOADS = ("-d", "--data", "--data-binary", "--data-raw", "--data-urlencode", "-F", "--form", "-T", "--upload-file",
-            "--post-file", "--body-file", "-K", "--config", "--json")  # fmt: skip
+            "--post-file", "--body-file", "-K", "--config", "--json", "--variable", "-H", "--header")  # fmt: skip
 _OUTPUTS = ("-o", "--output", "-O", "--output-document", "-P", "--directory-prefix", "--output-dir", "-D",
             "--dump-header", "-c", "--cookie-jar", "--trace", "--trace-ascii")  # fmt: skip
-_LEAKS = frozenset({"env", "printenv", "history", "set", "export"})
+_LEAKS = frozenset({"env", "printenv", "history", "set", "export", "declare", "typeset", "compgen"})
+_RUNS_WITH = frozenset(
+    ["--use-askpass", "--on-download-complete", "--on-download-start", "--on-download-error", "--on-download-stop",
+     "--on-bt-download-complete", "--on-download-pause"]
+)  # fmt: skip
 
 
 def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
@@ -39,9 +44,17 @@ def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
             found += writing(value, command.cwds, ground)
         elif flag == "--unix-socket":
             found += reading(value, command.cwds, ground)
+        if flag in _RUNS_WITH or (name == "wget" and flag in ("-e", "--execute", "--config")):
+            found.append(Finding("high", f"{name} {flag} makes it run or do what is named there"))
+        if name == "curl" and flag in ("-K", "--config"):
+            found.append(Finding("high", f"{name} {flag} takes its options from a file, which may say anything"))
     for word in words[1:]:
         if word.startswith("file://"):
-            found += reading(word, command.cwds, ground)
+            found += reading(re.sub(r"^file://[^/]+", "", word) or word, command.cwds, ground)
+    if command.stdin is not None:
+        found += [
+            f for word in command.stdin.split()[:50] for f in reading(word, command.cwds, ground) if f.risk == "high"
+        ]
     if _LEAKS & set(command.fed_by):
         found.append(Finding("high", f"{name} gets the environment, which often contains credentials"))
     return found
@@ -49,7 +62,7 @@ def _fetch(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 def _uploaded(flag: str, value: str) -> list[str]:
     if flag in ("-T", "--upload-file", "--post-file", "--body-file", "-K", "--config"):
-        return [value]
+        return expand_braces(value)
     return [path.partition(";")[0] for path in re.findall(r"(?:^|=)[@<]([^\s&]+)", value) if path != "-"]
 
 
@@ -60,6 +73,13 @@ def _copy(command: ShellCommand, ground: Ground) -> list[Finding]:
     local = [word for word in names if not re.match(r"^[\w.@-]+:", word)]
     for path in local:
         found += [f for f in reading(path, command.cwds, ground) if f.risk == "high"]
+        spot = locate(path, command.cwds, ground)
+        if spot.broad and spot.place != "workspace" and names[-1] not in local:
+            found.append(Finding("high", f"{name} sends all of {path} to another machine"))
+    if command.program == "rsync" and "--daemon" in command.words:
+        found.append(Finding("high", "rsync --daemon gives files to whoever connects"))
+    if name == "rclone" and command.words[1:2] == ("config",):
+        found.append(Finding("high", "rclone config shows or changes credentials"))
     if names and names[-1] in local:
         found += writing(names[-1], command.cwds, ground)
         found += copied(command, ground, names[:-1], names[-1:])
@@ -74,7 +94,9 @@ def _socket(command: ShellCommand, ground: Ground) -> list[Finding]:
     name = command.program
     words = command.words[1:]
     if any(
-        re.fullmatch(r"-[a-zA-Z]*[ec]|--exec|--sh-exec|-[a-zA-Z]*e.*sh", word) for word in words if name != "telnet"
+        re.fullmatch(r"-[a-zA-Z]*[ec]|--(sh-|lua-)?exec(=.*)?|-[a-zA-Z]*e.*sh|(sh-c|exec|cmd):.*", word)
+        for word in words
+        if name != "telnet"
     ):
         return [Finding("high", f"{name} opens a shell for another machine")]
     if name == "socat" and any(re.search(r"\b(exec|system):", word, re.IGNORECASE) for word in words):
@@ -102,10 +124,15 @@ def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
             found.append(Finding("high", f"{command.program} {option} runs a program on this machine"))
         if re.match(r"^-R", flag) and command.program in ("ssh", "autossh"):
             found.append(Finding("high", f"{command.program} -R opens a way in from another machine"))
+        if command.program in ("ssh", "scp", "sftp") and re.match(r"^-F", flag):
+            found.append(Finding("high", f"{command.program} -F takes its settings, with their programs, from a file"))
+        if command.program == "ssh" and re.match(r"^-I", flag):
+            found.append(Finding("high", "ssh -I loads the library that is named there"))
         if command.program in ("scp", "sftp") and re.match(r"^-[SD]", flag):
             found.append(Finding("high", f"{command.program} {flag} runs the program that is named there"))
-        shell = value if flag in ("-e", "--rsh", "--rsync-path") else flag.partition("=")[2]
-        named = flag in ("-e", "--rsh", "--rsync-path") or flag.startswith(("--rsh=", "--rsync-path=", "-e="))
+        short = re.fullmatch(r"-[a-zA-Z]*e", flag) is not None
+        shell = value if short or flag in ("--rsh", "--rsync-path") else flag.partition("=")[2]
+        named = short or flag in ("--rsh", "--rsync-path") or flag.startswith(("--rsh=", "--rsync-path=", "-e="))
         if (
             command.program == "rsync"
             and named
@@ -117,9 +144,13 @@ def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, words = command.program, command.words[1:]
-    line = " ".join(words)
+    line = " ".join([*words, command.stdin or ""])
     if re.search(
-        r"--privileged|--(pid|userns|ipc|uts|net|network|cgroupns)[= ]host|--cap-add|--device\b|--security-opt"
+        r"--(allow-)?privileged|security\.(privileged|insecure|nesting)|raw\.(lxc|qemu)|--grant-all|hostpid|hostnetwork|"
+        r"hostpath|hostipc|privileged\W{1,3}true|--rootfs|--filesystem=host|--profile=(sysadmin|privileged)"
+        r"|\bdebug node/"
+        r"|(^|\s)--(url|connection|remote)\b|cluster-admin|volumes\W+[\[-]+\s*\W?/|\bmachine ssh\b|--(pid|userns|ipc"
+        r"|uts|net|network|cgroupns)[= ]host|--cap-add|--device\b|--security-opt"
         r"|--cgroup-parent|--gpus-all|--volumes-from|docker\.sock|podman\.sock|containerd\.sock|(^|\s)(-H|--host)[= ]",
         line, re.I,
     ):  # fmt: skip
@@ -127,7 +158,16 @@ def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     mounts = [word for word in words if re.match(r"^(~|/|\.)[^:]*:", word)]
     mounts += [word.partition("=")[2] for word in words if word.startswith(("--volume=", "-v="))]
     mounts += [word[2:] for word in words if re.match(r"^-v[~/.]", word)]
-    mounts += re.findall(r"(?:source|src)=([^,\s]+)", line)
+    mounts += re.findall(r"(?:source|src|device|dest)=([^,\s\"]+)", line)
+    for flag, value in itertools.pairwise([*words, ""]):
+        option, given, attached = flag.partition("=")
+        value = attached if given else value
+        if option == "--build-context" or option in _MOUNT_OPTIONS.get(name, ()):
+            mounts += [value.rpartition("=")[2], value]
+        elif option in ("-o", "--output", "--iidfile", "--metadata-file", "--cidfile") and "=" not in value:
+            mounts.append(value)
+    if name in ("minikube", "multipass") and words[:1] == ("mount",):
+        mounts += words[1:2]
     for mount in mounts:
         spot = locate(mount.partition(":")[0], command.cwds, ground)
         if (
@@ -137,12 +177,17 @@ def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
         ):
             return [Finding("high", f"{name} gives a container access to {mount.partition(':')[0]}")]
     if re.search(
-        r"\b(prune|rmi)\b|\bvolume rm\b|\brm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", line
+        r"\b(prune|rmi)\b|\bvolume rm\b|(^|\s)rm\b.*(-f|--force|-v)|\bdown\b.*(-v|--volumes)|\bcompose\b.*\brm\b", line
     ):
         return [Finding("high", f"{name} deletes containers, images or volumes")]
     return [Finding("medium", f"{name} works with containers")]
 
 
+_MOUNT_OPTIONS = {
+    **dict.fromkeys(("singularity", "apptainer"), ("-B", "--bind", "--mount", "--home", "-H")),
+    **dict.fromkeys(("colima", "limactl", "devcontainer"), ("--mount", "-V")),
+    "act": ("--container-options", "--bind"), "minikube": ("--mount-string",),
+}  # fmt: skip
 _CLOUD = re.compile(
     r"\b(delete|destroy|terminate\S*|rb|purge|nuke|drain|uninstall|deprovision|apps:destroy|pg:reset|delete-\S+|remove-\S+)\b"
 )
@@ -153,25 +198,86 @@ def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
     if _CLOUD.search(line) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", line):
         return [Finding("high", f"{name} deletes remote resources")]
     if re.search(
-        r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw",
+        r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw"
+        r"|--show-token|export-credentials|get-session-token|assume-role|--with-decryption|get-login-password|create-access-key"
+        r"|get-access-token|secrets? versions access|keyvault secret|\bkeys create\b|create token"
+        r"|get-federation-token|env pull"
+        r"|^config(:get)?( [A-Z_]+)?$|userdata|\bquery\b|config (show|dump)|--query user-?data|ssh-key add"
+        r"|deploy-key add"
+        r"|auth refresh",
         line,
+        re.IGNORECASE,
     ):
-        return [Finding("high", f"{name} shows credentials")]
+        return [Finding("high", f"{name} shows or makes credentials")]
+    if re.search(
+        r"^(alias set|config set (editor|pager|browser|git_protocol)|extension install|extensions? (install|add))", line
+    ):
+        return [Finding("high", f"{name} installs what runs later")]
+    if name in ("kubectl", "oc", "helm") and any(finding.risk == "high" for finding in _container(command, ground)):
+        return [Finding("high", f"{name} starts something that is not isolated from its machine")]
+    for word in command.words[1:]:
+        for part in (word.removeprefix("file://").removeprefix("fileb://"), word.partition("=")[2]):
+            spot = locate(part, command.cwds, ground) if part and ("/" in part or part.startswith((".", "~"))) else None
+            if spot is not None and (spot.place == "secret" or (spot.broad and spot.place != "workspace")):
+                return [Finding("high", f"{name} gets {part}, with what is secret in it")]
     if re.search(r"\bapply\b.*-auto-approve", line):
         return [Finding("high", f"{name} changes remote resources without asking")]
     return [Finding("medium", f"{name} uses a remote service")]
 
 
 _PUBLISH = {
-    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login", "yarn": r"publish|npm publish", "pnpm": r"publish",
+    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login|config (get \\S*_auth|list)",
+    "yarn": r"publish|npm publish", "pnpm": r"publish",
     "cargo": r"publish|yank|login|owner", "gem": r"push|yank|owner", "twine": r"upload", "poetry": r"publish",
     "uv": r"publish", "hatch": r"publish", "flit": r"publish",
 }  # fmt: skip
 
 
+_PACKAGE_RUNS = re.compile(
+    r"--script-shell\b|--config\b|--toolexec\b|-toolexec\b|-vettool\b|(^|\s)-exec\b|--node-options\b"
+)
+_PACKAGE_SETS = re.compile(
+    r"(config set|c set|set) \S*(script-shell|shell|prefix|node-options|git|registry|cafile|index-url|proxy|editor"
+    r"|viewer|"
+    r"ignore-scripts)|set-script\b|pkg set scripts"
+)
+_FOREIGN = re.compile(
+    r"(-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--registry|--git"
+    r"|--source)[= ]+(https?|git|ssh|ftp)"
+    r"\S*://(?!(pypi\.org|registry\.npmjs\.org|registry\.yarnpkg\.com|github\.com)/)", re.IGNORECASE
+)  # fmt: skip
+_ROOTS = (
+    "--prefix",
+    "--root",
+    "--target",
+    "-t",
+    "--destdir",
+    "--install-dir",
+    "--target-dir",
+    "--bin-dir",
+    "--install-root",
+)
+
+
 def _packages(command: ShellCommand, ground: Ground) -> list[Finding]:
+    found = _published(command)
+    name, whole = command.program, " ".join(command.words[1:])
+    if _PACKAGE_RUNS.search(whole) or _PACKAGE_SETS.search(
+        " ".join(w for w in command.words[1:] if not w.startswith("-"))
+    ):
+        found.append(Finding("high", f"{name} is told to run something else, or to do so later"))
+    if _FOREIGN.search(whole):
+        found.append(Finding("high", f"{name} takes packages, which run, from another place"))
+    for flag, value in itertools.pairwise([*command.words, ""]):
+        option, given, attached = flag.partition("=")
+        if option in _ROOTS:
+            found += [f for f in writing(attached if given else value, command.cwds, ground) if f.risk == "high"]
+    return found
+
+
+def _published(command: ShellCommand) -> list[Finding]:
     name, line = command.program, " ".join(w for w in command.words[1:] if not w.startswith("-"))
-    if re.match(rf"({_PUBLISH[name]})\b", line):
+    if name in _PUBLISH and re.match(rf"({_PUBLISH[name]})\b", line):
         return [Finding("high", f"{name} {line.split(' ')[0]} changes what others install")]
     return [Finding("medium", f"{name} may download and run code")]
 
@@ -179,11 +285,16 @@ def _packages(command: ShellCommand, ground: Ground) -> list[Finding]:
 TABLE: dict[str, Look] = {
     **dict.fromkeys(("curl", "wget", "http", "https", "xh", "aria2c", "fetch", "lynx", "w3m", "ftp"), _fetch),
     **dict.fromkeys(("scp", "rsync", "sftp", "rclone"), _copy),
-    **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet"), _socket),
+    **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet", "websocat"), _socket),
     **dict.fromkeys(("ssh", "mosh", "autossh", "sshpass"), _ssh),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "buildah", "ctr", "crictl", "lxc", "incus"),
-                    _container),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "buildah", "ctr", "crictl", "lxc", "incus",
+                     "finch",
+                     "podman-compose", "singularity", "apptainer", "minikube", "kind", "k3d", "colima", "limactl",
+                     "multipass", "devcontainer", "act", "earthly", "nomad", "flatpak", "vagrant"), _container),
     **dict.fromkeys(("aws", "gcloud", "gsutil", "az", "kubectl", "oc", "terraform", "tofu", "pulumi", "helm", "heroku",
-                     "flyctl", "fly", "vercel", "netlify", "doctl", "gh", "glab", "s3cmd", "mc"), _cloud),
+                     "flyctl", "fly", "vercel", "netlify", "doctl", "gh", "glab", "s3cmd", "mc", "cloud-init",
+                     "azcopy", "wrangler", "railway",
+                     "s5cmd", "b2", "oci", "hcloud", "linode-cli", "ibmcloud"), _cloud),
     **dict.fromkeys(_PUBLISH, _packages),
+    **dict.fromkeys(("pip", "go", "pipx", "conda", "mamba"), _packages),
 }  # fmt: skip

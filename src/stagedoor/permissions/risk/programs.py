@@ -18,9 +18,11 @@ from ..shell.suspicion import SENSITIVE
 from ..shell.words import HOLE
 from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
 from . import destructive, git, network
+from .agents import other_agents
 from .destructive import options_and_names
 from .effects import Finding, deleting, display_path, protected_finding, reading, writing
 from .hostile import hostile, opens_shell
+from .inside import inside
 from .named import named_files
 from .readers import FILE_OPTIONS, READERS, read_call
 from .unpacking import copied, patched
@@ -30,7 +32,16 @@ INTERPRETERS: dict[str, tuple[str, ...]] = {
     "python": ("-c",), "pypy": ("-c",), "node": ("-e", "--eval", "-p", "--print"), "deno": ("eval",),
     "bun": ("-e", "--eval"), "perl": ("-e", "-E", "-ne", "-pe", "-ane", "-pie", "-i"), "ruby": ("-e", "-ne", "-pe"),
     "php": ("-r",), "lua": ("-e",), "osascript": ("-e",), "tclsh": (), "rscript": ("-e",), "Rscript": ("-e",),
-    "julia": ("-e",), "powershell": ("-Command", "-c"), "pwsh": ("-Command", "-c"),
+    "julia": ("-e",), "powershell": ("-Command", "-c"), "pwsh": ("-Command",
+    "-c"), "pypy3": ("-c",), "ipython": ("-c",),
+    **dict.fromkeys(("R", "octave", "luajit", "guile", "racket", "sbcl", "clojure", "clj", "bb", "elixir", "iex", "erl",
+                     "ghc", "ghci", "runghc", "ocaml", "scala", "groovy", "jshell", "kotlin", "kotlinc", "swift",
+                     "crystal",
+                     "dart", "raku", "tsx", "ts-node", "emacs", "emacsclient", "expect", "gnuplot", "janet", "xonsh",
+                     "nu",
+                     "m4", "gdb", "lldb", "wish", "jruby", "jython", "nodejs", "pdb", "qjs", "bpftrace", "maxima",
+                     "gp"),
+                    ()),
 }  # fmt: skip
 """The option after which code stands."""
 _INTERPRETER_VERSION = frozenset({"--version", "-V", "-v", "--help", "-h"})
@@ -41,11 +52,23 @@ _RUNS = re.compile(
     r"|Invoke-"
 )
 _DELETES = re.compile(
-    r"rmtree|unlink|os\.remove|rmdir|rmSync|rm_rf|rm_r\b|FileUtils|remove_tree|\.rm\(|Remove-Item|delete\s+file"
+    r"rmtree|delete-directory|delete-file|unlink|os\.remove|rmdir|rmSync|rm_rf|rm_r\b|FileUtils|remove_tree|\.rm\(|Remove-Item|delete\s+file"
+)
+_LOOKS_LIKE_CODE = re.compile(r"[\s(){};'\"`]")
+_SERVES = re.compile(r"-m (http\.server|SimpleHTTPServer|pyftpdlib)|(^| )-S \S+:\d+|-run -e\s*httpd|-run.*httpd")
+_HOME_IN_CODE = re.compile(
+    r"Path\.home\(|expanduser|homedir\(|Dir\.home|\bHOME\b|USERPROFILE|getpwuid|homeDirectory|\$env:HOME", re.IGNORECASE
+)
+_SENDS = re.compile(
+    r"urlopen|requests\.|fetch\(|https?\.request|Net::HTTP|LWP|axios|curl_|httpx|aiohttp|Invoke-W|socket"
+)
+_ENVIRONMENT_IN_CODE = re.compile(
+    r"os\.environ(?!\s*[\[.])|process\.env(?!\s*[\[.])|\bENV\.(to_|inspect)|getenv\(\)|%ENV\b"
 )
 _HIDDEN = re.compile(
     r"\b(exec|eval|system|popen|compile)\b.*(b64decode|base64|atob|fromhex|urlopen|requests\.|fetch\(|http|rot13|unhexlify)"
-    r"|(b64decode|atob|urlopen|fetch\().*\b(exec|eval)\b", re.DOTALL | re.IGNORECASE,
+    r"|(b64decode|atob|urlopen|fetch\().*\b(exec|eval)\b|\biex\b.*download|download(string|file).*\biex\b",
+    re.DOTALL | re.IGNORECASE,
 )  # fmt: skip
 
 
@@ -58,6 +81,14 @@ def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Cal
     code = [
         after for flag, after in pairs if flag in INTERPRETERS[name] or (name == "perl" and re.match(r"^-\w*e$", flag))
     ]
+    code += [word for word in words[1:] if _LOOKS_LIKE_CODE.search(word) and word not in code]
+    if name in ("powershell", "pwsh") and any(re.match(r"^[-/]e(n|c|nc\w*)?$", word, re.IGNORECASE) for word in words):
+        found.append(Finding("high", f"{name} runs code that is encoded"))
+    if _SERVES.search(" ".join(words[1:])):
+        spots = [locate(word, command.cwds, ground) for word in words[1:] if not word.startswith("-")]
+        outside = any(spot.broad or spot.place not in ("workspace", "harmless") for spot in spots)
+        risk: Risk = "high" if outside or "0.0.0.0" in words else "medium"
+        found.append(Finding(risk, f"{name} gives files to whoever connects"))
     if command.stdin is not None and not any(not word.startswith("-") for word in words[1:] if word not in code):
         code.append(command.stdin)
     for text in code:
@@ -80,6 +111,10 @@ def _code_findings(
         found.append(Finding("high", f"{name} deletes directory trees or disks"))
     if opens_shell(code):
         found.append(Finding("high", f"{name} opens a shell for another machine"))
+    if _DELETES.search(code) and _HOME_IN_CODE.search(code):
+        found.append(Finding("high", f"{name} deletes in the home folder"))
+    if _SENDS.search(code) and _ENVIRONMENT_IN_CODE.search(code):
+        found.append(Finding("high", f"{name} sends the environment, which often contains credentials"))
     if _RUNS.search(code):
         for text in [*strings, " ".join(strings)]:
             if text and judge_text(text) == "high":
@@ -136,13 +171,71 @@ def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
         return found
     if HOLE in command.words[0] or re.search(r"[*?\[]", command.words[0].rstrip("[")):
         return [*found, *_unknown_program(command, ground)]
-    return found + _program(command, ground, judge_text) + _protected(command, ground)
+    found += _program(command, ground, judge_text) + _protected(command, ground) + other_agents(command)
+    found += _with_these_words(command, ground)
+    if command.transparent or command.program in _OWN_WORDS or only_reads(command):
+        return found
+    return found if any(finding.risk == "high" for finding in found) else [*found, *inside(command, judge_text)]
+
+
+def _with_these_words(command: ShellCommand, ground: Ground) -> list[Finding]:
+    """What is dangerous only with some words, or with some places."""
+    name, words = command.program, command.words[1:]
+    pattern, reason = destructive.LATER.get(name, (None, ""))
+    if pattern is not None and pattern.match(" ".join(words)):
+        return [Finding("high", f"{name} {reason}")]
+    spots = [
+        (word, locate(word, command.cwds, ground)) for word in words if not word.startswith("-") and len(word) < 1000
+    ]
+    wide = [word for word, spot in spots if spot.broad and spot.place != "workspace"]
+    if wide and (name in _SERVERS or (name in _READS_TREES and _RECURSIVE[name].search(" ".join(words)))):
+        return [Finding("high", f"{name} reads all of {display_path(wide[0])}, with the credentials in it")]
+    if name in ("make", "gmake", "cmake", "meson", "ninja"):
+        places = [word.partition("=")[2] for word in words if "=" in word]
+        places += [after for flag, after in pairwise(words) if flag in ("--prefix", "--destdir")]
+        return [
+            f
+            for place in places
+            if place.startswith("/")
+            for f in writing(place, command.cwds, ground)
+            if f.risk == "high"
+        ]
+    if name in ("tar", "gtar", "bsdtar", "zip", "7z", "7za") and _REMOVES[name[-3:] if name != "7za" else "7z"].search(
+        " ".join(words)
+    ):
+        return [
+            f for word, _ in spots for f in deleting(word, command.cwds, ground, recursive=True, verb=f"{name} deletes")
+        ]
+    return []
+
+
+_SERVERS = frozenset(
+    {"http-server", "serve", "httpd", "caddy", "live-server", "miniserve", "darkhttpd", "webfsd", "sftpgo"}
+)
+_READS_TREES = frozenset({"grep", "egrep", "rg", "ag", "ack", "ugrep", "tar", "gtar", "bsdtar", "zip", "7z"})
+_RECURSIVE: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("grep", "egrep"), re.compile(r"(^| )(-[a-zA-Z]*[rR]|--recursive|--dereference-recursive)")),
+    **dict.fromkeys(_READS_TREES - {"grep", "egrep"}, re.compile("")),
+}
+_REMOVES = {
+    "tar": re.compile(r"--remove-files"), "zip": re.compile(r"(^| )-[a-zA-Z]*m[a-zA-Z]*( |$)"
+    r"|--move"), "7z": re.compile(r"-sdel"),
+}  # fmt: skip
+_OWN_WORDS = (frozenset(destructive.TABLE) - destructive.DATABASES - {"op", "gpg", "tar", "zip"}) | {
+    "git",
+    "find",
+    "gfind",
+    "test",
+    "[",
+}
+"""Programs whose words are known to be no command, or are taken apart elsewhere."""
 
 
 def _protected(command: ShellCommand, ground: Ground) -> list[Finding]:
     """Protected files among the words of programs that are not known to leave them alone."""
     name = command.program
-    if command.transparent or name in destructive.TABLE or name == "git":
+    known = name in destructive.TABLE and name not in destructive.DATABASES | {"gpg", "op"}
+    if command.transparent or known or name == "git":
         return []
     return [] if only_reads(command) else named_files(command, ground)
 
@@ -249,7 +342,7 @@ def _secrets_named(command: ShellCommand, ground: Ground) -> list[Finding]:
 
 _GIT_SHOWS = frozenset({
     "show", "log", "diff", "grep", "blame", "annotate", "cat-file", "archive", "whatchanged", "format-patch", "stash",
-    "difftool", "diff-tree", "diff-index", "diff-files", "range-diff",
+    "difftool", "hash-object", "diff-tree", "diff-index", "diff-files", "range-diff",
 })  # fmt: skip
 """What prints the content of files, also of those that only a commit has."""
 _GIT_WRITES = frozenset({
@@ -278,7 +371,7 @@ def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
     if verb == "mv":
         found += copied(command, ground, names[:-1], names[-1:])
     outputs = [value for flag, value in pairwise(rest) if flag in ("-o", "--output", "--output-directory", "-f")]
-    outputs += [word.partition("=")[2] for word in rest if re.match(r"--(output|output-directory|file)=", word)]
+    outputs += [word.partition("=")[2] for word in rest if re.match(r"--(output|output-directory|file|prefix)=", word)]
     found += [f for path in outputs for f in writing(path, command.cwds, ground) if f.risk == "high"]
     return found + [
         found

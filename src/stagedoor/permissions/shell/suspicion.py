@@ -54,7 +54,7 @@ def runs_foreign_text(program: str, words: Words, origins: set[str]) -> str:
     if program in (".", "source"):
         return f"{program} runs what {', '.join(sorted(foreign))} gives it"
     if program in SHELLS | _INTERPRETERS and (
-        len(words) == 1 or words[1] in ("-", "/dev/stdin", "/dev/fd/63") or HOLE in words[-1]
+        len(words) == 1 or words[1] in ("-", "-s", "/dev/stdin", "/dev/fd/63") or HOLE in words[-1]
     ):
         return f"{program} runs what {', '.join(sorted(foreign))} gives it"
     return "the program it runs is itself decoded or downloaded text" if HOLE in program else ""
