@@ -40,7 +40,6 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         ".github/agents/**", ".github/skills/**", ".github/extensions/**",
         ".github/prompts/**", ".github/chatmodes/**", ".github/lsp.json", ".github/mcp.json", ".mcp.json", "mcp.json",
         ".lsp.json", ".agents/**", ".agent/**", ".augment/**", ".openhands/**", ".trae/**", ".factory/**", ".amp/**",
-        ".claude-plugin/**",
     ),
     "a build server runs what it says": (
         ".github/workflows/**", ".github/actions/**", ".github/dependabot.yml", ".gitlab-ci.yml", ".gitlab-ci.yaml",

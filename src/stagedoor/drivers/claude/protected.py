@@ -5,5 +5,5 @@
 
 PROTECTED = {
     pattern: "Claude Code runs hooks, tool servers and commands from it at the next start"
-    for pattern in (".claude/**", ".mcp.json", ".claude.json", "~/.claude/**", "~/.claude.json")
+    for pattern in (".claude/**", ".claude-plugin/**", ".mcp.json", ".claude.json", "~/.claude/**", "~/.claude.json")
 }
