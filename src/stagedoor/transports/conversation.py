@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from msgspec.structs import force_setattr
+
 from ..errors import ProcessExited
 from ..wire.shapes import UnknownMessage
+from ..wire.stamps import Stamp, Stamped, mark
 from .launch import Exited, Stalled
 from .process import ChildProcess
 from .tasks import TaskOwner
 
-Event = TypeVar("Event")
-EventOut = TypeVar("EventOut", covariant=True)
+Event = TypeVar("Event", bound=Stamped)
+EventOut = TypeVar("EventOut", bound=Stamped, covariant=True)
 ItemIn = TypeVar("ItemIn", contravariant=True)
 
 
 class LineProtocol(Protocol[EventOut]):
-    """The shape a conversation drives. Agents match it; they never inherit it."""
+    """The shape a conversation drives. Agents match it; they never inherit it.
+
+    ``session_id`` and ``turn_id`` are those of the message last received: its events are stamped with them.
+    """
+
+    session_id: str
+    turn_id: int
 
     def receive(self, message: bytes) -> Iterable[EventOut]: ...
     def receive_eof(self) -> Iterable[EventOut]: ...
@@ -83,22 +93,36 @@ class Conversation(Generic[Event]):
 
     async def _run(self) -> None:
         try:
+            protocol = self._protocol
             async for batch in self.process.batches(quiet=self._quiet):
+                stamp = self._stamp()
                 pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]] = []
                 for message in batch:
                     if isinstance(message, bytes):
-                        for event in self._protocol.receive(message):  # a comprehension costs a call per message
+                        events = protocol.receive(message)
+                        if protocol.turn_id != stamp.turn_id or protocol.session_id != stamp.session_id:
+                            stamp = Stamp(protocol.session_id, protocol.turn_id, stamp.read_at)
+                        for event in events:  # written out, as a call for each of them would cost more than the rest
+                            force_setattr(event, "stamp", stamp)
+                            if not event.session_id and stamp.session_id:
+                                force_setattr(event, "session_id", stamp.session_id)
                             pairs.append((message, event))
                     else:
+                        force_setattr(message, "stamp", stamp)
                         pairs.append((message.raw if isinstance(message, UnknownMessage) else b"", message))
                 await self._publish(pairs)
             last: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]
             last = [(b"", event) for event in self._protocol.receive_eof()]
-            await self._publish([*last, (b"", await self.process.exited())])
+            last.append((b"", await self.process.exited()))
+            mark(last, self._stamp())
+            await self._publish(last)
         finally:
             # Cancelled, or our own fault: either way the child must not outlive its reader.
             if self.process.code is None:
                 self.process.abandon()
+
+    def _stamp(self) -> Stamp:
+        return Stamp(self._protocol.session_id, self._protocol.turn_id, time.time())
 
     async def _publish(self, pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]) -> None:
         for _, event in pairs:

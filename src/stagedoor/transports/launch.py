@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from ..wire.stamps import Stamped
+
 SCRATCH = "\0scratch\0"
 """Stands for the private folder that holds ``Launch.files``; no argument or variable can contain a NUL by accident."""
 
@@ -67,7 +69,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     confinement: Confinement | None = None
 
 
-class Exited(msgspec.Struct, frozen=True):
+class Exited(Stamped, frozen=True):
     """The child ended. ``code`` is negative for a signal. What it last wrote on standard error is kept."""
 
     code: int
@@ -76,7 +78,7 @@ class Exited(msgspec.Struct, frozen=True):
     """Not its own end: what guards it was killed, and so everything it ran was ended."""
 
 
-class Stalled(msgspec.Struct, frozen=True):
+class Stalled(Stamped, frozen=True):
     """Neither a byte of output nor a tick of processor time for ``seconds``."""
 
     seconds: float

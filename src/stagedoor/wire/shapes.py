@@ -14,11 +14,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from .fitting import as_bytes, finite, fitted
+from .stamps import Stamped
 
 Shape = TypeVar("Shape")
 
 
-class UnknownMessage(msgspec.Struct, frozen=True):
+class UnknownMessage(Stamped, frozen=True):
     """A message we could not type: a new kind, a changed shape, a line over the bound, or not JSON at all."""
 
     raw: bytes

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from stagedoor.agents.codex.app_server import Switchboard, thread_of
+from stagedoor.agents.codex.app_server import Switchboard
 from stagedoor.agents.codex.notifications import (
     AppEvent,
     ConfigWarningNotification,
     ItemCompletedNotification,
     ThreadStatusChangedNotification,
 )
-from stagedoor.agents.codex.protocol import ThreadStates
+from stagedoor.agents.codex.protocol import ThreadStates, thread_of
 from stagedoor.agents.codex.threads import CollabAgentToolCallThreadItem
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import Relay
@@ -106,4 +106,4 @@ def test_a_closed_thread_is_not_kept() -> None:
     ],
 )
 def test_whom_an_unrecognized_message_is_for(raw: bytes, thread_id: str | None) -> None:
-    assert thread_of((raw, UnknownMessage(raw, "why"))) == thread_id
+    assert thread_of(UnknownMessage(raw, "why")) == thread_id

@@ -241,7 +241,7 @@ def test_a_question_is_answered_once() -> None:
     protocol = ready()
     (question,) = events_of(protocol, question_line("q"))
     assert question == CommandExecutionRequestApproval(
-        request_id="q", thread_id="t", turn_id="u", item_id="i", command="ls"
+        request_id="q", thread_id="t", native_turn_id="u", item_id="i", command="ls"
     )
     protocol.send(AnswerQuestion("q", Decline()))
     assert wants(protocol) == [{"id": "q", "result": {"decision": "decline"}}]

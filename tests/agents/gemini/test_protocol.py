@@ -119,7 +119,7 @@ def test_a_whole_run():
 
 
 def _timeless(event):
-    return msgspec.structs.replace(event, timestamp="")
+    return msgspec.structs.replace(event, printed_at="")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def _timeless(event):
     [
         (
             b'{"type":"init","timestamp":"2026-11-15T06:00:00.000Z","session_id":"s","model":"auto"}',
-            GeminiInit("s", "auto", "2026-11-15T06:00:00.000Z"),
+            GeminiInit("s", "auto", printed_at="2026-11-15T06:00:00.000Z"),
         ),
         (
             b'{"type":"message","role":"assistant","content":"a\xe2\x80\xa8b","delta":true}',

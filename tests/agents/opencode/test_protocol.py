@@ -133,12 +133,12 @@ def test_run_events() -> None:
         "state": {"status": "completed", "input": {"command": "ls"}, "output": "a\n", "time": {"start": 1, "end": 2}},
     }
     assert protocol.receive(line("step_start", part={"type": "step-start"})) == [
-        StepStart(session_id=SESSION, timestamp=5, part=StepStartPart())
+        StepStart(session_id=SESSION, printed_at=5, part=StepStartPart())
     ]
     assert protocol.receive(line("tool_use", part=tool)) == [
         OpenCodeToolUse(
             session_id=SESSION,
-            timestamp=5,
+            printed_at=5,
             part=ToolPart(
                 id="prt_1",
                 session_id=SESSION,
@@ -150,14 +150,14 @@ def test_run_events() -> None:
         )
     ]
     assert protocol.receive(line("text", part={"type": "text", "text": "Hi."})) == [
-        OpenCodeText(session_id=SESSION, timestamp=5, part=TextPart(text="Hi."))
+        OpenCodeText(session_id=SESSION, printed_at=5, part=TextPart(text="Hi."))
     ]
     tokens = {"input": 1, "output": 2, "reasoning": 3, "cache": {"read": 4, "write": 5}}
     finish = {"type": "step-finish", "reason": "stop", "tokens": tokens, "cost": 0.5}
     assert protocol.receive(line("step_finish", part=finish)) == [
         StepFinish(
             session_id=SESSION,
-            timestamp=5,
+            printed_at=5,
             part=StepFinishPart(reason="stop", tokens=OpenCodeTokens(1, 2, 3, Cache(4, 5)), cost=0.5),
         )
     ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import weakref
 from collections.abc import Generator, Mapping
+
+import msgspec
 
 from stagedoor.errors import (
     AgentRefused,
@@ -21,6 +24,7 @@ from stagedoor.transports.relay import LIMIT, Relay
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import UnknownMessage
+from stagedoor.wire.stamps import Stamp, mark
 
 from .answers import AcpAnswers
 from .commands import AnswerPermissionRequest, Call, ClientCapabilities, Command, InitializeRequest, RefuseRequest
@@ -43,6 +47,8 @@ class Channel:
     def __init__(self, answers: AcpAnswers, limit: int) -> None:
         self.relay: Relay[tuple[bytes, Event]] = Relay(limit)
         self.answers = answers
+        self.turn_id = 0
+        """How many prompts were sent."""
         self.commands_listed = asyncio.Event()
 
 
@@ -175,11 +181,12 @@ class Connection:
             raise LocalProtocolError(f"session {session_id!r} is already open on this connection")
         early = [pair for pair in self._early if session_of(pair[1]) == session_id]
         self._early = [pair for pair in self._early if session_of(pair[1]) != session_id]
-        early = [*self._greeting, *early]
+        early = [*(_copied(pair) for pair in self._greeting), *early]
         channel = self._channels[session_id] = Channel(answers, limit + len(early))
         self._leaving.discard(session_id)
+        mark(early, Stamp(session_id, 0, time.time()))
         for _, event in early:
-            self._notice(event)
+            self._notice(event, session_of(event))
         await channel.relay.publish(early)
         if self._ended:
             channel.relay.close()
@@ -262,14 +269,23 @@ class Connection:
             future = self._waiting.pop(number, None)
             if future is not None and not future.done():
                 future.set_result(reply)
-        for _, event in pairs:
-            self._notice(event)
+        named = [(pair, session_of(pair[1])) for pair in pairs]
+        now = time.time()
+        for pair, session_id in named:
+            mark((pair,), self._stamp(session_id, now))
+        for (_, event), session_id in named:
+            self._notice(event, session_id)
         with contextlib.suppress(ProcessExited):
             await self.flush()
         by_session: dict[str, list[tuple[bytes, Event]]] = {}
-        for pair in pairs:
-            for session_id in self._concerned(pair):
-                by_session.setdefault(session_id, []).append(pair)
+        for pair, session_id in named:
+            concerned = self._concerned(pair, session_id)
+            for each in concerned:
+                copy = pair
+                if len(concerned) > 1:  # about no session: each of them has it as its own
+                    copy = _copied(pair)
+                    mark((copy,), self._stamp(each, now))
+                by_session.setdefault(each, []).append(copy)
         for session_id, mine in by_session.items():
             channel = self._channels.get(session_id)
             if channel is not None:
@@ -277,9 +293,15 @@ class Connection:
                 await channel.relay.publish(mine)
                 self.congested = False
 
-    def _concerned(self, pair: tuple[bytes, Event]) -> list[str]:
+    def _stamp(self, session_id: str, now: float) -> Stamp:
+        """The session is the event's own; what names none, or one that we never opened, is of the only one there is."""
+        channel = self._channels.get(session_id)
+        if channel is None and len(self._channels) == 1 and not self._opening:
+            session_id, channel = next(iter(self._channels.items()))
+        return Stamp(session_id, channel.turn_id if channel is not None else 0, now)
+
+    def _concerned(self, pair: tuple[bytes, Event], session_id: str) -> list[str]:
         """The sessions that get an event: its own; all, when it is nobody's or a session's we never opened."""
-        session_id = session_of(pair[1])
         if session_id in self._channels:
             return [session_id]
         if session_id and self._opening:
@@ -289,8 +311,8 @@ class Connection:
             self._greeting.append(pair)
         return [] if session_id in self._leaving else list(self._channels)
 
-    def _notice(self, event: Event) -> None:
-        channel = self._answerer(session_of(event))
+    def _notice(self, event: Event, session_id: str) -> None:
+        channel = self._answerer(session_id)
         match event:
             case RequestWithdrawn(request=request):
                 if channel is not None:
@@ -314,3 +336,7 @@ class Connection:
         if session_id not in self._channels and len(self._channels) == 1 and not self._opening:
             return next(iter(self._channels.values()))
         return self._channels.get(session_id)
+
+
+def _copied(pair: tuple[bytes, Event]) -> tuple[bytes, Event]:
+    return pair[0], msgspec.structs.replace(pair[1])

@@ -13,13 +13,14 @@ import msgspec
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import UnknownMessage
+from stagedoor.wire.stamps import Stamped
 
 from .requests import AgentRequest
 from .responses import AgentResponse, UntypedResponse
 from .updates import SessionUpdate
 
 
-class RequestFailed(msgspec.Struct, frozen=True):
+class RequestFailed(Stamped, frozen=True):
     """The agent answered our request with an error. ``method`` is empty when the request is not known."""
 
     method: str
@@ -30,7 +31,7 @@ class RequestFailed(msgspec.Struct, frozen=True):
     request_id: Id = None
 
 
-class Unanswered(msgspec.Struct, frozen=True):
+class Unanswered(Stamped, frozen=True):
     """The stream ended before the agent answered this request."""
 
     method: str
@@ -38,27 +39,27 @@ class Unanswered(msgspec.Struct, frozen=True):
     request_id: Id = None
 
 
-class RequestWithdrawn(msgspec.Struct, frozen=True):
+class RequestWithdrawn(Stamped, frozen=True):
     """A request of the agent needs no answer any more: its turn was cancelled or ended, or the agent took it back."""
 
     request: AgentRequest
     why: str
 
 
-class RequestDeclined(msgspec.Struct, frozen=True):
+class RequestDeclined(Stamped, frozen=True):
     """The agent asked for something we never offered, and was refused."""
 
     request: AgentRequest
     why: str
 
 
-class CompleteElicitation(msgspec.Struct, frozen=True, rename="camel"):
+class CompleteElicitation(Stamped, frozen=True, rename="camel"):
     """A page opened by an elicitation has done its work."""
 
     elicitation_id: str
 
 
-class ExtensionNotification(msgspec.Struct, frozen=True):
+class ExtensionNotification(Stamped, frozen=True):
     """A notification outside the protocol (its method begins with an underscore)."""
 
     method: str

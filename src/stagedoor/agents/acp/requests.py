@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stagedoor.wire.jsonrpc import Id
+from stagedoor.wire.stamps import Stamped
 
 from .updates import ToolCallUpdate
 
@@ -19,7 +20,7 @@ class PermissionOption(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
-class RequestPermission(msgspec.Struct, frozen=True, rename="camel"):
+class RequestPermission(Stamped, frozen=True, rename="camel"):
     """May this tool call run? Answer with :class:`~stagedoor.agents.acp.commands.AnswerPermissionRequest`."""
 
     session_id: str
@@ -49,7 +50,7 @@ _ACCEPTABLE: dict[PermissionKind, tuple[PermissionKind, ...]] = {
 }
 
 
-class ReadTextFile(msgspec.Struct, frozen=True, rename="camel"):
+class ReadTextFile(Stamped, frozen=True, rename="camel"):
     session_id: str
     path: str
     line: int | None = None
@@ -57,7 +58,7 @@ class ReadTextFile(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Id = None
 
 
-class WriteTextFile(msgspec.Struct, frozen=True, rename="camel"):
+class WriteTextFile(Stamped, frozen=True, rename="camel"):
     session_id: str
     path: str
     content: str
@@ -69,7 +70,7 @@ class EnvVariable(msgspec.Struct, frozen=True):
     value: str
 
 
-class CreateTerminal(msgspec.Struct, frozen=True, rename="camel"):
+class CreateTerminal(Stamped, frozen=True, rename="camel"):
     session_id: str
     command: str
     args: list[str] | None = None
@@ -79,31 +80,31 @@ class CreateTerminal(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Id = None
 
 
-class TerminalOutput(msgspec.Struct, frozen=True, rename="camel"):
+class TerminalOutput(Stamped, frozen=True, rename="camel"):
     session_id: str
     terminal_id: str
     request_id: Id = None
 
 
-class ReleaseTerminal(msgspec.Struct, frozen=True, rename="camel"):
+class ReleaseTerminal(Stamped, frozen=True, rename="camel"):
     session_id: str
     terminal_id: str
     request_id: Id = None
 
 
-class WaitForTerminalExit(msgspec.Struct, frozen=True, rename="camel"):
+class WaitForTerminalExit(Stamped, frozen=True, rename="camel"):
     session_id: str
     terminal_id: str
     request_id: Id = None
 
 
-class KillTerminal(msgspec.Struct, frozen=True, rename="camel"):
+class KillTerminal(Stamped, frozen=True, rename="camel"):
     session_id: str
     terminal_id: str
     request_id: Id = None
 
 
-class CreateElicitation(msgspec.Struct, frozen=True, rename="camel"):
+class CreateElicitation(Stamped, frozen=True, rename="camel"):
     """A question to the user: a form after ``requested_schema``, or a page to open at ``url``."""
 
     message: str = ""

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stagedoor.wire.jsonrpc import Id
+from stagedoor.wire.stamps import Stamped
 
 
 class PromptCapabilities(msgspec.Struct, frozen=True, rename="camel"):
@@ -144,7 +145,7 @@ class SessionListing(msgspec.Struct, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class InitializeResponse(msgspec.Struct, frozen=True, rename="camel"):
+class InitializeResponse(Stamped, frozen=True, rename="camel"):
     """Who the agent is and what it can do."""
 
     protocol_version: int
@@ -158,11 +159,11 @@ class InitializeResponse(msgspec.Struct, frozen=True, rename="camel"):
         return self.agent_capabilities or AgentCapabilities()
 
 
-class AuthenticateResponse(msgspec.Struct, frozen=True):
+class AuthenticateResponse(Stamped, frozen=True):
     pass
 
 
-class NewSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class NewSessionResponse(Stamped, frozen=True, rename="camel"):
     session_id: str
     modes: SessionModeState | None = None
     models: SessionModelState | None = None
@@ -170,7 +171,7 @@ class NewSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class LoadSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class LoadSessionResponse(Stamped, frozen=True, rename="camel"):
     """The stored session is open; some agents continue to replay it after this."""
 
     session_id: str = ""
@@ -180,7 +181,7 @@ class LoadSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class ResumeSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class ResumeSessionResponse(Stamped, frozen=True, rename="camel"):
     """The stored session is open; nothing of it is replayed."""
 
     session_id: str = ""
@@ -190,7 +191,7 @@ class ResumeSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class ForkSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class ForkSessionResponse(Stamped, frozen=True, rename="camel"):
     """``session_id`` is the copy's, ``forked_from`` the original's."""
 
     session_id: str
@@ -201,28 +202,28 @@ class ForkSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class ListSessionsResponse(msgspec.Struct, frozen=True, rename="camel"):
+class ListSessionsResponse(Stamped, frozen=True, rename="camel"):
     sessions: list[SessionListing] = []
     next_cursor: str | None = None
 
 
-class CloseSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class CloseSessionResponse(Stamped, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class DeleteSessionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class DeleteSessionResponse(Stamped, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class SetSessionModeResponse(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionModeResponse(Stamped, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class SetSessionModelResponse(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionModelResponse(Stamped, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class SetSessionConfigOptionResponse(msgspec.Struct, frozen=True, rename="camel"):
+class SetSessionConfigOptionResponse(Stamped, frozen=True, rename="camel"):
     config_options: list[ConfigOption] = []
     session_id: str = ""
 
@@ -236,7 +237,7 @@ class AcpUsage(msgspec.Struct, frozen=True, rename="camel"):
     cached_write_tokens: int | None = None
 
 
-class PromptResponse(msgspec.Struct, frozen=True, rename="camel"):
+class PromptResponse(Stamped, frozen=True, rename="camel"):
     """The turn is over: end_turn, max_tokens, max_turn_requests, refusal or cancelled."""
 
     stop_reason: str
@@ -245,7 +246,7 @@ class PromptResponse(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str = ""
 
 
-class UntypedResponse(msgspec.Struct, frozen=True):
+class UntypedResponse(Stamped, frozen=True):
     """The agent answered a request that is known only by its number (a recording of one side)."""
 
     request_id: Id

@@ -104,7 +104,12 @@ class AcpSession:
     async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
         """Start a turn. Its events end with ``PromptResponse``, ``RequestFailed`` or ``Unanswered``."""
         blocks = (TextContent(prompt),) if isinstance(prompt, str) else tuple(prompt)
-        self._turn = await self._start(PromptRequest(self.session_id, blocks))
+        self._channel.turn_id += 1  # before the prompt is on its way: what comes next is already of this turn
+        try:
+            self._turn = await self._start(PromptRequest(self.session_id, blocks))
+        except BaseException:
+            self._channel.turn_id -= 1
+            raise
 
     async def turn_ended(self) -> Reply:
         """Wait for the end of the turn last started; returns what ended it."""

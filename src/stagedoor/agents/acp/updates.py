@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stagedoor.wire.shapes import Shapes, UnknownMessage
+from stagedoor.wire.stamps import Stamped
 
 from .responses import ConfigOption
 
@@ -352,7 +353,7 @@ ConversationUpdate: TypeAlias = (
 """What a conversation consists of, and what is replayed of it; the other updates report the present state."""
 
 
-class SessionUpdate(msgspec.Struct, frozen=True):
+class SessionUpdate(Stamped, frozen=True):
     """The agent reports. ``replayed``: it is part of a stored conversation being loaded, not of a running turn."""
 
     session_id: str

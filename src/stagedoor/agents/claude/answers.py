@@ -21,6 +21,7 @@ import msgspec
 from ...errors import AlreadyAnswered, NotSupported, ProcessExited
 from ...transports.callbacks import CallbackLate, run_callback
 from ...transports.tasks import TaskOwner
+from ...wire.stamps import Stamp
 from . import permission_server
 from .commands import (
     AnswerCanUseTool,
@@ -172,6 +173,7 @@ class Delegate:
         self._tasks = TaskOwner()
         self._count = 0
         self.decide: Callable[[CanUseTool], Awaitable[Decision]] | None = None
+        self.stamp: Callable[[], Stamp] = Stamp
 
     @classmethod
     async def open(cls) -> Delegate:
@@ -230,6 +232,6 @@ class Delegate:
             question = msgspec.json.decode(line, type=CanUseTool)
         except msgspec.DecodeError as error:
             return {"behavior": "deny", "message": f"The question could not be read: {error}"}
-        question = msgspec.structs.replace(question, request_id=f"mcp_{self._count}")
+        question = msgspec.structs.replace(question, request_id=f"mcp_{self._count}", stamp=self.stamp())
         decision = PermissionResultDeny(NOBODY) if self.decide is None else await self.decide(question)
         return permission_body(decision, question)

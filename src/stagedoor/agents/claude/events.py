@@ -5,12 +5,14 @@ Only the fields we use; the rest stays in the raw line.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
 
 from ...transports.launch import Exited, Stalled
 from ...wire.shapes import Shapes, UnknownMessage
+from ...wire.stamps import Stamped, written_at
 from .blocks import NOTHING, STEPS, ApiMessage, ClaudeUsage, StreamStep
 
 # ------------------------------------------------------------------------------------------------------------- the turn
@@ -21,7 +23,7 @@ class McpServerStatus(msgspec.Struct, frozen=True):
     status: str = ""
 
 
-class SystemInit(msgspec.Struct, frozen=True, kw_only=True):
+class SystemInit(Stamped, frozen=True, kw_only=True):
     """The start of each turn (not once per process). Older versions print it as a plain ``init``."""
 
     cwd: str = ""
@@ -38,7 +40,7 @@ class SystemInit(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class Assistant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Assistant(Stamped, frozen=True, kw_only=True, gc=False):
     """One content block of the model's message. ``error`` is the class of an API failure, which comes as a message."""
 
     message: ApiMessage
@@ -51,12 +53,13 @@ class Assistant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uuid: str = ""
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class User(Stamped, frozen=True, kw_only=True, gc=False):
     """A tool result, a sub-agent's prompt, a note of interruption, or a replayed prompt."""
 
     message: ApiMessage
     parent_tool_use_id: str | None = None
-    timestamp: str | None = None
+    printed_at: str | None = msgspec.field(default=None, name="timestamp")
+    """As Claude Code printed it."""
     tool_use_result: msgspec.Raw = NOTHING
     is_replay: bool = msgspec.field(name="isReplay", default=False)
     is_synthetic: bool = msgspec.field(name="isSynthetic", default=False)
@@ -65,12 +68,16 @@ class User(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session_id: str = ""
     uuid: str = ""
 
+    @property
+    def timestamp(self) -> datetime:
+        return written_at(self.printed_at, self)
+
     def structured_result(self) -> Any:
         """What the tool gave, in the tool's own form; a string ``"Error: …"`` when it failed, ``None`` without one."""
         return msgspec.json.decode(self.tool_use_result)
 
 
-class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StreamEvent(Stamped, frozen=True, kw_only=True, gc=False):
     """A piece of the model's stream, as the API sent it (``include_partial_messages``)."""
 
     event: msgspec.Raw
@@ -105,7 +112,7 @@ class Origin(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class ClaudeResult(msgspec.Struct, frozen=True, kw_only=True):
+class ClaudeResult(Stamped, frozen=True, kw_only=True):
     """The end of one run of the model. Judge by ``is_error``: every API failure has the subtype ``success``.
 
     ``usage``, ``num_turns`` and ``duration_ms`` are of this turn; ``total_cost_usd`` and ``model_usage`` are cumulative
@@ -146,7 +153,7 @@ class ClaudeResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_error or self.subtype not in ("success", "")
 
 
-class TurnSettled(msgspec.Struct, frozen=True, kw_only=True):
+class TurnSettled(Stamped, frozen=True, kw_only=True):
     """Not a line of Claude Code's but our judgement: the turn is really over, its background tasks included."""
 
     result: ClaudeResult | None = None
@@ -156,7 +163,7 @@ class TurnSettled(msgspec.Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------ beside the conversation: retries, hooks, compaction
 
 
-class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
+class SystemStatus(Stamped, frozen=True, kw_only=True):
     """``requesting`` before an API call, ``compacting``, or a change of the permission mode."""
 
     status: str | None = None
@@ -166,13 +173,13 @@ class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class ThinkingTokens(msgspec.Struct, frozen=True, kw_only=True):
+class ThinkingTokens(Stamped, frozen=True, kw_only=True):
     estimated_tokens: int = 0
     estimated_tokens_delta: int = 0
     session_id: str = ""
 
 
-class ApiRetry(msgspec.Struct, frozen=True, kw_only=True):
+class ApiRetry(Stamped, frozen=True, kw_only=True):
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: float = 0.0
@@ -181,7 +188,7 @@ class ApiRetry(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class ModelFallback(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFallback(Stamped, frozen=True, kw_only=True):
     original_model: str = ""
     fallback_model: str = ""
     trigger: str = ""
@@ -189,7 +196,7 @@ class ModelFallback(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class ModelRefusal(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRefusal(Stamped, frozen=True, kw_only=True):
     """``model_refusal_no_fallback`` and ``model_refusal_fallback``."""
 
     original_model: str = ""
@@ -201,7 +208,7 @@ class ModelRefusal(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class PermissionDenied(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionDenied(Stamped, frozen=True, kw_only=True):
     """Refused without a question. Denials by the host do not come this way."""
 
     tool_name: str = ""
@@ -219,19 +226,19 @@ class CompactMetadata(msgspec.Struct, frozen=True):
     post_tokens: int | None = None
 
 
-class CompactBoundary(msgspec.Struct, frozen=True, kw_only=True):
+class CompactBoundary(Stamped, frozen=True, kw_only=True):
     compact_metadata: CompactMetadata = CompactMetadata()
     session_id: str = ""
 
 
-class HookStarted(msgspec.Struct, frozen=True, kw_only=True):
+class HookStarted(Stamped, frozen=True, kw_only=True):
     hook_id: str = ""
     hook_name: str = ""
     hook_event: str = ""
     session_id: str = ""
 
 
-class HookProgress(msgspec.Struct, frozen=True, kw_only=True):
+class HookProgress(Stamped, frozen=True, kw_only=True):
     hook_id: str = ""
     hook_name: str = ""
     hook_event: str = ""
@@ -241,7 +248,7 @@ class HookProgress(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class HookResponse(msgspec.Struct, frozen=True, kw_only=True):
+class HookResponse(Stamped, frozen=True, kw_only=True):
     hook_id: str = ""
     hook_name: str = ""
     hook_event: str = ""
@@ -253,14 +260,14 @@ class HookResponse(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class SessionStateChanged(msgspec.Struct, frozen=True, kw_only=True):
+class SessionStateChanged(Stamped, frozen=True, kw_only=True):
     """``running``, ``requires_action`` or ``idle`` (we switch these events on)."""
 
     state: str = ""
     session_id: str = ""
 
 
-class SystemNotice(msgspec.Struct, frozen=True, kw_only=True):
+class SystemNotice(Stamped, frozen=True, kw_only=True):
     """The rarer ``system`` lines. Which field holds the text differs: see :meth:`words`."""
 
     subtype: str
@@ -278,12 +285,12 @@ class SystemNotice(msgspec.Struct, frozen=True, kw_only=True):
         return self.content or self.text or self.detail or self.status_detail or error or self.subtype
 
 
-class RateLimitEvent(msgspec.Struct, frozen=True, kw_only=True):
+class RateLimitEvent(Stamped, frozen=True, kw_only=True):
     rate_limit_info: dict[str, Any] = {}
     session_id: str = ""
 
 
-class ClaudeToolProgress(msgspec.Struct, frozen=True, kw_only=True):
+class ClaudeToolProgress(Stamped, frozen=True, kw_only=True):
     tool_use_id: str = ""
     tool_name: str = ""
     parent_tool_use_id: str | None = None
@@ -292,25 +299,25 @@ class ClaudeToolProgress(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class ToolUseSummary(msgspec.Struct, frozen=True, kw_only=True):
+class ToolUseSummary(Stamped, frozen=True, kw_only=True):
     summary: str = ""
     preceding_tool_use_ids: list[str] = []
     session_id: str = ""
 
 
-class AuthStatus(msgspec.Struct, frozen=True, kw_only=True):
+class AuthStatus(Stamped, frozen=True, kw_only=True):
     is_authenticating: bool = msgspec.field(name="isAuthenticating", default=False)
     output: list[str] = []
     error: str | None = None
     session_id: str = ""
 
 
-class PromptSuggestion(msgspec.Struct, frozen=True, kw_only=True):
+class PromptSuggestion(Stamped, frozen=True, kw_only=True):
     suggestion: str = ""
     session_id: str = ""
 
 
-class KeepAlive(msgspec.Struct, frozen=True):
+class KeepAlive(Stamped, frozen=True):
     pass
 
 
@@ -323,7 +330,7 @@ class TaskUsage(msgspec.Struct, frozen=True):
     duration_ms: float = 0.0
 
 
-class TaskStarted(msgspec.Struct, frozen=True, kw_only=True):
+class TaskStarted(Stamped, frozen=True, kw_only=True):
     """A sub-agent, a background command, or any foreground command that runs longer than some seconds."""
 
     task_id: str
@@ -335,7 +342,7 @@ class TaskStarted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
+class TaskProgress(Stamped, frozen=True, kw_only=True):
     task_id: str
     tool_use_id: str | None = None
     description: str = ""
@@ -353,13 +360,13 @@ class TaskPatch(msgspec.Struct, frozen=True):
     is_backgrounded: bool | None = None
 
 
-class TaskUpdated(msgspec.Struct, frozen=True, kw_only=True):
+class TaskUpdated(Stamped, frozen=True, kw_only=True):
     task_id: str
     patch: TaskPatch = TaskPatch()
     session_id: str = ""
 
 
-class TaskNotification(msgspec.Struct, frozen=True, kw_only=True):
+class TaskNotification(Stamped, frozen=True, kw_only=True):
     """A task is over; the model gets to know it."""
 
     task_id: str
@@ -448,7 +455,7 @@ class ControlReply(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class ControlResponse(msgspec.Struct, frozen=True):
+class ControlResponse(Stamped, frozen=True):
     """The answer to a request of ours."""
 
     response: ControlReply
@@ -465,7 +472,7 @@ class ControlResponse(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.response.response)
 
 
-class ControlCancelRequest(msgspec.Struct, frozen=True):
+class ControlCancelRequest(Stamped, frozen=True):
     """A question to us is void: it needs no answer any more."""
 
     request_id: str
@@ -497,7 +504,7 @@ class PermissionUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
     directories: tuple[str, ...] | None = None
 
 
-class CanUseTool(msgspec.Struct, frozen=True):
+class CanUseTool(Stamped, frozen=True):
     """May this call run? ``AskUserQuestion`` and ``ExitPlanMode`` come this way too."""
 
     tool_name: str
@@ -524,7 +531,7 @@ class CanUseTool(msgspec.Struct, frozen=True):
         return updates
 
 
-class HookCallback(msgspec.Struct, frozen=True):
+class HookCallback(Stamped, frozen=True):
     """A hook that ``initialize`` registered fires. ``input["hook_event_name"]`` says which."""
 
     callback_id: str
@@ -533,7 +540,7 @@ class HookCallback(msgspec.Struct, frozen=True):
     request_id: str = ""
 
 
-class McpMessage(msgspec.Struct, frozen=True):
+class McpMessage(Stamped, frozen=True):
     """A JSON-RPC message for an MCP server that lives in the host process."""
 
     server_name: str
@@ -541,7 +548,7 @@ class McpMessage(msgspec.Struct, frozen=True):
     request_id: str = ""
 
 
-class Elicitation(msgspec.Struct, frozen=True):
+class Elicitation(Stamped, frozen=True):
     """An MCP server asks the user to fill in a form or to visit an address."""
 
     mcp_server_name: str
@@ -553,7 +560,7 @@ class Elicitation(msgspec.Struct, frozen=True):
     request_id: str = ""
 
 
-class RequestUserDialog(msgspec.Struct, frozen=True):
+class RequestUserDialog(Stamped, frozen=True):
     """Claude Code wants the host to show a dialog."""
 
     dialog_kind: str

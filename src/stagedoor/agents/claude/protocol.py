@@ -69,6 +69,7 @@ class ClaudeProtocol:
         self._ended = False
         self.turn = ClaudeTurn()
         self.session_id = ""
+        self.turn_id = 0
 
     # ------------------------------------------------------------------------------------------- from Claude Code
 
@@ -101,6 +102,7 @@ class ClaudeProtocol:
         else:
             self.session_id = getattr(event, "session_id", "") or self.session_id
         end = self.turn.observe(event)
+        self.turn_id = self.turn.number
         return [event] if end is None else [event, end]
 
     def _question(self, envelope: ControlRequest, message: bytes) -> Event:
@@ -175,6 +177,7 @@ class ClaudeProtocol:
         if prompt.parent_tool_use_id is not None:
             line["parent_tool_use_id"] = prompt.parent_tool_use_id
         self.turn.begin()
+        self.turn_id = self.turn.number
         self._write(line)
 
     def _reply(self, reply: Reply) -> None:
@@ -248,6 +251,8 @@ class ClaudeTurn:
         self._result: ClaudeResult | None = None
         self._tasks: dict[str, None] = {}
         self._ended_tasks: set[str] = set()
+        self.number = 0
+        """Of the running turn, or of the last one."""
 
     @property
     def running(self) -> bool:
@@ -260,13 +265,14 @@ class ClaudeTurn:
 
     def begin(self) -> None:
         """A prompt is on its way."""
+        self.number += not self._running
         self._running = True
 
     def observe(self, event: Event) -> TurnSettled | None:
         """Take note of one event; the judgement, when this event ends the turn."""
         match event:
             case SystemInit():
-                self._running = True
+                self.begin()  # a prompt that had waited for the end of the turn before
             case TaskStarted():
                 self._tasks[event.task_id] = None
             case TaskUpdated() if event.patch.end_time is not None:
@@ -284,7 +290,7 @@ class ClaudeTurn:
             case SessionStateChanged():
                 self._state_events = True
                 if event.state == "running":
-                    self._running = True
+                    self.begin()
                 elif event.state == "idle":
                     return self._settle()
             case _:

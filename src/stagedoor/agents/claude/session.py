@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from ...transports.process import ChildProcess
 from ...transports.relay import Reader, Relay
 from ...transports.tasks import TaskOwner
 from ...wire.shapes import UnknownMessage
+from ...wire.stamps import Stamp
 from .answers import ClaudeAnswers, Delegate
 from .commands import (
     AnswerCanUseTool,
@@ -232,6 +234,7 @@ class Exchange:
         self._delegate = delegate
         if delegate is not None:
             delegate.decide = self._answers.decide
+            delegate.stamp = lambda: Stamp(self.protocol.session_id, self.protocol.turn_id, time.time())
         self.conversation: Conversation[Event] = Conversation(
             process, self.protocol, relay, notice=self._notice, quiet=config.stall_after
         )

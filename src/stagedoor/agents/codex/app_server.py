@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,14 +15,14 @@ from ...transports.conversation import Conversation
 from ...transports.launch import Exited
 from ...transports.process import ChildProcess
 from ...transports.relay import Relay
-from ...wire.shapes import UnknownMessage
+from ...wire.stamps import Stamp, mark
 from .answers import CodexAnswerer, Deliver
 from .commands import AnswerQuestion, CallMethod, Command, Decision, ForkThread, ResumeThread, ServerCall, StartThread
 from .config import CodexSessionConfig, on_app_server
 from .launch import error_line, launch, session_not_found, start_error, thread_params
 from .locate import VERSIONS, environment, trust_roots
 from .notifications import AppEvent, ServerRequestResolvedNotification, TurnCompletedNotification
-from .protocol import AppServerProtocol, ThreadStates
+from .protocol import AppServerProtocol, ThreadStates, thread_of
 from .questions import Question, RequestId
 from .sessions import UNREAD_BOUND, CodexThread, weak_notice
 from .threads import (
@@ -38,17 +38,6 @@ from .threads import (
 )
 
 Pair: TypeAlias = tuple[bytes, AppEvent]
-
-
-class _ThreadParams(msgspec.Struct, frozen=True, rename="camel"):
-    thread_id: str | None = None
-
-
-class _ThreadEnvelope(msgspec.Struct, frozen=True):
-    params: _ThreadParams = _ThreadParams()
-
-
-_ENVELOPE = msgspec.json.Decoder(_ThreadEnvelope)
 
 
 class Switchboard:
@@ -73,9 +62,9 @@ class Switchboard:
         self._closed.discard(thread_id)
         self._relays[thread_id] = relay
         early, self._early = self._early, []
-        await relay.publish([*early, *self._claimed(thread_id)])
+        await relay.publish([*(self.stamped(pair, thread_id) for pair in early), *self._claimed(thread_id)])
         if self._ended is not None:
-            await relay.publish([self._ended])
+            await relay.publish([self.stamped(self._ended, thread_id)])
             relay.close()
         return relay
 
@@ -96,15 +85,25 @@ class Switchboard:
             return next(iter(self._relays))  # a sub-agent that has not been introduced
         return root
 
+    def stamped(self, pair: Pair, thread_id: str) -> Pair:
+        """The session of an event is the open thread whose readers get it; the turn, that thread's own."""
+        event = pair[1]
+        mark((pair,), Stamp(thread_id, self._thread_states.turn_number(thread_id), event.stamp.read_at))
+        return pair
+
     async def publish(self, items: Iterable[Pair]) -> None:
         sorted_out: dict[str, list[Pair]] = {}
         for pair in items:
-            thread_id = thread_of(pair)
+            thread_id = thread_of(pair[1])
             if thread_id is not None:
-                sorted_out.setdefault(self.home(thread_id), []).append(pair)
+                home = self.home(thread_id)
+                if pair[1].session_id != home:
+                    self.stamped(pair, home)
+                sorted_out.setdefault(home, []).append(pair)
                 continue
             for each in self._relays:
-                sorted_out.setdefault(each, []).append(pair)
+                copy = pair if len(self._relays) == 1 else (pair[0], msgspec.structs.replace(pair[1]))
+                sorted_out.setdefault(each, []).append(self.stamped(copy, each))
             if isinstance(pair[1], Exited):
                 self._ended = pair
             elif not self._relays:
@@ -121,19 +120,6 @@ class Switchboard:
         """What was stored for the thread and for those that turned out to be its sub-agents."""
         members = [key for key in self._unclaimed if self.home(key) == thread_id]
         return [pair for key in members for pair in self._unclaimed.pop(key)]
-
-
-def thread_of(pair: Pair) -> str | None:
-    """The thread an event is about, where it is about one."""
-    raw, event = pair
-    if isinstance(event, CallReply) and isinstance(event.result, ThreadResponse):
-        return event.result.thread.id
-    if isinstance(event, UnknownMessage):
-        try:
-            return _ENVELOPE.decode(raw).params.thread_id
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-    return cast("str | None", getattr(event, "thread_id", None)) or None
 
 
 OPENING_STORED = ("thread/resume", "thread/fork")

@@ -12,6 +12,7 @@ import msgspec
 
 from ...transports.launch import Exited, Stalled
 from ...wire.shapes import Shapes, UnknownMessage
+from ...wire.stamps import Stamped
 
 
 class CodexUsage(msgspec.Struct, frozen=True):
@@ -209,13 +210,13 @@ def decode_item(raw: bytes) -> Item | UnknownMessage:
 # --------------------------------------------------------------------------------------------------------------- events
 
 
-class ThreadStarted(msgspec.Struct, frozen=True):
+class ThreadStarted(Stamped, frozen=True):
     """The first line of every process, also after ``resume``."""
 
     thread_id: str
 
 
-class CodexTurnStarted(msgspec.Struct, frozen=True):
+class CodexTurnStarted(Stamped, frozen=True):
     """Once per process."""
 
 
@@ -223,7 +224,7 @@ class TurnError(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class CodexTurnCompleted(msgspec.Struct, frozen=True):
+class CodexTurnCompleted(Stamped, frozen=True):
     """``usage`` is what the CLI printed: the whole thread so far, earlier processes included.
 
     ``turn_usage`` is this turn alone, worked out by the protocol; ``None`` when the earlier total is not known.
@@ -233,25 +234,25 @@ class CodexTurnCompleted(msgspec.Struct, frozen=True):
     turn_usage: CodexUsage | None = None
 
 
-class CodexTurnFailed(msgspec.Struct, frozen=True):
+class CodexTurnFailed(Stamped, frozen=True):
     error: TurnError = TurnError()
 
 
-class ThreadError(msgspec.Struct, frozen=True):
+class ThreadError(Stamped, frozen=True):
     """The line of type ``error``. A harmless retry (``Reconnecting... 2/5``) unless ``turn.failed`` follows."""
 
     message: str = ""
 
 
-class ItemStarted(msgspec.Struct, frozen=True):
+class ItemStarted(Stamped, frozen=True):
     item: Item | UnknownMessage
 
 
-class ItemUpdated(msgspec.Struct, frozen=True):
+class ItemUpdated(Stamped, frozen=True):
     item: Item | UnknownMessage
 
 
-class ItemCompleted(msgspec.Struct, frozen=True):
+class ItemCompleted(Stamped, frozen=True):
     """``status`` stood on the line itself in older versions (success, failed); today the item has its own."""
 
     item: Item | UnknownMessage

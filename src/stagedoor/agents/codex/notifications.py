@@ -11,6 +11,7 @@ import msgspec
 
 from ...transports.launch import Exited, Stalled
 from ...wire.shapes import UnknownMessage, decode_or_reason
+from ...wire.stamps import Stamped
 from .events import CodexUsage
 from .questions import Question
 from .threads import (
@@ -27,7 +28,7 @@ from .threads import (
 )
 
 
-class ThreadStartedNotification(msgspec.Struct, frozen=True):
+class ThreadStartedNotification(Stamped, frozen=True):
     thread: Thread
 
     @property
@@ -35,52 +36,52 @@ class ThreadStartedNotification(msgspec.Struct, frozen=True):
         return self.thread.id
 
 
-class ThreadStatusChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadStatusChangedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
     status: ThreadStatus = ThreadStatus()
 
 
-class ThreadNameUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadNameUpdatedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
     thread_name: str | None = None
 
 
-class ThreadSettingsUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadSettingsUpdatedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
     thread_settings: dict[str, Any] = {}
 
 
-class ThreadGoalUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadGoalUpdatedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
     goal: dict[str, Any] = {}
-    turn_id: str | None = None
+    native_turn_id: str | None = msgspec.field(default=None, name="turnId")
 
 
-class ThreadTokenUsageUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
-    """After every model call, and at once after a resume (then ``turn_id`` is an earlier turn).
+class ThreadTokenUsageUpdatedNotification(Stamped, frozen=True, rename="camel"):
+    """After every model call, and at once after a resume (then ``native_turn_id`` is an earlier turn).
 
     ``turn_usage`` is the running turn so far, worked out by the protocol; ``None`` when none runs.
     """
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     token_usage: ThreadTokenUsage = ThreadTokenUsage()
     turn_usage: CodexUsage | None = None
 
 
-class ThreadChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadChangedNotification(Stamped, frozen=True, rename="camel"):
     """Archived, deleted, closed, goal cleared, read state …: ``method`` says which; only the thread matters."""
 
     thread_id: str
     method: str = ""
 
 
-class TurnStartedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class TurnStartedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
     turn: CodexTurn = CodexTurn()
 
 
-class TurnCompletedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class TurnCompletedNotification(Stamped, frozen=True, rename="camel"):
     """The end of a turn, whatever its status. ``turn_usage`` is worked out by the protocol from the thread's totals."""
 
     thread_id: str
@@ -88,11 +89,11 @@ class TurnCompletedNotification(msgspec.Struct, frozen=True, rename="camel"):
     turn_usage: CodexUsage | None = None
 
 
-class TurnDiffUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class TurnDiffUpdatedNotification(Stamped, frozen=True, rename="camel"):
     """The git diff of the turn so far; repeated."""
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     diff: str = ""
 
 
@@ -103,105 +104,105 @@ class TurnPlanStep(msgspec.Struct, frozen=True):
     status: str = ""
 
 
-class TurnPlanUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class TurnPlanUpdatedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     explanation: str | None = None
     plan: list[TurnPlanStep] = []
 
 
-class ItemStartedNotification(msgspec.Struct, frozen=True):
+class ItemStartedNotification(Stamped, frozen=True):
     thread_id: str
-    turn_id: str
+    native_turn_id: str
     item: ThreadItem | UnknownMessage
 
 
-class ItemCompletedNotification(msgspec.Struct, frozen=True):
+class ItemCompletedNotification(Stamped, frozen=True):
     """Items that an interrupt leaves open never get one."""
 
     thread_id: str
-    turn_id: str
+    native_turn_id: str
     item: ThreadItem | UnknownMessage
 
 
-class AgentMessageDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class AgentMessageDeltaNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     delta: str = ""
 
 
-class PlanDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class PlanDeltaNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     delta: str = ""
 
 
-class ReasoningSummaryPartAddedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ReasoningSummaryPartAddedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     summary_index: int = 0
 
 
-class ReasoningSummaryTextDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ReasoningSummaryTextDeltaNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     summary_index: int = 0
     delta: str = ""
 
 
-class ReasoningTextDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ReasoningTextDeltaNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     content_index: int = 0
     delta: str = ""
 
 
-class CommandExecutionOutputDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class CommandExecutionOutputDeltaNotification(Stamped, frozen=True, rename="camel"):
     """The first chunks may be missing: the completed item has the whole output."""
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     delta: str = ""
 
 
-class TerminalInteractionNotification(msgspec.Struct, frozen=True, rename="camel"):
+class TerminalInteractionNotification(Stamped, frozen=True, rename="camel"):
     """The model typed into a running command."""
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     process_id: str = ""
     stdin: str = ""
 
 
-class FileChangeOutputDeltaNotification(msgspec.Struct, frozen=True, rename="camel"):
+class FileChangeOutputDeltaNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     delta: str = ""
 
 
-class FileChangePatchUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class FileChangePatchUpdatedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     changes: list[FileUpdateChange] = []
 
 
-class McpToolCallProgressNotification(msgspec.Struct, frozen=True, rename="camel"):
+class McpToolCallProgressNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     message: str = ""
 
 
-class McpServerStatusUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class McpServerStatusUpdatedNotification(Stamped, frozen=True, rename="camel"):
     """``status``: starting, ready, failed, cancelled."""
 
     name: str = ""
@@ -210,78 +211,78 @@ class McpServerStatusUpdatedNotification(msgspec.Struct, frozen=True, rename="ca
     thread_id: str | None = None
 
 
-class AutoApprovalReviewNotification(msgspec.Struct, frozen=True, rename="camel"):
+class AutoApprovalReviewNotification(Stamped, frozen=True, rename="camel"):
     """The reviewer model looks at an action (started or completed, see ``review``)."""
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     review_id: str = ""
     target_item_id: str | None = None
     review: dict[str, Any] = {}
 
 
-class HookNotification(msgspec.Struct, frozen=True, rename="camel"):
+class HookNotification(Stamped, frozen=True, rename="camel"):
     """A hook of the user's started or completed (see ``run``)."""
 
     thread_id: str
-    turn_id: str | None = None
+    native_turn_id: str | None = msgspec.field(default=None, name="turnId")
     run: dict[str, Any] = {}
 
 
-class ServerRequestResolvedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ServerRequestResolvedNotification(Stamped, frozen=True, rename="camel"):
     """A question is closed: answered, or made void by an interrupt."""
 
     thread_id: str
     request_id: int | str
 
 
-class ContextCompactedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ContextCompactedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
 
 
-class ModelReroutedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ModelReroutedNotification(Stamped, frozen=True, rename="camel"):
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     from_model: str = ""
     to_model: str = ""
     reason: Any = None
 
 
-class ErrorNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ErrorNotification(Stamped, frozen=True, rename="camel"):
     """With ``will_retry`` harmless; without, ``turn/completed`` with status failed follows."""
 
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     error: TurnErrorDetails = TurnErrorDetails()
     will_retry: bool = False
 
 
-class WarningNotification(msgspec.Struct, frozen=True, rename="camel"):
+class WarningNotification(Stamped, frozen=True, rename="camel"):
     message: str = ""
     thread_id: str | None = None
 
 
-class ConfigWarningNotification(msgspec.Struct, frozen=True, rename="camel"):
+class ConfigWarningNotification(Stamped, frozen=True, rename="camel"):
     summary: str = ""
     details: str | None = None
 
 
-class DeprecationNoticeNotification(msgspec.Struct, frozen=True, rename="camel"):
+class DeprecationNoticeNotification(Stamped, frozen=True, rename="camel"):
     summary: str = ""
     details: str | None = None
 
 
-class AccountRateLimitsUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class AccountRateLimitsUpdatedNotification(Stamped, frozen=True, rename="camel"):
     rate_limits: dict[str, Any] = {}
 
 
-class AccountUpdatedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class AccountUpdatedNotification(Stamped, frozen=True, rename="camel"):
     auth_mode: str | None = None
     plan_type: str | None = None
 
 
-class RemoteControlStatusChangedNotification(msgspec.Struct, frozen=True, rename="camel"):
+class RemoteControlStatusChangedNotification(Stamped, frozen=True, rename="camel"):
     status: str = ""
     server_name: str = ""
 
@@ -291,7 +292,7 @@ class ItemParams(msgspec.Struct, frozen=True, rename="camel"):
 
     thread_id: str
     item: msgspec.Raw
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
 
 
 Notification: TypeAlias = (
@@ -398,7 +399,7 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
     if isinstance(value, ItemParams):
         item = decode_item(bytes(value.item))
         shape = ItemStartedNotification if method == "item/started" else ItemCompletedNotification
-        return shape(value.thread_id, value.turn_id, item)
+        return shape(value.thread_id, value.native_turn_id, item)
     if isinstance(value, ThreadChangedNotification):
         return ThreadChangedNotification(value.thread_id, method)
     typed: Notification = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import msgspec
 
@@ -63,7 +63,12 @@ class _CallParams(msgspec.Struct, frozen=True, rename="camel"):
     thread_id: str | None = None
 
 
+class _Envelope(msgspec.Struct, frozen=True):
+    params: _CallParams = _CallParams()
+
+
 _CALL_PARAMS = msgspec.json.Decoder(_CallParams)
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
 class ExecProtocol:
@@ -75,6 +80,8 @@ class ExecProtocol:
     def __init__(self, *, before: CodexUsage | None = NOTHING) -> None:
         self._before = before
         self.thread_id: str | None = None
+        self.session_id = ""
+        self.turn_id = 0
         self._older = OlderItems()
         self._at_end = True  # whether nothing has come since a turn ended
         self.ended = False
@@ -89,7 +96,7 @@ class ExecProtocol:
             case ThreadStarted(thread_id):
                 if self.thread_id not in (None, thread_id):
                     self._before = NOTHING  # a recording may hold another thread, too
-                self.thread_id = thread_id
+                self.thread_id = self.session_id = thread_id
             case CodexTurnCompleted(usage):
                 self.ended = True
                 before, self._before = self._before, usage or self._before  # a recording may hold the next turn, too
@@ -119,6 +126,7 @@ class _ThreadState:
 
     def __init__(self) -> None:
         self.turn = ""
+        self.turn_number = 0
         self.total: CodexUsage | None = None
         self.before: CodexUsage | None = None
         self.interrupting = False
@@ -129,10 +137,11 @@ class _ThreadState:
     def start(self, turn: CodexTurn) -> None:
         if turn.id and turn.id != self.turn:
             self.turn, self.before = turn.id, self.total
+            self.turn_number += 1
 
     def count(self, event: ThreadTokenUsageUpdatedNotification) -> None:
         total = event.token_usage.total.usage()
-        if self.turn == event.turn_id and self.before is None:
+        if self.turn == event.native_turn_id and self.before is None:
             # A fork inherits its parent's total silently: it is the total less what this first call used.
             self.before = total.since(event.token_usage.last.usage())
         self.total = total
@@ -162,6 +171,10 @@ class ThreadStates:
         """The id of the running turn, or an empty string."""
         return self._state(thread_id).turn
 
+    def turn_number(self, thread_id: str) -> int:
+        """How many turns the thread has begun since it was opened here."""
+        return self._state(thread_id).turn_number
+
     def root(self, thread_id: str) -> str:
         """The thread at the top of the family; itself when it is no known sub-agent."""
         visited = {thread_id}
@@ -185,7 +198,7 @@ class ThreadStates:
             case ThreadTokenUsageUpdatedNotification(thread_id):
                 state = self._state(thread_id)
                 state.count(event)
-                if state.turn and state.turn == event.turn_id:
+                if state.turn and state.turn == event.native_turn_id:
                     return msgspec.structs.replace(event, turn_usage=state.used())
             case TurnCompletedNotification(thread_id):
                 return msgspec.structs.replace(event, turn_usage=self._state(thread_id).finish())
@@ -294,6 +307,18 @@ class ThreadStates:
                 pass
 
 
+def thread_of(event: AppEvent) -> str | None:
+    """The thread an event is about, where it is about one."""
+    if isinstance(event, CallReply) and isinstance(event.result, ThreadResponse):
+        return event.result.thread.id
+    if isinstance(event, UnknownMessage):
+        try:
+            return _ENVELOPE.decode(event.raw).params.thread_id
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+    return cast("str | None", getattr(event, "thread_id", None)) or None
+
+
 class AppServerProtocol:
     """One app-server: any number of threads on one pipe, JSON-RPC without the ``jsonrpc`` member.
 
@@ -316,6 +341,8 @@ class AppServerProtocol:
         self._recorded_calls: dict[RequestId | None, tuple[str, str]] = {}
         self.open_questions: dict[RequestId, Question] = {}
         self.thread_states = ThreadStates()
+        self.session_id = ""
+        self.turn_id = 0
 
     def send(self, command: Command) -> None:
         match command:
@@ -349,16 +376,23 @@ class AppServerProtocol:
         return messages
 
     def receive(self, message: bytes) -> list[AppEvent]:
+        event = self._typed(message)
+        thread_id = thread_of(event)
+        self.session_id = self.thread_states.root(thread_id) if thread_id else ""
+        self.turn_id = self.thread_states.turn_number(self.session_id) if thread_id else 0
+        return [event]
+
+    def _typed(self, message: bytes) -> AppEvent:
         match parse(message):
             case Notification(method, params):
                 event = notifications.decode(message, method, params)
-                return [event if isinstance(event, UnknownMessage) else self._notified(event)]
+                return event if isinstance(event, UnknownMessage) else self._notified(event)
             case Request(request_id, method, params):
-                return [self._question(message, request_id, method, params)]
+                return self._question(message, request_id, method, params)
             case Response() as response:
-                return [self._reply(response)]
+                return self._reply(response)
             case surprise:
-                return [surprise]
+                return surprise
 
     def receive_eof(self) -> list[AppEvent]:
         self.open_questions.clear()

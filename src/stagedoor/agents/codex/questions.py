@@ -12,6 +12,7 @@ import msgspec
 
 from ...errors import LocalProtocolError
 from ...wire.shapes import UnknownMessage, decode_or_reason, decode_question
+from ...wire.stamps import Stamped
 from .commands import (
     Accept,
     AcceptForSession,
@@ -29,12 +30,12 @@ from .threads import FileUpdateChange, McpToolCallThreadItem
 RequestId: TypeAlias = int | str
 
 
-class CommandExecutionRequestApproval(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class CommandExecutionRequestApproval(Stamped, frozen=True, rename="camel", kw_only=True):
     """May this command run? Read the warning on :class:`~.commands.Accept`."""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     kind: str = "command"
     reason: str | None = None
@@ -47,36 +48,36 @@ class CommandExecutionRequestApproval(msgspec.Struct, frozen=True, rename="camel
     available_decisions: list[Any] | None = None
 
 
-class FileChangeRequestApproval(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class FileChangeRequestApproval(Stamped, frozen=True, rename="camel", kw_only=True):
     """May these files change? The wire has no diff; ``changes`` comes from the item that started before."""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     reason: str | None = None
     grant_root: str | None = None
     changes: list[FileUpdateChange] = []
 
 
-class PermissionsRequestApproval(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PermissionsRequestApproval(Stamped, frozen=True, rename="camel", kw_only=True):
     """May the sandbox be widened by ``permissions`` (``fileSystem``, ``network``)?"""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     cwd: str = ""
     reason: str | None = None
     permissions: dict[str, Any] = {}
 
 
-class McpServerElicitationRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class McpServerElicitationRequest(Stamped, frozen=True, rename="camel", kw_only=True):
     """An MCP server asks the user, or (``is_tool_approval``) Codex asks whether one of its tools may be called."""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str | None = None
+    native_turn_id: str | None = msgspec.field(default=None, name="turnId")
     server_name: str = ""
     mode: str = ""
     message: str = ""
@@ -119,23 +120,23 @@ class UserInputQuestion(msgspec.Struct, frozen=True, rename="camel"):
     options: list[UserInputOption] | None = None
 
 
-class ToolRequestUserInput(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ToolRequestUserInput(Stamped, frozen=True, rename="camel", kw_only=True):
     """The model asks the user (plan mode only)."""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
     questions: list[UserInputQuestion] = []
     is_blocking: bool = True
 
 
-class DynamicToolCall(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class DynamicToolCall(Stamped, frozen=True, rename="camel", kw_only=True):
     """The model calls a tool that the client offered in ``thread/start``."""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     call_id: str = ""
     tool: str = ""
     namespace: str | None = None
@@ -146,34 +147,34 @@ class DynamicToolCall(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
         return self.call_id
 
 
-class CurrentTimeRead(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class CurrentTimeRead(Stamped, frozen=True, rename="camel", kw_only=True):
     """What time is it, in seconds?"""
 
     request_id: RequestId
     thread_id: str
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     item_id: str = ""
 
 
-class ExecCommandApproval(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ExecCommandApproval(Stamped, frozen=True, rename="camel", kw_only=True):
     """How older servers asked about a command."""
 
     request_id: RequestId
     thread_id: str = msgspec.field(default="", name="conversationId")
     item_id: str = msgspec.field(default="", name="callId")
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     command: list[str] = []
     cwd: str = ""
     reason: str | None = None
 
 
-class ApplyPatchApproval(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ApplyPatchApproval(Stamped, frozen=True, rename="camel", kw_only=True):
     """How older servers asked about files; ``file_changes`` maps a path to its change."""
 
     request_id: RequestId
     thread_id: str = msgspec.field(default="", name="conversationId")
     item_id: str = msgspec.field(default="", name="callId")
-    turn_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
     file_changes: dict[str, Any] = {}
     grant_root: str | None = None
     reason: str | None = None

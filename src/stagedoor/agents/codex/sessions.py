@@ -102,6 +102,7 @@ class CodexExecSession:
         self._relay: Relay[tuple[bytes, ExecEvent]] = Relay()
         self._turns: list[Conversation[ExecEvent]] = []  # the running one, if any; a list so that a finalizer sees it
         self._protocol = ExecProtocol()
+        self._turn_id = 0
         self._opening: asyncio.Future[ThreadStarted | Exited] | None = None
         weakref.finalize(self, _abandon, self._turns).atexit = False
 
@@ -134,7 +135,9 @@ class CodexExecSession:
         )
         self._opening = asyncio.get_running_loop().create_future()
         process = await ChildProcess.start(plan, base_env=self._env)
+        self._turn_id += 1
         self._protocol = ExecProtocol(before=before)
+        self._protocol.session_id, self._protocol.turn_id = resume or "", self._turn_id
         turn = Conversation(
             process,
             self._protocol,

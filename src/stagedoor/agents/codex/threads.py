@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ...wire.shapes import Shapes, UnknownMessage, decode_or_reason
+from ...wire.stamps import Stamped
 from .events import CodexUsage
 
 # ---------------------------------------------------------------------------------------------------------------- items
@@ -492,7 +493,7 @@ RESULTS: dict[str, type[Any]] = {
 """What each call is answered with; the answers of other calls are kept raw."""
 
 
-class CallReply(msgspec.Struct, frozen=True):
+class CallReply(Stamped, frozen=True):
     """An answer to a call of ours. ``method`` is empty when we did not make that call (a replayed recording).
 
     ``thread_id`` is the thread the call was about, empty when it was about none.
@@ -504,7 +505,7 @@ class CallReply(msgspec.Struct, frozen=True):
     thread_id: str = ""
 
 
-class CallRefusal(msgspec.Struct, frozen=True):
+class CallRefusal(Stamped, frozen=True):
     """A call of ours was answered with an error. Codex uses code -32600 for nearly everything."""
 
     request_id: int | str | None

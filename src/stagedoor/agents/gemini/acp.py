@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
+import msgspec
+
 from stagedoor.agents.acp.config import AcpSessionConfig
 from stagedoor.agents.acp.events import Event as AcpEvent
 from stagedoor.agents.acp.protocol import Reply
@@ -146,12 +148,12 @@ class GeminiAcpSession:
             if isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk):
                 before, last = last, clock()
                 if last - before >= PAUSE:
-                    yield b"", Paused(last - before)
+                    yield b"", Paused(last - before, stamp=event.stamp)
             yield raw, event
             match event:
                 case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):
                     if (details := await self._details_of(call.tool_call_id)) is not None:
-                        yield b"", details
+                        yield b"", msgspec.structs.replace(details, stamp=event.stamp)
                 case _:
                     pass
 

@@ -6,38 +6,48 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.wire.shapes import Shapes, UnknownMessage
+from stagedoor.wire.stamps import Stamped, written_at
 
 from .records import ToolDetails
 
 
-class GeminiInit(msgspec.Struct, frozen=True):
+class GeminiLine(Stamped, frozen=True, kw_only=True):
+    """What every line says. Never made on its own."""
+
+    printed_at: str = msgspec.field(default="", name="timestamp")
+    """As the CLI printed it."""
+
+    @property
+    def timestamp(self) -> datetime:
+        return written_at(self.printed_at, self)
+
+
+class GeminiInit(GeminiLine, frozen=True):
     """The first event of a process. ``model`` is the requested one (``auto``), not the one chosen in the end."""
 
     session_id: str
     model: str = ""
-    timestamp: str = ""
 
 
-class GeminiMessage(msgspec.Struct, frozen=True):
+class GeminiMessage(GeminiLine, frozen=True):
     """The prompt as the CLI took it (``role`` ``user``), or a piece of the answer; a whole answer is never printed."""
 
     role: str
     content: str = ""
     delta: bool = False
-    timestamp: str = ""
 
 
-class GeminiToolUse(msgspec.Struct, frozen=True):
+class GeminiToolUse(GeminiLine, frozen=True):
     tool_name: str
     tool_id: str
     parameters: dict[str, Any] = {}
-    timestamp: str = ""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -48,24 +58,22 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     code: str | int | None = None
 
 
-class GeminiToolResult(msgspec.Struct, frozen=True):
+class GeminiToolResult(GeminiLine, frozen=True):
     """A tool is done. A shell command that failed is a ``success``: its exit code is in :class:`ToolDetails`."""
 
     tool_id: str
     status: str = ""
     output: str | None = None
     error: ErrorDetail | None = None
-    timestamp: str = ""
 
 
-class GeminiError(msgspec.Struct, frozen=True):
+class GeminiError(GeminiLine, frozen=True):
     """Something went wrong and the run continues; a ``result`` follows. ``error`` is the older, nested form."""
 
     severity: str = ""
     message: str = ""
     error: ErrorDetail | None = None
     status: str = ""
-    timestamp: str = ""
 
     @property
     def text(self) -> str:
@@ -98,51 +106,46 @@ class Stats(msgspec.Struct, frozen=True):
     tool_tokens: int = 0
 
 
-class GeminiResult(msgspec.Struct, frozen=True):
+class GeminiResult(GeminiLine, frozen=True):
     """The last event of a run that was not cut off. ``error`` may be missing from an ``error`` status."""
 
     status: str = ""
     stats: Stats | None = None
     error: ErrorDetail | None = None
-    timestamp: str = ""
 
 
 # ------------------------------------------------------------------------------------------------- the older shapes
 
 
-class GeminiContent(msgspec.Struct, frozen=True):
+class GeminiContent(GeminiLine, frozen=True):
     """Older form of a piece of the answer."""
 
     value: str = ""
-    timestamp: str = ""
 
 
-class GeminiToolCall(msgspec.Struct, frozen=True):
+class GeminiToolCall(GeminiLine, frozen=True):
     """Older form of a tool use; it has no id."""
 
     name: str
     args: dict[str, Any] = {}
-    timestamp: str = ""
 
 
-class GeminiDone(msgspec.Struct, frozen=True):
+class GeminiDone(GeminiLine, frozen=True):
     """Older form of the last event."""
 
     status: str = ""
     stats: Stats | None = None
-    timestamp: str = ""
 
 
-class GeminiRetry(msgspec.Struct, frozen=True):
+class GeminiRetry(GeminiLine, frozen=True):
     """A failed request is tried again. Today's CLI reports it on standard error only."""
 
     attempt: int = 0
     max_attempts: int = 0
     delay_ms: float = 0
-    timestamp: str = ""
 
 
-class Truncated(msgspec.Struct, frozen=True):
+class Truncated(Stamped, frozen=True):
     """The output ended without a ``result``: a failure whatever the exit code says, which is 0 after a signal.
 
     ``interrupted`` when we asked for the end. ``open_tools`` are the ids of calls that never got a result.
@@ -153,7 +156,7 @@ class Truncated(msgspec.Struct, frozen=True):
     open_tools: tuple[str, ...] = ()
 
 
-class Paused(msgspec.Struct, frozen=True):
+class Paused(Stamped, frozen=True):
     """Over ACP: there was a pause before the next piece of the answer. Perhaps a broken answer is asked for again."""
 
     seconds: float

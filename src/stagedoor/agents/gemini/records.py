@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from stagedoor.wire.shapes import repaired
+from stagedoor.wire.stamps import Stamped
 
 SHELL = "run_shell_command"
 
@@ -88,7 +89,7 @@ class ToolRecord(msgspec.Struct, frozen=True, rename="camel"):
             return None
 
 
-class ToolDetails(msgspec.Struct, frozen=True):
+class ToolDetails(Stamped, frozen=True):
     """What the session file adds to a ``tool_result``; comes after it, before the event that follows."""
 
     tool_id: str

@@ -58,6 +58,7 @@ class GeminiSession:
         self._conversation: Conversation[Event] | None = None
         self._alive: list[Conversation[Event]] = []  # the same, for a finalizer that must not hold the session itself
         self._started: asyncio.Future[None] | None = None
+        self._turn_id = 0
         self._resuming = False
         self._unanswered = False  # created here, and nothing was answered in it yet
         self._running = False
@@ -144,9 +145,10 @@ class GeminiSession:
         self._protocol = StreamProtocol()
         process = await ChildProcess.start(launch, base_env=self._env)
         self._running = True
+        self._turn_id += 1
         self._conversation = Conversation(
             process,
-            DetailedProtocol(self._protocol, self._file),
+            DetailedProtocol(self._protocol, self._file, self.session_id, self._turn_id),
             self._relay,
             notice=_weakly(self),
             quiet=self._quiet,

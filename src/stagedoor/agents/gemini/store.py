@@ -243,9 +243,11 @@ class DetailedProtocol:
     The CLI writes them after it has printed the results of a model turn and before it prints anything else.
     """
 
-    def __init__(self, protocol: StreamProtocol, file: SessionFile) -> None:
+    def __init__(self, protocol: StreamProtocol, file: SessionFile, session_id: str = "", turn_id: int = 0) -> None:
         self._protocol = protocol
         self._file = file
+        self.session_id = session_id
+        self.turn_id = turn_id
         self._awaited: list[str] = []
 
     def receive(self, message: bytes) -> list[Event]:

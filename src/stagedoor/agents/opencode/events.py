@@ -6,12 +6,14 @@ few are not OpenCode's: they report what happened around it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.wire.shapes import Shapes, UnknownMessage
+from stagedoor.wire.stamps import Stamped, written_at
 
 from .parts import (
     PARTS,
@@ -34,9 +36,14 @@ from .parts import (
 # ----------------------------------------------------------------------------------------------------------------- run
 
 
-class _RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+class _RunEvent(Stamped, frozen=True, kw_only=True):
     session_id: str = msgspec.field(default="", name="sessionID")
-    timestamp: float = 0
+    printed_at: float = msgspec.field(default=0, name="timestamp")
+    """Milliseconds since 1970, as OpenCode printed it."""
+
+    @property
+    def timestamp(self) -> datetime:
+        return written_at(self.printed_at, self)
 
 
 class StepStart(_RunEvent, frozen=True, kw_only=True):
@@ -81,15 +88,15 @@ RUN_EVENTS: Shapes[KnownRunEvent] = Shapes(
 # ------------------------------------------------------------------------------------------------------------- serve
 
 
-class _OfSession(msgspec.Struct, frozen=True, kw_only=True):
+class _OfSession(Stamped, frozen=True, kw_only=True):
     session_id: str = msgspec.field(default="", name="sessionID")
 
 
-class ServerConnected(msgspec.Struct, frozen=True):
+class ServerConnected(Stamped, frozen=True):
     """The first event of every stream; a second one means that the first stream broke and something may be missed."""
 
 
-class ServerHeartbeat(msgspec.Struct, frozen=True):
+class ServerHeartbeat(Stamped, frozen=True):
     """Every ten seconds."""
 
 
@@ -192,7 +199,7 @@ class TodoUpdated(_OfSession, frozen=True, kw_only=True):
     todos: list[OpenCodeTodo] = []
 
 
-class FileEdited(msgspec.Struct, frozen=True):
+class FileEdited(Stamped, frozen=True):
     file: str = ""
 
 
@@ -202,7 +209,7 @@ class CommandExecuted(_OfSession, frozen=True, kw_only=True):
     message_id: str = msgspec.field(default="", name="messageID")
 
 
-class ServerNotice(msgspec.Struct, frozen=True):
+class ServerNotice(Stamped, frozen=True):
     """An event of the server that concerns no conversation: plugins loaded, catalogs refreshed, files watched."""
 
     type: str
@@ -278,17 +285,17 @@ SERVER_NOTICES = frozenset(
 # ---------------------------------------------------------------------------------------- what happened around it
 
 
-class ServerListening(msgspec.Struct, frozen=True):
+class ServerListening(Stamped, frozen=True):
     url: str
 
 
-class ServerOutput(msgspec.Struct, frozen=True):
+class ServerOutput(Stamped, frozen=True):
     """A line the server printed."""
 
     line: str
 
 
-class ServerAnswer(msgspec.Struct, frozen=True):
+class ServerAnswer(Stamped, frozen=True):
     """The server's answer to one of our calls. ``call`` is empty in a recording, which does not say."""
 
     status: int
@@ -296,7 +303,7 @@ class ServerAnswer(msgspec.Struct, frozen=True):
     call: str = ""
 
 
-class ServerRefusal(msgspec.Struct, frozen=True):
+class ServerRefusal(Stamped, frozen=True):
     """The server answered one of our calls with an error."""
 
     status: int
@@ -304,7 +311,7 @@ class ServerRefusal(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class TurnEnded(msgspec.Struct, frozen=True):
+class TurnEnded(Stamped, frozen=True):
     """The turn is over: the session is idle and none of its messages is unfinished. Once per prompt.
 
     ``finish`` is why the model stopped last (``tool-calls`` after a rejected permission); ``tokens`` and ``cost`` are
@@ -319,7 +326,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
     cost: float = 0
 
 
-class Runaway(msgspec.Struct, frozen=True):
+class Runaway(Stamped, frozen=True):
     """So many steps in a row came to nothing. OpenCode would continue for ever, so the turn is ended.
 
     ``empty_steps``: the model's answers end without a reason, and OpenCode repeats the request without limit.
@@ -331,7 +338,7 @@ class Runaway(msgspec.Struct, frozen=True):
     cause: Literal["empty_steps", "context_overflow"] = "empty_steps"
 
 
-class StepsExhausted(msgspec.Struct, frozen=True):
+class StepsExhausted(Stamped, frozen=True):
     """The model used as many requests as ``most_steps`` allows and wants to continue; the turn is ended."""
 
     session_id: str

@@ -249,6 +249,7 @@ class RunProtocol:
 
     def __init__(self, *, most_empty_steps: int | None = MOST_EMPTY_STEPS, most_steps: int | None = None) -> None:
         self.session_id = ""
+        self.turn_id = 0
         self.runaway = False
         self._watch = RunawayWatch(most_empty_steps)
         self._limit = StepLimit(most_steps)

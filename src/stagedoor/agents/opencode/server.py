@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 
 from stagedoor.errors import AgentRefused, ConnectionLost, LaunchError, StagedoorError
@@ -15,6 +16,7 @@ from stagedoor.transports.tasks import TaskOwner
 from stagedoor.transports.versions import ProvenVersions
 from stagedoor.wire.http import HttpRequest
 from stagedoor.wire.shapes import UnknownMessage
+from stagedoor.wire.stamps import Stamp, mark
 
 from .answers import AnswerCommand, OpenCodeAnswers
 from .commands import Command, OpenCodePrompt
@@ -51,6 +53,7 @@ class Server:
         )
         self.relay: Relay[Pair] = Relay()
         self.turn: asyncio.Future[TurnEnded] | None = None
+        self._turn_id = 0
         self._config = config
         self._directory = directory
         self._http: HttpTransport | None = None
@@ -100,6 +103,7 @@ class Server:
         """Send a command and wait for the server's answers to it. Raises ``AgentRefused`` for a refusal."""
         self.protocol.send(command)
         if isinstance(command, OpenCodePrompt):
+            self._turn_id += 1
             self.turn = asyncio.get_running_loop().create_future()
         for event in await self._perform(self.protocol.outgoing()):
             if isinstance(event, ServerRefusal):
@@ -180,7 +184,7 @@ class Server:
                 await self._publish(pairs)
         except StagedoorError as error:
             # A server without its events is of no use to anybody: its end says so to all who wait.
-            self.relay.add([(b"", UnknownMessage(b"", f"the event stream is lost: {error}"))])
+            self._add([(b"", UnknownMessage(b"", f"the event stream is lost: {error}"))])
             self._tasks.start(self.process.stop())
 
     async def _publish(self, pairs: list[Pair]) -> None:
@@ -192,6 +196,7 @@ class Server:
         self.relay.add(pairs)
 
     def _consider(self, pairs: list[Pair]) -> None:
+        self._mark(pairs)
         for _, event in pairs:
             self._notice(event)
         if requests := self.protocol.outgoing():
@@ -206,11 +211,16 @@ class Server:
         for request in requests:
             answer = await self.http.send(request)
             events = self.protocol.receive_answer(request, answer)
+            pairs: list[Pair] = [(answer.line(), event) for event in events]
+            self._mark(pairs)
             for event in events:
                 self._notice(event)
-            self.relay.add([(answer.line(), event) for event in events])
+            self.relay.add(pairs)
             answers += events
         return answers
+
+    def _mark(self, pairs: list[Pair]) -> None:
+        mark(pairs, Stamp(self.protocol.session_id, self._turn_id, time.time()))
 
     def _notice(self, event: ServerEvent) -> None:
         match event:

@@ -177,6 +177,7 @@ class OpenCodeRunSession:
         self._relay: Relay[tuple[bytes, RunEvent]] = Relay()
         self._turns: list[Conversation[RunEvent]] = []  # the running one, if any; a list so that a finalizer sees it
         self._protocol = RunProtocol()
+        self._turn_id = 0
         self._resumed: str | None = None
         self._interrupted = False
         self._started: asyncio.Future[Exited | None] | None = None
@@ -200,6 +201,8 @@ class OpenCodeRunSession:
             inherited=environ.get("OPENCODE_CONFIG_CONTENT", ""),
         )
         self._protocol = RunProtocol(most_empty_steps=self._config.most_empty_steps, most_steps=self._config.most_steps)
+        self._turn_id += 1
+        self._protocol.turn_id = self._turn_id
         self._resumed = resume
         if resume is not None and not (config or self._config).fork:
             self.session_id = resume  # before OpenCode's first event, which may take long

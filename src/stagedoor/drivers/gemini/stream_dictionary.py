@@ -76,14 +76,16 @@ class StreamDictionary:
                 self._complaint, self._answered = None, False
                 return [Init(model=native.model, native_session_id=native.session_id)]
             case native_events.GeminiMessage():
-                return self._text(native.content, native.timestamp) if native.role == "assistant" else []
+                return self._text(native.content, native.printed_at) if native.role == "assistant" else []
             case native_events.GeminiContent():
-                return self._text(native.value, native.timestamp)
+                return self._text(native.value, native.printed_at)
             case native_events.GeminiToolUse():
                 return self._called(native)
             case native_events.GeminiToolCall():
                 self._nameless += 1  # the older form has no ids, and never reports results
-                use = native_events.GeminiToolUse(native.name, f"call-{self._nameless}", native.args, native.timestamp)
+                use = native_events.GeminiToolUse(
+                    native.name, f"call-{self._nameless}", native.args, printed_at=native.printed_at
+                )
                 done = native_events.GeminiToolResult(use.tool_id, "success")
                 return [*self._called(use), *self._ended(done, None)]
             case native_events.GeminiError():
@@ -155,7 +157,7 @@ class StreamDictionary:
             name=name,
             status="success" if not failed else "denied" if is_denied(message, error.type) else "error",
             output=message if failed else native.output or "",
-            duration_ms=_between(call.timestamp, native.timestamp) if call is not None else None,
+            duration_ms=_between(call.printed_at, native.printed_at) if call is not None else None,
         )
         arguments = call.parameters if call is not None else {}
         if name == "plan" and details is None and not failed:
