@@ -268,7 +268,7 @@ class ItemLine(msgspec.Struct, frozen=True):
     status: str = ""
 
 
-class StreamEnded(msgspec.Struct, frozen=True):
+class StreamEnded(Stamped, frozen=True):
     """Ours: the output ended without ``turn.completed`` or ``turn.failed`` behind its last lines."""
 
 
