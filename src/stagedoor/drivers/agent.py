@@ -114,6 +114,9 @@ class Driver(Generic[NativeT, DictionaryT]):
     """What a recording tells of prompts and answers."""
     check_version: Callable[[Options], Awaitable[CheckedVersion]] | None = None
     """Asked before the start; raises ``UnsupportedVersion``. ``None``: there are no versions to tell apart."""
+    recognize: Callable[[bytes, Mapping[str, Any]], int] = lambda line, message: 0
+    """How surely one line of a recording (its JSON, where it is some) is of this driver's protocol: 0 to 3, and much
+    more where it names the agent itself."""
     check: Callable[[Options], None] = lambda options: None
     """Raises ``NotSupported`` for a combination of options that this driver cannot keep, before anything starts."""
 

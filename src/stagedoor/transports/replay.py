@@ -8,6 +8,7 @@ goes on past an ``"in"`` only when the client has sent a message of that kind, a
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast
@@ -45,7 +46,7 @@ _TWO_WAY = msgspec.json.Decoder(_TwoWay)
 def read_transcript(content: bytes) -> list[Recorded]:
     """Either form; a line that is not in the two-way form is output, as it stands."""
     buffer = LineBuffer(MAX_LINE)
-    lines = buffer.feed(content) + buffer.finish()
+    lines = buffer.feed(content.removeprefix(BOM_UTF8)) + buffer.finish()
     return [_recorded(line.raw if isinstance(line, UnknownMessage) else line) for line in lines]
 
 

@@ -23,7 +23,7 @@ from ..inspection import inspected_program
 from .definition import AcpAgent
 from .dictionary import AcpDictionary, Manner
 from .opening import CAPABILITIES, config, prompt_blocks
-from .recording import AcpRecordingReader
+from .recording import AcpRecordingReader, recognize_acp
 
 DRIVER = "acp"
 UNKNOWN_STATE = StateFolders(())
@@ -108,6 +108,7 @@ def acp_agent(
                 open_session,
                 (RequestPermission,),
                 lambda _: AcpRecordingReader(),
+                recognize=recognize_acp(definition.name),
             )
         },
         choose_driver=lambda options: DRIVER,

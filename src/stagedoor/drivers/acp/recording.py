@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...agents.acp.commands import (
@@ -113,3 +113,27 @@ class AcpRecordingReader:
 
 def _id(question: RequestPermission | CreateElicitation) -> str:
     return f"{question.session_id}:{question.request_id}"
+
+
+_METHODS = frozenset({"initialize", "authenticate"})
+_RESULTS = frozenset({"protocolVersion", "sessionId", "stopReason", "agentCapabilities", "configOptions"})
+
+
+def recognize_acp(agent: str) -> Callable[[bytes, Mapping[str, Any]], int]:
+    """Of the protocol, and certainly of ``agent`` where its program gives its name."""
+
+    def recognize(line: bytes, message: Mapping[str, Any]) -> int:
+        if message.get("jsonrpc") != "2.0":
+            return 0
+        match message:
+            case {"method": str(method)}:
+                return 3 if method.startswith(("session/", "fs/", "terminal/")) else int(method in _METHODS)
+            case {"result": {"agentInfo": {"name": str(name)}}}:
+                words = "".join(letter for letter in name.lower() if letter.isalnum() or letter in "-_.")
+                return 1000 if words.startswith(agent) else 3
+            case {"result": {**members}} if members.keys() & _RESULTS:
+                return 3
+            case _:
+                return 1
+
+    return recognize

@@ -15,7 +15,7 @@ from ..inspection import SignIn, inspected
 from .dictionary import ClaudeDictionary
 from .opening import client_of, open_session
 from .protected import PROTECTED
-from .recording import ClaudeRecordingReader
+from .recording import ClaudeRecordingReader, recognize_stream
 from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
@@ -84,7 +84,7 @@ AGENT = Agent(
     drivers={
         "stream": Driver(
             "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,),
-            ClaudeRecordingReader, check_version,
+            ClaudeRecordingReader, check_version, recognize_stream,
         )
     },
     choose_driver=lambda options: "stream",

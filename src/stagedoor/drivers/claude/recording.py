@@ -111,3 +111,22 @@ def _denies(output: Mapping[str, Any]) -> bool:
     specific: object = output.get("hookSpecificOutput")
     decision = cast("dict[str, object]", specific) if isinstance(specific, dict) else {}
     return decision.get("permissionDecision") == "deny" or output.get("decision") == "block"
+
+
+_LINES = frozenset(
+    {"stream_event", "control_request", "control_response", "control_cancel_request", "rate_limit_event"}
+)
+
+
+def recognize_stream(line: bytes, message: Mapping[str, Any]) -> int:
+    match message:
+        case {"type": "assistant" | "user", "message": {"content": _}} | {"type": "system", "subtype": str()}:
+            return 3
+        case {"type": "result", "is_error": _} | {"type": "result", "subtype": str()}:
+            return 3
+        case {"type": str(kind)} if kind in _LINES:
+            return 3
+        case {"type": "user" | "keep_alive" | "tool_progress" | "auth_status"}:
+            return 1
+        case _:
+            return 0

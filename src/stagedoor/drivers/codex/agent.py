@@ -23,7 +23,7 @@ from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
 from .opening import choose_driver, client_of, open_app_server, open_exec
 from .protected import PROTECTED
-from .recording import AppServerRecordingReader
+from .recording import AppServerRecordingReader, recognize_app_server, recognize_exec
 from .rights import check_exec
 from .scripted import scripted_settings
 from .state import state_of
@@ -133,9 +133,17 @@ AGENT = Agent(
             get_args(Question),
             AppServerRecordingReader,
             check_version,
+            recognize_app_server,
         ),
         "exec": Driver(
-            "exec", EXEC, ExecDictionary, ExecProtocol, open_exec, check_version=check_version, check=check_exec
+            "exec",
+            EXEC,
+            ExecDictionary,
+            ExecProtocol,
+            open_exec,
+            check_version=check_version,
+            recognize=recognize_exec,
+            check=check_exec,
         ),
     },
     choose_driver=choose_driver,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from ...agents.codex import commands
@@ -16,8 +16,8 @@ from ...agents.codex.commands import (
     StartTurn,
     Steer,
 )
-from ...agents.codex.notifications import ServerRequestResolvedNotification
-from ...agents.codex.questions import Question, RequestId
+from ...agents.codex.notifications import NOTIFICATIONS, ServerRequestResolvedNotification
+from ...agents.codex.questions import QUESTIONS, Question, RequestId
 from ...agents.codex.threads import CallRefusal, CallReply, TurnStartResponse, TurnSteerResponse
 from ...unified.decisions import Allow, Decision, Deny
 from ...unified.recording import (
@@ -97,3 +97,27 @@ def decision_of(decision: commands.Decision) -> Decision:
             return Deny()
         case commands.ToolOutput() | commands.CurrentTime():
             return Allow()
+
+
+def recognize_exec(line: bytes, message: Mapping[str, Any]) -> int:
+    match message:
+        case {"type": str(kind)} if kind.startswith(("thread.", "turn.", "item.")) and "properties" not in message:
+            return 3
+        case {"type": "error", "message": str()} if len(message) == 2:
+            return 2  # nobody else says so little
+        case _:
+            return 0
+
+
+def recognize_app_server(line: bytes, message: Mapping[str, Any]) -> int:
+    """JSON-RPC that does not say so."""
+    if "jsonrpc" in message:
+        return 0
+    match message:
+        case {"method": str(method)}:
+            known = method in NOTIFICATIONS or method in QUESTIONS or method.partition("/")[0] in ("thread", "turn")
+            return 3 if known else 1
+        case {"id": _, "result": _} | {"id": _, "error": {"code": _}}:
+            return 2
+        case _:
+            return 0

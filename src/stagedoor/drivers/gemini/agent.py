@@ -20,12 +20,13 @@ from ...agents.gemini.store import user_folder, user_settings
 from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
 from ...unified.options import Options
+from ..acp.recording import recognize_acp
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import GeminiAcpDictionary
 from .opening import client_of, is_contained, open_acp, open_stream
 from .protected import PROTECTED
-from .recording import StreamRecordingReader, acp_recording
+from .recording import StreamRecordingReader, acp_recording, recognize_stream
 from .scripted import scripted_settings
 from .state import state_of
 from .stored import list_stored, read_stored
@@ -131,10 +132,11 @@ AGENT = Agent(
     drivers={
         "acp": Driver(
             "acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording, check_version,
+            recognize_acp("gemini"),
         ),
         "stream-json": Driver(
             "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recording=StreamRecordingReader,
-            check_version=check_version,
+            check_version=check_version, recognize=recognize_stream,
         ),
     },
     # It asks where there is somebody to ask, edits build files, and starts once for all turns.

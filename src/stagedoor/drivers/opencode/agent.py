@@ -18,13 +18,13 @@ from ...agents.opencode.server import VERSIONS
 from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
 from ...unified.options import Options
-from ..acp.recording import AcpRecordingReader
+from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import OpenCodeAcpDictionary
 from .opening import RecordedRun, client_of, open_acp, open_run, open_serve
 from .protected import PROTECTED
-from .recording import ServeRecordingReader
+from .recording import ServeRecordingReader, recognize_run, recognize_serve
 from .rights import check_run
 from .run_dictionary import RunDictionary
 from .scripted import scripted_settings
@@ -148,8 +148,18 @@ AGENT = Agent(
             (PermissionAsked, QuestionAsked),
             ServeRecordingReader,
             check_version,
+            recognize_serve,
         ),
-        "run": Driver("run", RUN, RunDictionary, RecordedRun, open_run, check_version=check_version, check=check_run),
+        "run": Driver(
+            "run",
+            RUN,
+            RunDictionary,
+            RecordedRun,
+            open_run,
+            check_version=check_version,
+            recognize=recognize_run,
+            check=check_run,
+        ),
         "acp": Driver(
             "acp",
             ACP,
@@ -159,6 +169,7 @@ AGENT = Agent(
             (RequestPermission,),
             lambda _: AcpRecordingReader(),
             check_version,
+            recognize_acp("opencode"),
         ),
     },
     choose_driver=choose,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...agents.opencode.commands import Abort, Command, OpenCodePrompt, RejectQuestion, ReplyPermission, ReplyQuestion
@@ -55,3 +56,27 @@ def _permission(reply: str, message: str = "") -> Decision:
 
 def _answers(answers: Iterable[Iterable[str]]) -> Decision:
     return Allow(updated_input={"answers": [list(labels) for labels in answers]})
+
+
+_RUN = frozenset({"step_start", "text", "reasoning", "tool_use", "step_finish", "error"})
+_HTTP = re.compile(rb"(?:POST|GET|PATCH|DELETE|PUT) /|HTTP \d{3}\b|sse data: |stdout: |opencode server listening on ")
+
+
+def recognize_serve(line: bytes, message: Mapping[str, Any]) -> int:
+    match message:
+        case {"type": str(kind), "properties": {**_others}} if "." in kind:
+            return 3
+        case {"payload": {"type": str(kind)}} if "." in kind:
+            return 3
+        case _:
+            return 2 if _HTTP.match(line) else 0
+
+
+def recognize_run(line: bytes, message: Mapping[str, Any]) -> int:
+    match message:
+        case {"type": str(kind), "sessionID": str()} if kind in _RUN:
+            return 3
+        case {"type": str(kind), "part": {**_others}} if kind in _RUN:
+            return 3
+        case _:
+            return 0

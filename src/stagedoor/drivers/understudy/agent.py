@@ -22,7 +22,7 @@ from ...unified.tool_lists import AgentTool, ToolLists, tool_lists
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.opening import config
-from ..acp.recording import AcpRecordingReader
+from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..agent import Agent, Driver, Presence, StateFolders
 from ..confinement import confinement_of
 from .stored import NAME, list_stored, read_stored
@@ -163,6 +163,7 @@ AGENT = Agent(
             open_session,
             (RequestPermission, CreateElicitation),
             lambda _: AcpRecordingReader(),
+            recognize=recognize_acp(NAME),
             check=check,
         )
     },

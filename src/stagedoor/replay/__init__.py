@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from . import catalog
-from .drivers.agent import AnyDriver
-from .permissions.paths import Ground
-from .permissions.protected import as_patterns
-from .permissions.risk.judge import judge
-from .unified.capabilities import as_json
-from .unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
-from .unified.events import (
+from .. import catalog
+from ..drivers.agent import AnyDriver
+from ..permissions.paths import Ground
+from ..permissions.protected import as_patterns
+from ..permissions.risk.judge import judge
+from ..unified.capabilities import as_json
+from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, Decision, Deny, resolved
+from ..unified.events import (
     By,
     Error,
     Event,
@@ -33,8 +33,8 @@ from .unified.events import (
     stamp,
     steered,
 )
-from .unified.grammar import Grammar
-from .unified.recording import (
+from ..unified.grammar import Grammar
+from ..unified.recording import (
     PromptSent,
     QuestionAnswered,
     QuestionWithdrawn,
@@ -43,7 +43,7 @@ from .unified.recording import (
     TextSteered,
     TurnInterrupted,
 )
-from .wire import shapes
+from ..wire import shapes
 
 Line = bytes | shapes.UnknownMessage
 CUT_SHORT = "the agent ended in the middle of its turn"
@@ -72,13 +72,18 @@ class _RecordedLine(msgspec.Struct):
     t: float = 0.0
 
 
+_RECORDED = msgspec.json.Decoder(_RecordedLine)
+_SIDES = {"stdin": "in", "send": "in", "sent": "in", "stdout": "out", "recv": "out", "received": "out"}
+"""What other recorders call the two."""
+
+
 def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Account | None = None) -> Iterator[Event]:
     """Unified events for the lines of a recording (raw output, or a two-way log), up to and including ``done``."""
     account = account or Account()
     replayed = _ReplayedSession(agent, driver)
     for line in lines:
         account.lines += 1
-        side, message = _side(line)
+        side, message = side_of(line)
         if side == "in":
             account.said_to_agent += 1
             yield from replayed.from_client(message)
@@ -288,12 +293,11 @@ class _ReplayedSession:
         return fatal or (isinstance(event, UsageReport) and not self._grammar.turn)
 
 
-def _side(line: Line) -> tuple[str, Line]:
+def side_of(line: Line) -> tuple[str, Line]:
     """``in`` for what was sent to the agent, ``out`` for what it said; recorders put in remarks of their own."""
     if isinstance(line, shapes.UnknownMessage) or b'"dir"' not in line[:200]:
         return "out", line
-    try:
-        both = msgspec.json.decode(line, type=_RecordedLine)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    both = shapes.decode_or_reason(_RECORDED, line)
+    if isinstance(both, str):
         return "out", line
-    return both.dir, both.line.encode() if isinstance(both.line, str) else bytes(both.line)
+    return _SIDES.get(both.dir, both.dir), both.line.encode() if isinstance(both.line, str) else bytes(both.line)
