@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -22,12 +23,21 @@ from .locate import codex_home
 HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
 HEAD_BOUND = 6 * 2**20
 TITLE_LENGTH = 100
+MOST_COUNTS = 20_000
+_COUNTS: dict[tuple[int, int, int, int], int] = {}
+"""Messages by version of a file: its place, size and time."""
 
 # Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
 _USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
-_ANSWER = (b'"item":{"type":"AgentMessage"', b'"payload":{"type":"agent_message"')
-_RAW_USER = (b'"payload":{"type":"message","role":"user"',)
-_RAW_ANSWER = (b'"payload":{"type":"message","role":"assistant"',)
+_TYPE = b'"type":"'
+_MESSAGES = {
+    b'"type":"event_msg","payload":{"type":"user_message"': "prompt",
+    b'"type":"event_msg","payload":{"type":"agent_message"': "answer",
+    b'"type":"event_msg","payload":{"type":"item_completed"': "item",
+    b'"type":"response_item","payload":{"type":"message","role":"user"': "raw prompt",
+    b'"type":"response_item","payload":{"type":"message","role":"assistant"': "raw answer",
+}
+_ITEMS = {b'"item":{"type":"UserMessage"': "prompt", b'"item":{"type":"AgentMessage"': "answer"}
 _CONTEXT = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md)")
 """What Codex itself puts before the first prompt, in the raw items of the model."""
 
@@ -129,9 +139,10 @@ def list_sessions(
     named = names(codex)
     sessions: list[CodexStoredSession] = []
     skipped: list[tuple[str, str]] = []
+    buffer = bytearray(STEP)
     for path in _rollouts(codex / ("archived_sessions" if archived else "sessions")):
         try:
-            session = _read(path, folder, named)
+            session = _read(path, folder, named, buffer)
         except (OSError, ValueError) as error:
             skipped.append((str(path), str(error) or type(error).__name__))
         else:
@@ -156,7 +167,8 @@ def total_usage(thread_id: str, *, home: Path) -> CodexUsage | None:
         if path.name.endswith(f"-{thread_id}.jsonl"):
             try:
                 with path.open("rb") as file:
-                    return _last_total(file.fileno(), path.stat().st_size) or CodexUsage()
+                    size = path.stat().st_size
+                    return _last_total(file.fileno(), size, _tail(file.fileno(), size, TAIL)) or CodexUsage()
             except OSError:
                 return None
     return None
@@ -167,7 +179,7 @@ def _rollouts(folder: Path) -> list[Path]:
     return sorted(paths, reverse=True)
 
 
-def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStoredSession | None:
+def _read(path: Path, folder: str | None, named: Mapping[str, str], buffer: bytearray) -> CodexStoredSession | None:
     if path.suffix != ".jsonl":
         raise ValueError(f"the recording is compressed ({path.suffix}): resume it in Codex to unpack it")
     with path.open("rb") as file:
@@ -178,8 +190,7 @@ def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStor
             return None
         prompt, model = _opening(head[1:])
         lines = _tail(fd, status.st_size, TAIL)
-        for line in lines:
-            model = _payload(line).model or model
+        model = next((last for line in reversed(lines) if (last := _model(line))), model)
         updated = next((when for line in reversed(lines) if (when := _milliseconds(_line(line).timestamp))), 0)
         git = meta.git or _RolloutGit()
         return CodexStoredSession(
@@ -187,12 +198,12 @@ def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStor
             cwd=meta.cwd,
             title=named.get(meta.id) or _shortened(prompt),
             first_prompt=prompt,
-            message_count=_messages(fd, spaced=b'"type": "session_meta"' in head[0]),
+            message_count=_message_count(fd, status, buffer, spaced=b'"type": "session_meta"' in head[0]),
             model=model,
             git_branch=git.branch,
             started_ms=_milliseconds(meta.timestamp) or int(status.st_mtime * 1000),
             updated_ms=updated or int(status.st_mtime * 1000),
-            tokens=_last_total(fd, status.st_size),
+            tokens=_last_total(fd, status.st_size, lines),
             path=str(path),
             source=meta.source if isinstance(meta.source, str) else "",
             cli_version=meta.cli_version,
@@ -245,10 +256,11 @@ def _tail(fd: int, size: int, length: int) -> list[bytes]:
     return [line for line in (lines[1:] if start else lines) if line.strip()]
 
 
-def _last_total(fd: int, size: int) -> CodexUsage | None:
+def _last_total(fd: int, size: int, lines: list[bytes]) -> CodexUsage | None:
+    """From its last ``lines``, or from before them."""
     length = TAIL
     while True:
-        for line in reversed(_tail(fd, size, length)):
+        for line in reversed(lines):
             if b"token_usage" in line:
                 payload = _payload(line)
                 total = payload.thread_token_usage or (payload.info.total_token_usage if payload.info else None)
@@ -257,29 +269,68 @@ def _last_total(fd: int, size: int) -> CodexUsage | None:
         if length >= size:
             return None
         length *= 16
+        lines = _tail(fd, size, length)
 
 
-def _messages(fd: int, *, spaced: bool) -> int:
-    """How many messages the whole file holds, counted without decoding it. Some are stored for the model only."""
-    prompts, answers = (_marks(fd, marks, spaced=spaced) for marks in (_USER, _ANSWER))
-    if not prompts:  # one more is what Codex itself says of the surroundings
-        prompts = max(0, _marks(fd, _RAW_USER, spaced=spaced) - 1)
-    return prompts + max(answers, _marks(fd, _RAW_ANSWER, spaced=spaced))
+def _model(line: bytes) -> str | None:
+    return _payload(line).model if b'"model"' in line else None
 
 
-def _marks(fd: int, marks: tuple[bytes, ...], *, spaced: bool) -> int:
+def _message_count(fd: int, status: os.stat_result, buffer: bytearray, *, spaced: bool) -> int:
+    """How many messages the whole file holds. Some are stored for the model only.
+
+    The whole file is read for it, so it is remembered as long as the file stays as it is.
+    """
+    version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if (remembered := _COUNTS.get(version)) is not None:
+        return remembered
+    count = _stored_messages(fd, buffer, spaced=spaced)
+    # One more is what Codex itself says of the surroundings.
+    prompts = count["prompt"] or max(0, count["raw prompt"] - 1)
+    if len(_COUNTS) >= MOST_COUNTS:
+        _COUNTS.clear()
+    _COUNTS[version] = prompts + max(count["answer"], count["raw answer"])
+    return _COUNTS[version]
+
+
+def _stored_messages(fd: int, buffer: bytearray, *, spaced: bool) -> Counter[str]:
+    """How many there are of each kind. Goes from line to line, decodes none, and takes no new memory unless a line is
+    longer than ``buffer``."""
+    mark, messages, items = _TYPE, _MESSAGES, _ITEMS
     if spaced:
-        marks = tuple(mark.replace(b":", b": ").replace(b",", b", ") for mark in marks)
-    overlap = max(map(len, marks)) - 1
-    count, at, carry = 0, 0, b""
-    while chunk := os.pread(fd, STEP, at):
-        window = carry + chunk
-        count += sum(window.count(mark) for mark in marks)
-        # A mark that lies wholly in what is carried over was counted already: carry less than any whole one.
-        carry = window[-overlap:]
-        count -= sum(carry.count(mark) for mark in marks)
-        at += len(chunk)
-    return count + sum(carry.count(mark) for mark in marks)
+        mark = _spaced(mark)
+        messages, items = ({_spaced(one): kind for one, kind in marks.items()} for marks in (messages, items))
+    kinds = tuple(messages)
+    count: Counter[str] = Counter()
+    find, starts = buffer.find, buffer.startswith
+    rest = offset = lead = 0
+    while True:
+        with memoryview(buffer) as view, view[rest:] as room:
+            size = os.preadv(fd, [room], offset)
+        offset += size
+        if not size and rest:  # the last line has no end
+            buffer[rest : rest + 1] = b"\n"
+            rest += 1
+        filled, at = rest + size, 0
+        while (end := find(b"\n", at, filled)) >= 0:
+            if not starts(mark, at + lead):  # it stands where it stood in the line before: times are of one length
+                lead = max(find(mark, at, end) - at, 0)
+            if starts(kinds, at + lead):
+                kind = next(kind for one, kind in messages.items() if starts(one, at + lead))
+                if kind == "item":
+                    kind = next((kind for one, kind in items.items() if find(one, at, end) >= 0), "other")
+                count[kind] += 1
+            at = end + 1
+        if not size:
+            return count
+        rest = filled - at
+        buffer[:rest] = buffer[at:filled]
+        if rest == len(buffer):
+            buffer.extend(bytes(rest))
+
+
+def _spaced(mark: bytes) -> bytes:
+    return mark.replace(b":", b": ").replace(b",", b", ")
 
 
 def _line(raw: bytes) -> _RolloutLine:
