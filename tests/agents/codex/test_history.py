@@ -187,7 +187,7 @@ def test_the_total_of_a_thread(tmp_path: Path) -> None:
 
 
 def test_messages_are_counted_across_the_blocks_of_a_large_file(tmp_path: Path) -> None:
-    lines = [message("AgentMessage", 1, "q" * 1000) for _ in range(2999)] + [message("AgentMessage", 1, "q" * 3_000_000)]
+    lines = [message("AgentMessage", 1, "q" * size) for size in (*[1000] * 2999, 3_000_000)]
     write(tmp_path, FIRST, meta(FIRST, str(tmp_path)), *lines)
     (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
     assert session.message_count == 3000
