@@ -4,10 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
-WORKERS ?= 3
+WORKERS ?= 4
 SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check fix fuzz hostile bench bless pictures record compatibility contract confinement clis browser sandbox page clean
+.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract confinement clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -25,12 +25,14 @@ quick: $(VENV)/.dev  ## what to run all day: lint, types and the fast tests, und
 test: $(VENV)/.dev clis browser sandbox check  ## everything CI runs: static checks, all tests, the real CLIs on the scripted model
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-check: $(VENV)/.dev page  ## lint, types, layers
+check: $(VENV)/.dev  ## lint, types, layers, and the page's own checks, two at a time
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@$(MAKE) --no-print-directory --output-sync -j 2 pyright mypy page
+
+mypy pyright: $(VENV)/.dev
+	$(BIN)/$@
 
 coverage: $(VENV)/.dev browser sandbox  ## run all tests that need no CLI under coverage; show lines and branches by room
 	rm -f .coverage .coverage.*
