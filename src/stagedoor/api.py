@@ -64,7 +64,7 @@ def conversation(
     if requested.policy is not None and driver.capabilities.permissions == "none":
         others = [name for name, other in entry.drivers.items() if other.capabilities.permissions != "none"]
         raise NotSupported(
-            f"{entry.name} ({driver.name}) asks nobody before it acts, so no policy can be kept: "
+            f"{entry.name} ({driver.name}) does not ask before it acts, so no policy can be enforced: "
             f"leave the policy out, or use driver={' or '.join(map(repr, others))}"
         )
     identity: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}

@@ -112,7 +112,7 @@ def _decide_unit(
             return "deny", rule, f"rule “{rule.label}” denies {part}"
     for rule, found in hits:
         if rule.action == "deny" and found == "maybe":
-            return "deny", rule, f"rule “{rule.label}” may speak of {part}; {_SAY_IT_PLAINLY}"
+            return "deny", rule, f"rule “{rule.label}” may apply to {part}; {_SAY_IT_PLAINLY}"
     for rule, _ in hits:
         if rule.action != "deny":
             verb = "allows" if rule.action == "allow" else "asks about"

@@ -60,7 +60,7 @@ def _names(file: Path, depth: int) -> Iterator[str]:
     if not file.exists():
         return
     if depth == 0:
-        raise UntrustedProject(f"{file} is included too deeply to be checked; trust the folder, or mend its git config")
+        raise UntrustedProject(f"{file} is included too deeply to be checked; trust the folder, or fix its git config")
     text = _read(file).replace("\\\r\n", "").replace("\\\n", "")
     sections = [*_SECTION.finditer(text)]
     for number, section in enumerate(sections):

@@ -30,7 +30,7 @@ def main() -> int:
     )
     parser.add_argument("--script", type=Path, help="the script to play, as YAML or JSON; without it, a short demo")
     parser.add_argument("--home", type=Path, help="the folder for stored sessions")
-    parser.add_argument("--without", default="", metavar="TOOL,…", help="tools that it shall not have")
+    parser.add_argument("--without", default="", metavar="TOOL,…", help="tools to leave out")
     parser.add_argument("--version", action="version", version=f"understudy {VERSION}")
     options = parser.parse_args()
     script: Script | None = None

@@ -63,7 +63,7 @@ def refuse_plugins(options: Options, home: str | None) -> None:
         advice = "a dry run must run nothing of a project: use another tier, or work where there are none"
     else:
         advice = f"look at them, then run stagedoor trust {options.cwd}, or work where there are none"
-    raise UntrustedProject(f"OpenCode runs the plugins of a project whatever it is told: {named}; {advice}")
+    raise UntrustedProject(f"OpenCode always runs the plugins of a project: {named}; {advice}")
 
 
 def plugin_files(cwd: Path, home: str | None) -> Iterator[ProjectFile]:

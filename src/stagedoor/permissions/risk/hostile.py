@@ -72,7 +72,7 @@ def hostile(command: ShellCommand) -> list[Finding]:
             if _UNSAFE.fullmatch(word):
                 found.append(Finding("high", f"{command.program} {word} runs with its safety off"))
     if _AUTONOMOUS in zip(command.words, command.words[1:], strict=False) or "--tier=autonomous" in command.words:
-        found.append(Finding("high", f"{command.program} starts another agent that asks nobody"))
+        found.append(Finding("high", f"{command.program} starts another agent that does not ask for permission"))
     if command.program in _SOCKETS and set(command.fed_by) & (SHELLS | {"python", "perl", "ruby", "php", "node"}):
         found.append(Finding("high", f"{command.program} opens a shell for another machine"))
     for assignment in [*command.assignments, *(word for word in command.words[1:] if _is_setting(command, word))]:

@@ -137,7 +137,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="trustFolder", method="POST", path="/api/trusted", tag="workspaces", scope="admin", verb=trust_folder,
-        summary="Trust a folder for good: what the project brings may run when an agent starts there",
+        summary="Trust a folder permanently: what the project contains may run when an agent starts there",
         bodies=(TrustBody,), answer=TrustedFolder, status=201, faults=(403,),
     ),
     Operation(

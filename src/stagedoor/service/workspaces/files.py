@@ -133,7 +133,7 @@ def _open(place: Path, path: str, root: Path) -> int:
         if not stat.S_ISREG(status.st_mode):
             raise BadRequest(f"{path!r} is not a file; list it instead if it is a folder")
         if is_secret(status):
-            raise NotAllowed(f"{path!r} is one of the server's own files under another name; it is shown to nobody")
+            raise NotAllowed(f"{path!r} is one of the server's own files under another name; it is never shown")
         opened = Path(f"/proc/self/fd/{descriptor}")
         if opened.exists() and not opened.resolve().is_relative_to(root):
             raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
