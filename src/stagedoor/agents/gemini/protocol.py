@@ -9,6 +9,7 @@ from .events import (
     SHAPES,
     Event,
     GeminiDone,
+    GeminiMessage,
     GeminiResult,
     GeminiToolCall,
     GeminiToolResult,
@@ -16,6 +17,8 @@ from .events import (
     Truncated,
     older_events,
 )
+
+_OLDER = (UnknownMessage, GeminiToolCall, GeminiDone)
 
 
 class StreamProtocol:
@@ -33,7 +36,9 @@ class StreamProtocol:
 
     def receive(self, message: bytes) -> list[Event]:
         event = SHAPES.decode(message)
-        if isinstance(event, UnknownMessage | GeminiToolCall | GeminiDone) and (events := older_events(message)):
+        # A message without a text may have had blocks, as the older ones have.
+        may_be_older = not event.content if isinstance(event, GeminiMessage) else isinstance(event, _OLDER)
+        if may_be_older and (events := older_events(message)):
             for older in events:
                 self._track(older)
             return [*events]
