@@ -165,6 +165,38 @@ def test_details_come_between_the_results_and_what_follows(tmp_path: Path):
     assert protocol.outgoing() == []
 
 
+def test_a_record_that_stays_away_costs_ever_fewer_searches_and_is_found_when_the_model_has_spoken(tmp_path: Path):
+    path = tmp_path / "session.jsonl"
+    searches: list[int] = []
+
+    def locate() -> Path | None:
+        searches.append(1)
+        return path if path.exists() else None
+
+    protocol = DetailedProtocol(StreamProtocol(), SessionFile(locate))
+    protocol.receive(RESULT_1)
+    for _ in range(1000):
+        assert [type(event).__name__ for event in protocol.receive(TEXT)] == ["GeminiMessage"]
+    assert len(searches) == 10
+    path.write_bytes(lines(called("1")))
+    assert protocol.receive(b'{"type":"result","status":"success"}')[0] == more("1")
+
+
+def test_calls_of_messages_that_are_replaced_or_taken_back_are_gone(tmp_path: Path):
+    path = tmp_path / "session.jsonl"
+    file = SessionFile(lambda: path)
+    for record, left in (
+        (called("1", "2"), ["1", "2"]),
+        (called("2", "3"), ["2", "3"]),
+        (called("4") | {"id": "h"}, ["2", "3", "4"]),
+        ({"$rewindTo": "h"}, ["2", "3"]),
+        ({"$set": {"messages": [called("5")]}}, ["5"]),
+    ):
+        with path.open("ab") as log:
+            log.write(lines(record))
+        assert [tool_id for tool_id in "12345" if file.tool_details(tool_id)] == left
+
+
 def test_details_on_demand(tmp_path: Path):
     path = tmp_path / "session.jsonl"
     file = SessionFile(lambda: path)

@@ -27,7 +27,10 @@ Event: TypeAlias = AcpEvent | ToolDetails | Paused
 PAUSE = 0.9
 """Seconds; the CLI waits at least one before it asks again."""
 PATIENCE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
-"""Seconds between looks at the session file: the CLI writes a finished call there right after its update."""
+"""Seconds between looks at the session file: the CLI writes a finished call there right after its update.
+
+The stream waits for that once in vain: from then on nobody waits, until what was missing is there after all.
+"""
 
 MODE_IDS = {
     ApprovalMode.DEFAULT: "default",
@@ -81,6 +84,8 @@ class GeminiAcpSession:
         self._folder = folder
         self._home = home
         self._file = SessionFile(locator(folder, cwd, acp.session_id))
+        self._missing = ""
+        """The call whose record was last waited for in vain."""
 
     @property
     def events(self) -> AsyncIterator[Event]:
@@ -158,11 +163,16 @@ class GeminiAcpSession:
                     pass
 
     async def _details_of(self, tool_call_id: str) -> ToolDetails | None:
-        for pause in PATIENCE:
+        if self._missing and self.tool_details(self._missing) is not None:
+            self._missing = ""
+        for pause in () if self._missing else PATIENCE:
             if (details := self.tool_details(tool_call_id)) is not None:
                 return details
             await asyncio.sleep(pause)
-        return self.tool_details(tool_call_id)
+        details = self.tool_details(tool_call_id)
+        if details is None:
+            self._missing = tool_call_id
+        return details
 
     def _clean_up(self) -> None:
         sweep_stubs(self._folder, self._cwd, self.session_id)

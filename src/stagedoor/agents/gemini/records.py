@@ -179,6 +179,8 @@ class SessionFileReplay:
     def __init__(self) -> None:
         self._metadata: dict[str, Any] = {}
         self._messages: dict[str, MessageRecord] = {}
+        self._tools: dict[str, ToolRecord] = {}
+        """The calls of the messages, by their ids."""
         self.unreadable = 0
 
     def feed(self, lines: Iterable[bytes]) -> list[MessageRecord]:
@@ -205,11 +207,7 @@ class SessionFileReplay:
         return list(self._messages.values())
 
     def tool(self, tool_id: str) -> ToolRecord | None:
-        for message in reversed(self.messages):
-            for call in message.tool_calls or ():
-                if call.id == tool_id:
-                    return call
-        return None
+        return self._tools.get(tool_id)
 
     def _line(self, line: bytes) -> list[MessageRecord]:
         try:
@@ -227,6 +225,7 @@ class SessionFileReplay:
             messages = _UPDATE.decode(kind.update).messages
             if messages is not None:
                 self._messages.clear()
+                self._tools.clear()
             self._merge(_METADATA.decode(kind.update))
             return self._put_all(messages)
         elif kind.session_id is not None:
@@ -251,7 +250,12 @@ class SessionFileReplay:
         return put
 
     def _put(self, record: MessageRecord) -> MessageRecord:
+        replaced = self._messages.get(record.id)
+        for call in () if replaced is None else replaced.tool_calls or ():
+            self._tools.pop(call.id, None)
         self._messages[record.id] = record
+        for call in record.tool_calls or ():
+            self._tools[call.id] = call
         return record
 
     def _rewind(self, message_id: str) -> None:
@@ -259,6 +263,7 @@ class SessionFileReplay:
         start = ids.index(message_id) if message_id in self._messages else 0
         for dropped in ids[start:]:
             del self._messages[dropped]
+        self._tools = {call.id: call for message in self._messages.values() for call in message.tool_calls or ()}
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import msgspec
 
-from .events import Event, GeminiToolResult
+from .events import Event, GeminiMessage, GeminiToolResult
 from .protocol import StreamProtocol
 from .records import SessionFileReplay, ToolDetails, details
 
@@ -219,18 +219,30 @@ class SessionFile:
         self._locate = locate
         self._path: Path | None = None
         self._offset = 0
+        self._size = 0
         self.replay = SessionFileReplay()
+
+    @property
+    def found(self) -> bool:
+        return self._path is not None
 
     def read(self) -> SessionFileReplay:
         self._path = self._path or self._locate()
         if self._path is not None:
-            with contextlib.suppress(OSError), self._path.open("rb") as file:
-                file.seek(self._offset)
-                content = file.read()
-                whole = content.rfind(b"\n") + 1  # the last line may be half written
-                self._offset += whole
-                self.replay.feed(content[:whole].split(b"\n"))
+            with contextlib.suppress(OSError):
+                size = self._path.stat().st_size
+                if size != self._size:  # it only grows; opening it each time would cost more than all else
+                    self._read_on(self._path)
+                    self._size = size
         return self.replay
+
+    def _read_on(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            content = file.read()
+        whole = content.rfind(b"\n") + 1  # the last line may be half written
+        self._offset += whole
+        self.replay.feed(content[:whole].split(b"\n"))
 
     def tool_details(self, tool_id: str) -> ToolDetails | None:
         record = self.read().tool(tool_id)
@@ -249,14 +261,17 @@ class DetailedProtocol:
         self.session_id = session_id
         self.turn_id = turn_id
         self._awaited: list[str] = []
+        self._looks = 0
+        """Since something is awaited."""
 
     def receive(self, message: bytes) -> list[Event]:
         events: list[Event] = []
         for event in self._protocol.receive(message):
             if isinstance(event, GeminiToolResult):
                 self._awaited.append(event.tool_id)
-            else:
-                events += self._details()
+                self._looks = 0
+            elif self._awaited:
+                events += self._details(is_piece=isinstance(event, GeminiMessage))
             events.append(event)
         return events
 
@@ -266,9 +281,12 @@ class DetailedProtocol:
     def outgoing(self) -> list[bytes]:
         return self._protocol.outgoing()
 
-    def _details(self) -> list[Event]:
+    def _details(self, *, is_piece: bool = False) -> list[Event]:
         if not self._awaited:
             return []
+        self._looks += 1
+        if is_piece and not self._file.found and self._looks & (self._looks - 1):
+            return []  # to find the file its folder is searched: while the model speaks, ever more rarely
         replay = self._file.read()
         records = {tool_id: record for tool_id in self._awaited if (record := replay.tool(tool_id))}
         self._awaited = [tool_id for tool_id in self._awaited if tool_id not in records]
