@@ -223,7 +223,7 @@ class SessionFile:
         self.replay = SessionFileReplay()
 
     @property
-    def found(self) -> bool:
+    def is_located(self) -> bool:
         return self._path is not None
 
     def read(self) -> SessionFileReplay:
@@ -285,7 +285,7 @@ class DetailedProtocol:
         if not self._awaited:
             return []
         self._looks += 1
-        if is_piece and not self._file.found and self._looks & (self._looks - 1):
+        if is_piece and not self._file.is_located and self._looks & (self._looks - 1):
             return []  # to find the file its folder is searched: while the model speaks, ever more rarely
         replay = self._file.read()
         records = {tool_id: record for tool_id in self._awaited if (record := replay.tool(tool_id))}
