@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -284,6 +285,20 @@ def test_what_cannot_be_read_is_refused_in_words(
     spoil(tmp_path / "work")
     with pytest.raises(GitFailed, match=sentence):
         _head(tmp_path / "work")
+
+
+@pytest.mark.parametrize("place", ["folder/.gitignore", ".gitattributes", ".git/objects/info/alternates"])
+def test_a_named_pipe_that_git_would_wait_for_is_told(place: str, pattern: Path, tmp_path: Path) -> None:
+    shutil.copytree(pattern, tmp_path / "work")
+    pipe = tmp_path / "work" / place
+    pipe.parent.mkdir(exist_ok=True)
+    (pipe.parent / "seen").write_text("so that git looks into the folder\n")
+    os.mkfifo(pipe)
+    repository = locate(tmp_path / "work")
+    assert repository is not None
+    sentence = f"{re.escape(str(pipe))} is a named pipe, for which git waits: remove it"
+    with Shadow(repository) as shadow, pytest.raises(GitFailed, match=sentence):
+        shadow.git("status", "--porcelain", "--untracked-files=all")
 
 
 def test_without_git_the_error_says_so(pattern: Path, monkeypatch: pytest.MonkeyPatch) -> None:

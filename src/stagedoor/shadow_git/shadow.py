@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -134,7 +135,13 @@ class Shadow:
         where = str(self.repository.top)
         try:
             return self._programs.run(
-                argv, cwd=where, env={**self._env, **(env or {})}, timeout=timeout, content=content, most=most
+                argv,
+                cwd=where,
+                env={**self._env, **(env or {})},
+                timeout=timeout,
+                content=content,
+                most=most,
+                why_slow=lambda: _waits_for(self.repository),
             )
         except ProgramOverdue as fault:
             raise GitFailed(f"git {words[0]} was not done in {timeout:g} seconds in {where} and was ended") from fault
@@ -223,6 +230,25 @@ def _find_git(repository: Repository) -> str:
     if program is None:
         raise GitFailed("git is not installed; install it and try again")
     return program
+
+
+_READ_BY_GIT = frozenset({".gitignore", ".gitattributes", ".gitmodules", ".mailmap"})
+
+
+def _waits_for(repository: Repository) -> str:
+    """A named pipe that git opens: it would wait until somebody writes to it, which nobody does.
+
+    Looked for only when git is slow: it costs a walk over the whole folder.
+    """
+    for root, everything in ((repository.top, False), (repository.common, True)):
+        for folder, _, names in os.walk(root):
+            for name in names:
+                if everything or name in _READ_BY_GIT:
+                    path = Path(folder, name)
+                    with contextlib.suppress(OSError):
+                        if stat.S_ISFIFO(path.stat().st_mode):
+                            return f"{path} is a named pipe, for which git waits: remove it"
+    return ""
 
 
 def _environment(folder: Path, top: Path) -> dict[str, str]:

@@ -31,6 +31,7 @@ from ..errors import LaunchError
 from . import guard
 
 CHUNK = 1 << 18
+PATIENCE = 3.0
 COMPLAINT = 64 * 2**10
 """What is kept of standard error."""
 
@@ -94,10 +95,12 @@ class Programs:
         content: bytes = b"",
         most: int | None = None,
         together: bool = False,
+        why_slow: Callable[[], str] | None = None,
     ) -> Finished:
         """Run one program to its end. ``argv[0]`` is an absolute path; ``content`` is its standard input.
 
         ``most``: it is stopped after so many bytes of output. ``together``: standard error is part of the output.
+        ``why_slow`` is asked once, when it says nothing for ``PATIENCE`` seconds: a reason ends it.
         Raises ``LaunchError`` when it cannot be started, ``ProgramOverdue`` after ``timeout`` seconds.
         """
         if self._closed:
@@ -121,7 +124,7 @@ class Programs:
             os.close(complaint_write)
             out_write = complaint_write = -1
             out, complaint, cut = self._read(
-                argv[0], out_read, complaint_read, time.monotonic() + timeout, timeout, most
+                argv[0], out_read, complaint_read, time.monotonic() + timeout, timeout, most, why_slow
             )
             if cut:
                 self._control.sendall(bytes(4))
@@ -136,7 +139,14 @@ class Programs:
                     os.close(descriptor)
 
     def _read(
-        self, program: str, out_read: int, complaint_read: int, deadline: float, timeout: float, most: int | None
+        self,
+        program: str,
+        out_read: int,
+        complaint_read: int,
+        deadline: float,
+        timeout: float,
+        most: int | None,
+        why_slow: Callable[[], str] | None,
     ) -> tuple[bytearray, bytearray, bool]:
         out, complaint = bytearray(), bytearray()
         with selectors.DefaultSelector() as selector:
@@ -144,7 +154,13 @@ class Programs:
             if complaint_read >= 0:
                 selector.register(complaint_read, selectors.EVENT_READ, complaint)
             while selector.get_map():
-                ready = selector.select(max(deadline - time.monotonic(), 0))
+                left = max(deadline - time.monotonic(), 0)
+                ready = selector.select(left if why_slow is None else min(left, PATIENCE))
+                if not ready and why_slow is not None and left > PATIENCE:
+                    reason, why_slow = why_slow(), None
+                    if reason:
+                        raise ProgramStopped(f"{program} was ended: {reason}")
+                    continue
                 if not ready:
                     raise _overdue(program, timeout)
                 for key, _ in ready:

@@ -202,13 +202,15 @@ def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
         r"|--show-token|export-credentials|get-session-token|assume-role|--with-decryption|get-login-password|create-access-key"
         r"|get-access-token|secrets? versions access|keyvault secret|\bkeys create\b|create token"
         r"|get-federation-token|env pull"
-        r"|^config(:get)?( [A-Z_]+)?$|userdata|\bquery\b|config (show|dump)|--query user-?data|ssh-key add"
+        r"|userdata|\bquery\b|config (show|dump)|--query user-?data|ssh-key add"
         r"|deploy-key add"
         r"|auth refresh",
         line,
         re.IGNORECASE,
     ):
         return [Finding("high", f"{name} shows or makes credentials")]
+    if name == "heroku" and line.startswith("config"):
+        return [Finding("high", "heroku config shows or changes credentials")]
     if re.search(
         r"^(alias set|config set (editor|pager|browser|git_protocol)|extension install|extensions? (install|add))", line
     ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -124,6 +125,80 @@ _RUNNING: dict[str, tuple[str, ...]] = {
 }
 
 
+# Programs that run the program their words name, in more shapes than were looked at.
+_LAUNCHERS = frozenset(
+    [
+        "bwrap", "flatpak-spawn", "dtach", "abduco", "daemonize", "start-stop-daemon", "daemon", "chpst", "setpriv",
+        "prlimit", "cpulimit", "numactl", "trickle", "torsocks", "torify", "proxychains", "proxychains4", "tsocks",
+        "faketime", "rlwrap", "expect", "entr", "watchexec", "nodemon", "onchange", "chokidar", "concurrently",
+        "cross-env", "env-cmd", "dotenv", "dotenvx", "foreman", "honcho", "doppler", "aws-vault", "chamber",
+        "envconsul",
+        "teller", "nix-shell", "hyperfine", "chronic", "ifne", "mispipe", "pee", "lckdo", "run-one", "run-this-one",
+        "ssh-agent", "gpg-agent", "dbus-launch", "xinit", "startx", "xterm", "gnome-terminal", "konsole", "alacritty",
+        "kitty", "wezterm", "valgrind", "catchsegv", "eatmydata", "catatonit", "tini", "dumb-init", "s6-setuidgid",
+        "softlimit", "envdir", "setlock", "multilog", "unbuffer", "exec-with-piped", "with-contenv", "systemd-inhibit",
+        "systemd-cat", "gnome-session-inhibit", "dbus-exec", "sg", "aa-exec", "choom", "uclampset", "coresched",
+        "setarch", "i386", "x86_64", "runcon", "cgexec", "lxc-attach", "lxc-execute", "incus", "lxc", "machinectl",
+        "distrobox", "toolbox", "singularity", "apptainer", "runc", "crun", "ctr", "nerdctl", "vagrant", "osascript",
+        "rofi", "dmenu", "fzf", "sk", "dialog", "git-shell", "slirp4netns", "rootlesskit", "ptyxis", "foot", "urxvt",
+    ]
+)  # fmt: skip
+# The same for programs that do so only with some words.
+_LAUNCHING: dict[str, str] = {
+    "tmux": r"(new\S*|neww\S*|split\S*|splitw|respawn\S*|send\S*|run\S*|if\S*|pipe\S*|display-popup|popup|set-hook"
+    r"|source\S*|bind\S*)",
+    "screen": r"-\w*[dDmX]\w*|exec|stuff|-t", "nix": r"run|develop|shell|-c|--command", "guix": r"shell|environment|--",
+    "devbox": r"run|shell", "pixi": r"run|exec", "micromamba": r"run", "mamba": r"run", "pipx": r"run",
+    "tox": r"exec|--",
+    "nox": r"--", "asdf": r"exec", "rbenv": r"exec", "pyenv": r"exec", "nvm": r"exec|run", "volta": r"run",
+    "fnm": r"exec",
+    "rtx": r"exec|x", "sops": r"exec-\w+", "op": r"run", "perf": r"stat|record|trace|--",
+    "gdb": r"-\S*ex\S*|--args|-x|--eval\S*",
+    "lldb": r"-o|-O|-s|--", "go": r"-exec\S*|-toolexec\S*|-vettool\S*", "cargo": r"watch|--config\S*",
+    "dotnet": r"exec|watch",
+    "bazel": r"--run_under\S*", "cmake": r"-E|-P", "npm": r"--script-shell\S*", "flatpak": r"run|enter|--command\S*",
+    "emacs": r"-\S*eval\S*|-l|--load\S*|-f|--funcall\S*", "emacsclient": r"-e|--eval", "yt-dlp": r"--exec\S*",
+
+       "nomad": r"exec",
+
+    "socat": r"(?is:.*(exec|system|shell):.*)", "ftp": r"(?s:.*!.*)", "ssh-add": r"-s", "ssh-keygen": r"-[Dw]",
+    "aria2c": r"--on-\S+", "curl": r"-K\S*|--config\S*",
+    "sqlite3": r"(?s:\s*\.\w.*)",
+    "psql": r"(?s:.*\\.*)", "mysql": r"(?s:.*(\\!|system).*)", "m4": r".*", "dc": r"-e|(?s:.*!.*)", "ed": r".*",
+    "make": r"\.?SHELL\S*=.*",
+}  # fmt: skip
+# Code of another language that may run programs, or hides what it does.
+_CODE_OPTIONS = re.compile(r"-[a-zA-Z]*[ceEprB]|--eval(=.*)?|--print(=.*)?|eval|-\w*[eE]\W.*|-Command")
+_RUNS_PROGRAMS = re.compile(
+    r"system|exec|spawn|run-program|:cmd|command|sys\.process|\.!|popen|subprocess|child_process|shell|`|%x|\bqx\b|\bos\.(posix_|start|kill)|\bpty\b|ctypes|cffi|importlib"
+    r"|__import__|__builtins__|__dict__|getattr|globals|\beval\b|\bcompile\b|marshal|pickle|runpy|process\.(binding|dlopen)"
+    r"|Function\(|constructor|require\(\s*[^'\")]|import\(\s*[^'\")]|\.send\b|instance_eval|Kernel|IO\.|Open3|open\(\s*['\"]\s*\||"
+    r"open\(\s*\w+\s*,\s*['\"]\s*(\||-\|)|passthru|proc_open|pcntl|\brun\(|Deno\.(Command|run)|Bun\.|\$\{?\w+\}?\("
+    r"|\bFFI\b|do shell|chr\(|"
+    r"fromCharCode|b64|base64|unhex|rot13|\\x[0-9a-f]{2}|urlopen|requests\.|https?://",
+    re.IGNORECASE,
+)
+_LANGUAGES = frozenset(
+    [
+        "python", "pypy", "pypy3", "ipython", "node", "nodejs", "deno", "bun", "perl", "ruby", "jruby", "php", "lua",
+        "luajit", "julia", "R", "Rscript", "octave", "guile", "racket", "sbcl", "clojure", "clj", "bb", "elixir",
+        "iex", "erl", "ghc", "ocaml", "scala", "groovy", "jshell", "kotlin", "kotlinc", "swift", "crystal", "dart",
+        "raku", "tsx", "ts-node", "pwsh", "powershell", "tclsh", "wish", "gnuplot", "janet", "xonsh", "nu",
+    ]
+)  # fmt: skip
+
+
+def _check_code(name: str, rest: Words, stdin: str | None) -> None:
+    """Code on the command line is not read, but it must not look as if it ran something."""
+    codes = [word for word in rest if re.search(r"[\s(){};'\"`]", word)]
+    codes += [after for flag, after in pairwise(rest) if _CODE_OPTIONS.fullmatch(flag)]
+    if stdin is not None and not any(word for word in rest if not word.startswith("-")):
+        codes.append(stdin)
+    for code in codes:
+        if HOLE in code or _RUNS_PROGRAMS.search(code):
+            raise NotUnderstood(f"gives {name} code that may run programs")
+
+
 def launched(words: Words, stdin: str | None) -> list[Inner] | None:
     """The commands that these words surely run besides themselves; ``None`` for a program that runs no other.
 
@@ -172,6 +247,14 @@ def launched(words: Words, stdin: str | None) -> list[Inner] | None:
         case "export":
             if any(not is_own_name(word.partition("=")[0]) for word in rest) or not rest:
                 raise NotUnderstood("uses `export`, which changes what later programs do")
+        case _ if name in _LAUNCHERS:
+            raise NotUnderstood(f"runs a program through {name}")
+        case _ if name in _LAUNCHING and any(re.fullmatch(_LAUNCHING[name], word) for word in (*rest, stdin or "")):
+            if name not in WRAPPERS or not any(word in WRAPPERS[name].subcommand for word in rest):
+                raise NotUnderstood(f"runs a program through {name}")
+            return _wrapped(name, rest, stdin)
+        case _ if name in _LANGUAGES:
+            _check_code(name, rest, stdin)
         case "busybox" | "toybox":
             raise NotUnderstood(f"runs a program through {name}")
         case _ if name in WRAPPERS:
