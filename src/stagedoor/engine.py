@@ -47,7 +47,6 @@ from .unified.events import (
     TurnStarted,
     Unrecognized,
     UsageReport,
-    stamp,
     steered,
 )
 from .unified.faults import error_of
@@ -124,6 +123,7 @@ class SessionEngine:
         self._registered = ""
         self._agent_version = ""
         self._seq = 0
+        self._turn = 0  # of the last event that went out
         self._native: NativeSession | None = None
         self._pump: asyncio.Task[None] | None = None
         self._cut_short: Status | None = None
@@ -494,14 +494,19 @@ class SessionEngine:
         self.relay.add(self._stamped(events))
 
     def _stamped(self, events: list[Event]) -> list[Event]:
-        agent, session_id, seq, at = self._agent, self.session_id, self._seq, self._now()
-        turn = self._grammar.turn - sum(type(event) is TurnStarted for event in events)
+        """``events`` with their headers: they are still ours, and a copy of each would cost more than its decoding."""
+        agent, session_id, at = self._agent, self.session_id, self._now()
+        seq, turn = self._seq, self._turn
         for event in events:
             seq += 1
             if type(event) is TurnStarted:
                 turn += 1
-            stamp(event, agent, session_id, seq, at, turn)
-        self._seq = seq
+            force_setattr(event, "agent", agent)
+            force_setattr(event, "session_id", session_id)
+            force_setattr(event, "seq", seq)
+            force_setattr(event, "timestamp", at)
+            force_setattr(event, "turn", turn)
+        self._seq, self._turn = seq, turn
         return events
 
 

@@ -39,7 +39,7 @@ class LineBuffer:
             if end <= self._max_line:
                 if rest:
                     self._hold(rest)
-                return [whole for raw in chunk[:end].split(b"\n") if (whole := raw.removesuffix(b"\r")).strip()]
+                return _whole_lines(chunk[:end])
         self._pending += chunk
         lines: list[bytes | UnknownMessage] = []
         start = 0
@@ -79,4 +79,11 @@ class LineBuffer:
             why = f"a line of {size} bytes is larger than the limit of {self._max_line}"
             return UnknownMessage(raw[: min(KEPT_OF_A_LONG_LINE, self._max_line)], why)
         line = raw.removesuffix(b"\r")
-        return line if line.strip() else None
+        return line if line and not line.isspace() else None
+
+
+def _whole_lines(chunk: bytes) -> list[bytes | UnknownMessage]:
+    lines = chunk.split(b"\n")
+    if b"\r" in chunk:
+        lines = [line.removesuffix(b"\r") for line in lines]
+    return [line for line in lines if line and not line.isspace()]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ...wire.shapes import Shapes, UnknownMessage
+from ...wire.shapes import Shapes, UnknownMessage, repaired
 
 NOTHING = msgspec.Raw(b"null")
 
@@ -23,11 +23,11 @@ class ClaudeUsage(msgspec.Struct, frozen=True, gc=False):
 # --------------------------------------------------------------------------------------------------- content blocks
 
 
-class TextBlock(msgspec.Struct, frozen=True):
+class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class ThinkingBlock(msgspec.Struct, frozen=True):
+class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
     thinking: str
     signature: str | None = None
 
@@ -36,7 +36,7 @@ class RedactedThinkingBlock(msgspec.Struct, frozen=True):
     data: str = ""
 
 
-class ToolUseBlock(msgspec.Struct, frozen=True):
+class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
     id: str
     name: str
     input: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class ServerToolUseBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] = {}
 
 
-class ToolResultBlock(msgspec.Struct, frozen=True):
+class ToolResultBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
     tool_use_id: str
     content: str | list[msgspec.Raw] | None = None
     is_error: bool | None = None
@@ -120,6 +120,11 @@ BLOCKS: Shapes[ContentBlock] = Shapes(
 )
 
 
+# Nearly every message is made of these: they are decoded in one pass, wherever their ``type`` stands.
+_FREQUENT = msgspec.json.Decoder(str | list[TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock] | None)
+_BLOCK_BY_BLOCK = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
+
+
 def decode_blocks(content: str | list[msgspec.Raw] | None) -> list[Block]:
     """The content, typed. A block of a new kind does not hide its neighbours."""
     if content is None:
@@ -129,18 +134,42 @@ def decode_blocks(content: str | list[msgspec.Raw] | None) -> list[Block]:
     return [BLOCKS.decode(bytes(raw)) for raw in content]
 
 
+def decode_content(content: msgspec.Raw) -> str | list[Block]:
+    """The same in one pass where it can be. Never raises on content."""
+    whole = bytes(content)
+    try:
+        return cast("str | list[Block]", _FREQUENT.decode(whole) or [])
+    except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            whole = repaired(whole)
+        except (ValueError, RecursionError) as error:
+            return [UnknownMessage(whole, str(error) or type(error).__name__)]
+    try:
+        rest = _BLOCK_BY_BLOCK.decode(whole)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return [UnknownMessage(whole, str(error) or type(error).__name__)]
+    return rest if isinstance(rest, str) else decode_blocks(rest)
+
+
 class ApiMessage(msgspec.Struct, frozen=True, gc=False):
     """An API message. One ``assistant`` event carries one block; blocks of one message share its ``id``."""
 
-    content: str | list[msgspec.Raw] | None = None
+    content: msgspec.Raw = NOTHING
     id: str = ""
     role: str = ""
     model: str = ""
     stop_reason: str | None = None
     usage: ClaudeUsage | None = None
 
+    def text_or_blocks(self) -> str | list[Block]:
+        """Plain text is not what the model said: Claude Code puts it in by itself."""
+        return decode_content(self.content)
+
     def blocks(self) -> list[Block]:
-        return decode_blocks(self.content)
+        content = decode_content(self.content)
+        return [TextBlock(content)] if isinstance(content, str) else content
 
 
 # ------------------------------------------------------------------------------------------- pieces of a message

@@ -267,11 +267,11 @@ class ClaudeDictionary:
     def _user(self, native: cli.User) -> list[Event]:
         if native.is_replay or native.is_synthetic:
             return []
-        content = native.message.content
+        content = native.message.text_or_blocks()
         if isinstance(content, str):
             return _local(content)
         out: list[Event] = []
-        for block in native.message.blocks():
+        for block in content:
             match block:
                 case blocks.ToolResultBlock():
                     out += self._finished(block, native, native.parent_tool_use_id)
@@ -283,8 +283,7 @@ class ClaudeDictionary:
 
     def _finished(self, block: blocks.ToolResultBlock, native: cli.User | None, parent: str | None) -> list[Event]:
         call = self._calls.pop(block.tool_use_id, None) or OpenCall("other", "", {})
-        # The account of a plain command is not worth decoding: its output stands in the block as well.
-        account: Any = None if native is None else native.structured_result()
+        report = blocks.NOTHING if native is None else native.tool_use_result
         denied = block.tool_use_id in self._refused
         self._refused.discard(block.tool_use_id)
         self._text_length = 0
@@ -292,19 +291,19 @@ class ClaudeDictionary:
         questioned = block.tool_use_id in self._questioned and not self.prompted
         self._questioned.discard(block.tool_use_id)
         outcome = outcome_of(
-            call.native_name, block, account, denied=denied, questioned=questioned, recorded=not self.prompted
+            call.native_name, block, report, denied=denied, questioned=questioned, recorded=not self.prompted
         )
         if outcome.status == "denied":
             self._denied.add(block.tool_use_id)
         out: list[Event] = []
         if outcome.status == "success":
             if call.native_name in EDITORS:
-                change = change_in(call.native_name, call.input, account, outcome.output, block.tool_use_id)
+                change = change_in(call.native_name, call.input, report, outcome.output, block.tool_use_id)
                 if change is not None:
                     msgspec.structs.force_setattr(change, "parent_tool_use_id", parent)
                     out.append(change)
             elif call.name == "plan" and parent is None:
-                plan = self._todos.after(call.native_name, call.input, account)
+                plan = self._todos.after(call.native_name, call.input, report)
                 if plan is not None:
                     out.append(plan)
         out.append(

@@ -11,6 +11,7 @@ import msgspec
 from ...agents.claude.blocks import ToolResultBlock
 from ...unified.diffs import change_of, diff_of
 from ...unified.events import FileChange, Plan, PlanItem, ToolStatus
+from ...wire.shapes import decode_or_reason
 
 # ------------------------------------------------------------------------- status, exit code and output of a call
 
@@ -32,12 +33,30 @@ _WORDED = frozenset({"Bash", "Write", "Edit", "MultiEdit", "NotebookEdit"})
 _SILENT = "(Bash completed with no output)"
 
 
+class _CommandReport(msgspec.Struct, rename="camel"):
+    """What a command's report adds to the block, which holds the output as well."""
+
+    background_task_id: Any = None
+    interrupted: Any = None
+    return_code_interpretation: Any = None
+
+
 class _ReportBlock(msgspec.Struct):
     text: str = ""
 
 
 class _SubagentReport(msgspec.Struct):
     content: list[_ReportBlock]
+
+
+class _DurationReport(msgspec.Struct, rename="camel"):
+    total_duration_ms: Any = None
+
+
+_COMMAND = msgspec.json.Decoder(_CommandReport)
+_SUBAGENT = msgspec.json.Decoder(_SubagentReport)
+_DURATION = msgspec.json.Decoder(_DurationReport)
+_WHOLE: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class CallOutcome(msgspec.Struct, frozen=True):
@@ -48,9 +67,17 @@ class CallOutcome(msgspec.Struct, frozen=True):
 
 
 def outcome_of(
-    tool: str, result: ToolResultBlock, account: Any, *, denied: bool, questioned: bool = False, recorded: bool = False
+    tool: str,
+    result: ToolResultBlock,
+    report: msgspec.Raw,
+    *,
+    denied: bool,
+    questioned: bool = False,
+    recorded: bool = False,
 ) -> CallOutcome:
-    """``account``: what the tool itself reports of a success, ``"Error: …"`` of a failure, ``None`` in a sub-agent.
+    """``report``: what the tool itself says of a success, ``"Error: …"`` of a failure, ``null`` in a sub-agent.
+
+    It repeats the output, in another form for every tool: only what is needed of it is decoded.
 
     ``denied``: we know that it was refused. ``questioned``: there was a question whose answer we do not know (a
     recording), so a failure that no running tool words is the refusal. ``recorded``: this is a recording, in which
@@ -66,42 +93,44 @@ def outcome_of(
     if failed and (denied or _DENIED.match(output) or (unworded and (questioned or unseen))):
         return CallOutcome("denied", output)
     if tool == "Bash":
-        return _command(output, account, failed=failed)
+        return _command(output, report, failed=failed)
     if tool in ("Agent", "Task") and not failed:
-        output = _report(account) or output
-    return CallOutcome("error" if failed else "success", output, duration_ms=_duration(account))
+        output = _answer(report) or output
+    return CallOutcome("error" if failed else "success", output, duration_ms=_duration(report))
 
 
-def _command(output: str, account: Any, *, failed: bool) -> CallOutcome:
+def _command(output: str, report: msgspec.Raw, *, failed: bool) -> CallOutcome:
     code = EXIT_CODE.match(output) if failed else None
     if code is not None:
         return CallOutcome("error", output[code.end() :], int(code[1]))
     if failed:
         return CallOutcome("error", output)
-    match account:
-        case {"backgroundTaskId": str()}:
+    match decode_or_reason(_COMMAND, report):
+        case _CommandReport(background_task_id=str()):
             return CallOutcome("success", output)  # it still runs
-        case {"interrupted": True}:
+        case _CommandReport(interrupted=True):
             return CallOutcome("error", output)
-        case {"returnCodeInterpretation": str(reading)} if reading:
+        case _CommandReport(return_code_interpretation=str(reading)) if reading:
             return CallOutcome("success", output)  # not zero, but Claude Code knows that it is no failure
         case _:
             return CallOutcome("success", "" if output == _SILENT else output, 0)
 
 
-def _report(account: Any) -> str:
+def _answer(report: msgspec.Raw) -> str:
     """What a sub-agent answered, without what Claude Code adds for the model."""
-    try:
-        return "\n".join(block.text for block in msgspec.convert(account, _SubagentReport).content if block.text)
-    except msgspec.ValidationError:
-        return ""
+    match decode_or_reason(_SUBAGENT, report):
+        case _SubagentReport(content=content):
+            return "\n".join(block.text for block in content if block.text)
+        case _:
+            return ""
 
 
-def _duration(account: Any) -> float | None:
-    if not isinstance(account, dict):
-        return None
-    duration = cast("dict[str, Any]", account).get("totalDurationMs")
-    return float(duration) if isinstance(duration, int | float) else None
+def _duration(report: msgspec.Raw) -> float | None:
+    match decode_or_reason(_DURATION, report):
+        case _DurationReport(total_duration_ms=int() | float() as duration):
+            return float(duration)
+        case _:
+            return None
 
 
 # --------------------------------------- what an edit changed: the file before and after, or at least the change
@@ -117,13 +146,16 @@ class _PatchHunk(msgspec.Struct, rename="camel"):
     lines: list[str]
 
 
-def change_in(tool: str, arguments: Mapping[str, Any], report: Any, output: str, tool_use_id: str) -> FileChange | None:
+def change_in(
+    tool: str, arguments: Mapping[str, Any], report: msgspec.Raw, output: str, tool_use_id: str
+) -> FileChange | None:
     """The change that a successful call of an editing tool made. ``None`` when nothing changed.
 
     ``report`` is the tool's own account, which a sub-agent's call lacks: then the call's arguments have to do, with
     its ``output``.
     """
-    account: Mapping[str, Any] = cast("Mapping[str, Any]", report) if isinstance(report, dict) else {}
+    decoded = decode_or_reason(_WHOLE, report)
+    account: Mapping[str, Any] = {} if isinstance(decoded, str) else decoded
     path = _text(account, "filePath", "notebook_path") or _text(arguments, "file_path", "notebook_path")
     if not path:
         return None
@@ -250,29 +282,28 @@ class TodoPlan:
     def __init__(self) -> None:
         self._items: dict[str, PlanItem] = {}
 
-    def after(self, tool: str, arguments: Mapping[str, Any], report: Any) -> Plan | None:
+    def after(self, tool: str, arguments: Mapping[str, Any], report: msgspec.Raw) -> Plan | None:
         """The plan after a call that succeeded; ``None`` when the call changed nothing, or we cannot read it."""
         before = dict(self._items)
         try:
             self._apply(tool, arguments, report)
-        except msgspec.ValidationError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return Plan(items=list(self._items.values())) if self._items != before else None
 
-    def _apply(self, tool: str, arguments: Mapping[str, Any], report: Any) -> None:
+    def _apply(self, tool: str, arguments: Mapping[str, Any], report: msgspec.Raw) -> None:
         match tool:
             case "TodoWrite":
                 todos = msgspec.convert(arguments, _TodoWriteInput).todos
                 self._items = {str(at): PlanItem(todo.content, _step(todo.status)) for at, todo in enumerate(todos)}
             case "TaskCreate":
-                task = msgspec.convert(report, _TaskCreateReport).task
+                task = msgspec.json.decode(report, type=_TaskCreateReport).task
                 self._items[task.id] = PlanItem(task.subject)
             case "TaskUpdate":
-                self._update(
-                    msgspec.convert(arguments, _TaskUpdateInput), msgspec.convert(report or {}, _TaskUpdateReport)
-                )
+                update = msgspec.json.decode(report, type=_TaskUpdateReport | None) or _TaskUpdateReport()
+                self._update(msgspec.convert(arguments, _TaskUpdateInput), update)
             case "TaskList":
-                tasks = msgspec.convert(report, _TaskListReport).tasks
+                tasks = msgspec.json.decode(report, type=_TaskListReport).tasks
                 self._items = {task.id: PlanItem(task.subject, _step(task.status)) for task in tasks}
             case _:
                 pass
