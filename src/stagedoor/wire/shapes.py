@@ -54,6 +54,11 @@ class Shapes(Generic[Shape]):
             key.encode(): decoder for key, decoder in self._decoders.items() if "/" not in key and key not in split
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys of the table."""
+        return tuple(self._decoders)
+
     def decode(self, message: bytes) -> Shape | UnknownMessage:
         """Never raises on content."""
         start = len(self._prefix)

@@ -49,6 +49,7 @@ from stagedoor.agents.opencode.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
+    ToolRef,
     ToolState,
 )
 from stagedoor.agents.opencode.protocol import RunProtocol, ServeProtocol
@@ -398,6 +399,67 @@ def test_a_turn_with_more_steps_than_allowed_is_aborted_once() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- questions
+
+
+def test_questions_of_the_next_api_are_answered_there() -> None:
+    protocol = in_turn()
+    tool = {"type": "tool", "messageID": "msg_1", "callID": "call_1"}
+    asked = {
+        "id": "per_2",
+        "sessionID": "ses_1",
+        "action": "bash",
+        "resources": ["ls"],
+        "save": ["ls *"],
+        "source": tool,
+    }
+    assert protocol.receive(sse("permission.v2.asked", **asked)) == [
+        PermissionAsked(
+            id="per_2",
+            session_id="ses_1",
+            permission="bash",
+            patterns=["ls"],
+            always=["ls *"],
+            tool=ToolRef("msg_1", "call_1"),
+            next_api=True,
+        )
+    ]
+    protocol.receive(sse("question.v2.asked", id="que_2", sessionID="ses_1", questions=[]))
+    protocol.receive(sse("question.v2.asked", id="que_3", sessionID="ses_1", questions=[]))
+    protocol.send(ReplyPermission("per_2", "once"))
+    protocol.send(ReplyQuestion("que_2", (("Yes",),)))
+    protocol.send(RejectQuestion("que_3"))
+    place = "/api/session/ses_1"
+    requests = [
+        HttpRequest("POST", f"{place}/permission/per_2/reply", b'{"reply":"once"}', DIRECTORY),
+        HttpRequest("POST", f"{place}/question/que_2/reply", b'{"answers":[["Yes"]]}', DIRECTORY),
+        HttpRequest("POST", f"{place}/question/que_3/reject", b"", DIRECTORY),
+    ]
+    assert protocol.outgoing() == requests
+    assert [protocol.decode_command(request.line()) for request in requests] == [
+        [ReplyPermission("per_2", "once")],
+        [ReplyQuestion("que_2", (("Yes",),))],
+        [RejectQuestion("que_3")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties", "path"),
+    [
+        ("permission.asked", {"id": "per_1", "patterns": "everything"}, "/permission/per_1/reply"),
+        ("permission.v2.asked", {"id": "per_1", "resources": []}, "/api/session/ses_1/permission/per_1/reply"),
+        ("question.asked", {"id": "que_1", "questions": {}}, "/question/que_1/reject"),
+        ("question.v2.asked", {"id": "que_1", "questions": 5}, "/api/session/ses_1/question/que_1/reject"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_refused(kind: str, properties: dict[str, Any], path: str) -> None:
+    """Somebody would allow something else than what then runs, or the server would wait for ever."""
+    protocol = in_turn()
+    (event,) = protocol.receive(sse(kind, sessionID="ses_1", **properties))
+    assert isinstance(event, UnknownMessage)
+    (refusal,) = protocol.outgoing()
+    assert refusal.path == path
+    assert refusal.body in (b"", b'{"reply":"reject","message":"the client cannot read this question"}')
+    assert (protocol.permissions, protocol.questions) == ({}, {})
 
 
 def test_questions_are_kept_answered_and_closed_with_the_turn() -> None:

@@ -84,6 +84,10 @@ Question = TypeVar("Question", bound=AgentRequest)
 Reply: TypeAlias = AgentResponse | UntypedResponse | RequestFailed | Unanswered
 
 PROTOCOL_VERSION = 1
+WITHOUT_MEANING = frozenset({"auth/status_update"})
+"""Notifications of the unstable schema that say nothing of a conversation."""
+REFUSED = frozenset({"mcp/message"})
+"""Requests of the unstable schema for what we never offer; any other unknown request is refused, too."""
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
 
 _REQUEST_DECODERS: dict[str, msgspec.json.Decoder[AgentRequest]] = {
@@ -103,7 +107,7 @@ class _Withdrawal(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Id
 
 
-_NOTIFICATION_DECODERS: dict[str, msgspec.json.Decoder[_SessionUpdateParams | CompleteElicitation | _Withdrawal]] = {
+NOTIFICATIONS: dict[str, msgspec.json.Decoder[_SessionUpdateParams | CompleteElicitation | _Withdrawal]] = {
     "session/update": msgspec.json.Decoder(_SessionUpdateParams),
     "elicitation/complete": msgspec.json.Decoder(CompleteElicitation),
     "$/cancel_request": msgspec.json.Decoder(_Withdrawal),
@@ -225,7 +229,7 @@ class AcpProtocol:
 
     def _notified(self, message: bytes, notification: Notification) -> list[Event]:
         method, params = notification.method, notification.params
-        decoder = _NOTIFICATION_DECODERS.get(method)
+        decoder = NOTIFICATIONS.get(method)
         if decoder is not None:
             decoded = decode_or_reason(decoder, params)
             match decoded:
@@ -237,7 +241,7 @@ class AcpProtocol:
                     return [decoded]
                 case _:
                     return [UnknownMessage(message, f"{method}: {decoded}")]
-        if method.startswith("_"):
+        if method.startswith("_") or method in WITHOUT_MEANING:
             return [ExtensionNotification(method, params)]
         return [UnknownMessage(message, f"unknown notification {method!r}")]
 

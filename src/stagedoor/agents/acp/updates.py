@@ -304,6 +304,28 @@ class UsageUpdate(msgspec.Struct, frozen=True):
     cost: Cost | None = None
 
 
+class AcpNotice(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that the user should know. ``severity``: info, warning, error, or another word."""
+
+    title: str
+    severity: str = ""
+    description: str | None = None
+
+
+class CompactionUpdate(msgspec.Struct, frozen=True, rename="camel"):
+    """``status``: in_progress, completed, failed, cancelled."""
+
+    compaction_id: str = ""
+    status: str = ""
+    error: str | None = None
+
+
+class OtherUpdate(msgspec.Struct, frozen=True, rename="camel"):
+    """What belongs to no turn of ours: the text of a summary, messages between sessions, what a sub-agent can do."""
+
+    session_update: str = ""
+
+
 KnownUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
@@ -318,6 +340,9 @@ KnownUpdate: TypeAlias = (
     | ConfigOptionUpdate
     | SessionInfoUpdate
     | UsageUpdate
+    | AcpNotice
+    | CompactionUpdate
+    | OtherUpdate
 )
 
 UPDATES: Shapes[KnownUpdate] = Shapes(
@@ -335,6 +360,12 @@ UPDATES: Shapes[KnownUpdate] = Shapes(
         "config_option_update": ConfigOptionUpdate,
         "session_info_update": SessionInfoUpdate,
         "usage_update": UsageUpdate,
+        "notice": AcpNotice,
+        "compaction_update": CompactionUpdate,
+        "compaction_summary_chunk": OtherUpdate,
+        "subagent_update": OtherUpdate,
+        "session_message": OtherUpdate,
+        "session_message_chunk": OtherUpdate,
     },
     ("sessionUpdate",),
 )

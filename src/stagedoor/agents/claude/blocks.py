@@ -110,6 +110,8 @@ BLOCKS: Shapes[ContentBlock] = Shapes(
         "mcp_tool_result": ServerToolResultBlock,
         "web_search_tool_result": ServerToolResultBlock,
         "web_fetch_tool_result": ServerToolResultBlock,
+        "advisor_tool_result": ServerToolResultBlock,
+        "tool_search_tool_result": ServerToolResultBlock,
         "code_execution_tool_result": ServerToolResultBlock,
         "bash_code_execution_tool_result": ServerToolResultBlock,
         "text_editor_code_execution_tool_result": ServerToolResultBlock,

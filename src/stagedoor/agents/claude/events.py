@@ -321,6 +321,14 @@ class KeepAlive(Stamped, frozen=True):
     pass
 
 
+class ClaudeStateNotice(Stamped, frozen=True, kw_only=True):
+    """What a user interface would draw anew, and what other lines tell too: tasks, goals, the progress of a request."""
+
+    type: str = ""
+    subtype: str = ""
+    session_id: str = ""
+
+
 # ---------------------------------------------------------------------------------------- background tasks
 
 
@@ -397,6 +405,7 @@ Notice: TypeAlias = (
     | AuthStatus
     | PromptSuggestion
     | KeepAlive
+    | ClaudeStateNotice
     | TaskStarted
     | TaskProgress
     | TaskUpdated
@@ -407,7 +416,7 @@ OTHER_SUBTYPES = (
     "agents_killed", "api_error", "away_summary", "commands_changed", "elicitation_complete", "file_snapshot",
     "files_persisted", "informational", "local_command_output", "memory_recall", "memory_saved", "mirror_error",
     "model_consent_fallback", "notification", "plugin_install", "post_turn_summary", "scheduled_task_fire",
-    "stop_hook_summary", "task_summary", "thinking", "worker_shutting_down",
+    "session_writes_lost", "stop_hook_summary", "task_summary", "thinking", "worker_shutting_down",
 )  # fmt: skip
 """The subtypes of ``system`` that the program knows and no recording of ours shows."""
 
@@ -434,6 +443,10 @@ NOTICES: dict[str, type[Notice]] = {
     "auth_status": AuthStatus,
     "prompt_suggestion": PromptSuggestion,
     "keep_alive": KeepAlive,
+    "system/background_tasks_changed": ClaudeStateNotice,
+    "system/control_request_progress": ClaudeStateNotice,
+    "conversation_reset": ClaudeStateNotice,
+    "active_goal": ClaudeStateNotice,
     **dict.fromkeys((f"system/{subtype}" for subtype in OTHER_SUBTYPES), SystemNotice),
 }
 

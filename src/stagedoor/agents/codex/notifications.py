@@ -287,6 +287,23 @@ class RemoteControlStatusChangedNotification(Stamped, frozen=True, rename="camel
     server_name: str = ""
 
 
+class ModelProviderNotification(Stamped, frozen=True, rename="camel"):
+    """The provider's sign-in has run out, and is renewed in mid-turn. ``method`` tells the beginning from the end."""
+
+    thread_id: str = ""
+    native_turn_id: str = msgspec.field(default="", name="turnId")
+    provider: str = ""
+    message: str = ""
+    method: str = ""
+
+
+class OtherNotification(Stamped, frozen=True):
+    """Something that is no part of a conversation: see ``WITHOUT_MEANING``."""
+
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class ItemParams(msgspec.Struct, frozen=True, rename="camel"):
     """An item notification before its item is typed."""
 
@@ -332,6 +349,8 @@ Notification: TypeAlias = (
     | AccountRateLimitsUpdatedNotification
     | AccountUpdatedNotification
     | RemoteControlStatusChangedNotification
+    | ModelProviderNotification
+    | OtherNotification
 )
 AppEvent: TypeAlias = Notification | Question | CallReply | CallRefusal | UnknownMessage | Exited | Stalled
 """Everything a thread of the app-server can yield."""
@@ -383,7 +402,28 @@ NOTIFICATIONS: dict[str, type[Any]] = {
     "account/rateLimits/updated": AccountRateLimitsUpdatedNotification,
     "account/updated": AccountUpdatedNotification,
     "remoteControl/status/changed": RemoteControlStatusChangedNotification,
+    "modelProvider/authRecoveryStarted": ModelProviderNotification,
+    "modelProvider/authRecoveryCompleted": ModelProviderNotification,
 }
+
+WITHOUT_MEANING = frozenset(
+    {
+        "account/gatewayOAuth/changed", "account/login/completed", "app/list/updated",
+        "autoApprovalReview/strictReviewRequired", "command/exec/outputDelta", "externalAgentConfig/import/completed",
+        "externalAgentConfig/import/progress", "fs/changed", "fuzzyFileSearch/sessionCompleted",
+        "fuzzyFileSearch/sessionUpdated", "mcpServer/event/stream/notification", "mcpServer/oauthLogin/completed",
+        "model/safetyBuffering/updated", "model/verification", "process/exited", "process/outputDelta",
+        "project/changed", "skills/changed", "thread/attachment/updated", "thread/environment/connected",
+        "thread/environment/disconnected", "thread/prediction/updated", "thread/project/updated",
+        "thread/realtime/closed", "thread/realtime/error", "thread/realtime/item/completed",
+        "thread/realtime/item/started", "thread/realtime/item/transcript/delta", "thread/realtime/itemAdded",
+        "thread/realtime/outputAudio/delta", "thread/realtime/sdp", "thread/realtime/started",
+        "thread/realtime/transcript/delta", "thread/realtime/transcript/done", "turn/moderationMetadata",
+        "windows/worldWritableWarning", "windowsSandbox/setupCompleted",
+    }
+)  # fmt: skip
+"""Notifications of the published schema that say nothing of a conversation: settings, sign-in, files watched, voices,
+calls of other clients. ``tests/live/test_schemas.py`` compares with the schema that the installed Codex prints."""
 
 _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
 
@@ -392,6 +432,8 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
     """Type one notification; ``message`` is the whole line, kept when it has no type. Never raises on content."""
     decoder = _DECODERS.get(method)
     if decoder is None:
+        if method in WITHOUT_MEANING:
+            return OtherNotification(method, params)
         return UnknownMessage(message, f"unknown notification {method!r}")
     value = decode_or_reason(decoder, params)
     if isinstance(value, str):
@@ -402,5 +444,7 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
         return shape(value.thread_id, value.native_turn_id, item)
     if isinstance(value, ThreadChangedNotification):
         return ThreadChangedNotification(value.thread_id, method)
+    if isinstance(value, ModelProviderNotification):
+        return msgspec.structs.replace(value, method=method)
     typed: Notification = value
     return typed

@@ -33,6 +33,7 @@ from .notifications import (
     FileChangePatchUpdatedNotification,
     ItemCompletedNotification,
     ItemStartedNotification,
+    OtherNotification,
     ServerRequestResolvedNotification,
     ThreadStartedNotification,
     ThreadTokenUsageUpdatedNotification,
@@ -429,13 +430,15 @@ class AppServerProtocol:
                 self._interrupt_late_starters()
         return event
 
-    def _question(self, message: bytes, request_id: Any, method: str, params: msgspec.Raw) -> Question | UnknownMessage:
+    def _question(
+        self, message: bytes, request_id: Any, method: str, params: msgspec.Raw
+    ) -> Question | OtherNotification | UnknownMessage:
         question = questions.decode(message, request_id, method, params)
         if isinstance(question, UnknownMessage):
             # Nobody can answer what we do not understand, and the server would wait for ever.
             code = INVALID_PARAMS if method in questions.QUESTIONS else METHOD_NOT_FOUND
             self._peer.refuse(request_id, code, f"the client cannot answer {method}")
-            return question
+            return OtherNotification(method, params) if method in questions.WITHOUT_MEANING else question
         question = self.thread_states.complete(question)
         self.open_questions[request_id] = question
         return question

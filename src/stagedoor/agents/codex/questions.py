@@ -204,6 +204,9 @@ QUESTIONS: dict[str, type[Any]] = {
     "applyPatchApproval": ApplyPatchApproval,
 }
 
+WITHOUT_MEANING = frozenset({"account/chatgptAuthTokens/refresh", "attestation/generate"})
+"""Requests of the published schema that only Codex's own apps can answer: they are refused."""
+
 _PARAMS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in QUESTIONS.items()}
 

@@ -31,6 +31,8 @@ def command_in(line: bytes) -> Command | None:
         return None
     body = _members(request[2] or b"")
     path = [unquote(part) for part in request[1].decode("utf-8", "replace").split("/")[1:]]
+    if path[:2] == ["api", "session"] and len(path) == 6:  # the next API: /api/session/…/permission/…/reply
+        path = path[3:]
     match path:
         case ["session", _, "prompt_async" | "message"]:
             return OpenCodePrompt(_text(body.get("parts")))

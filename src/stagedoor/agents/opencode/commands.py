@@ -177,16 +177,23 @@ def abort_request(session_id: str, directory: str) -> HttpRequest:
     return _post(_session_path(session_id, "/abort"), None, directory)
 
 
-def permission_request(command: ReplyPermission, directory: str) -> HttpRequest:
+def permission_request(command: ReplyPermission, directory: str, next_session: str = "") -> HttpRequest:
+    """``next_session``: the session of a question that came over the next API."""
     body: dict[str, Any] = {"reply": command.reply}
     if command.message:
         body["message"] = command.message
-    return _post(f"/permission/{quote(command.permission_id, safe='')}/reply", body, directory)
+    return _post(_question_path("permission", command.permission_id, next_session, "reply"), body, directory)
 
 
-def question_request(command: ReplyQuestion, directory: str) -> HttpRequest:
-    return _post(f"/question/{quote(command.question_id, safe='')}/reply", {"answers": command.answers}, directory)
+def question_request(command: ReplyQuestion, directory: str, next_session: str = "") -> HttpRequest:
+    path = _question_path("question", command.question_id, next_session, "reply")
+    return _post(path, {"answers": command.answers}, directory)
 
 
-def rejection_request(question_id: str, directory: str) -> HttpRequest:
-    return _post(f"/question/{quote(question_id, safe='')}/reject", None, directory)
+def rejection_request(question_id: str, directory: str, next_session: str = "") -> HttpRequest:
+    return _post(_question_path("question", question_id, next_session, "reject"), None, directory)
+
+
+def _question_path(kind: str, question_id: str, next_session: str, verb: str) -> str:
+    place = f"/api{_session_path(next_session)}" if next_session else ""
+    return f"{place}/{kind}/{quote(question_id, safe='')}/{verb}"

@@ -88,7 +88,7 @@ RUN_EVENTS: Shapes[KnownRunEvent] = Shapes(
 # ------------------------------------------------------------------------------------------------------------- serve
 
 
-class _OfSession(Stamped, frozen=True, kw_only=True):
+class OfSession(Stamped, frozen=True, kw_only=True):
     session_id: str = msgspec.field(default="", name="sessionID")
 
 
@@ -100,47 +100,47 @@ class ServerHeartbeat(Stamped, frozen=True):
     """Every ten seconds."""
 
 
-class SessionCreated(_OfSession, frozen=True, kw_only=True):
+class SessionCreated(OfSession, frozen=True, kw_only=True):
     info: SessionRecord
 
 
-class SessionUpdated(_OfSession, frozen=True, kw_only=True):
+class SessionUpdated(OfSession, frozen=True, kw_only=True):
     info: SessionRecord
 
 
-class SessionDeleted(_OfSession, frozen=True, kw_only=True):
+class SessionDeleted(OfSession, frozen=True, kw_only=True):
     info: SessionRecord
 
 
-class SessionStatus(_OfSession, frozen=True, kw_only=True):
+class SessionStatus(OfSession, frozen=True, kw_only=True):
     status: OpenCodeStatus = OpenCodeStatus()
 
 
-class SessionIdle(_OfSession, frozen=True, kw_only=True):
+class SessionIdle(OfSession, frozen=True, kw_only=True):
     """Not the end of a turn by itself: after an abort or an error it comes twice. See ``TurnEnded``."""
 
 
-class SessionError(_OfSession, frozen=True, kw_only=True):
+class SessionError(OfSession, frozen=True, kw_only=True):
     error: OpenCodeFailure = OpenCodeFailure()
 
 
-class SessionDiff(_OfSession, frozen=True, kw_only=True):
+class SessionDiff(OfSession, frozen=True, kw_only=True):
     diff: list[msgspec.Raw] = []
 
 
-class SessionCompacted(_OfSession, frozen=True, kw_only=True):
+class SessionCompacted(OfSession, frozen=True, kw_only=True):
     pass
 
 
-class MessageUpdated(_OfSession, frozen=True, kw_only=True):
+class MessageUpdated(OfSession, frozen=True, kw_only=True):
     info: OpenCodeMessage
 
 
-class MessageRemoved(_OfSession, frozen=True, kw_only=True):
+class MessageRemoved(OfSession, frozen=True, kw_only=True):
     message_id: str = msgspec.field(default="", name="messageID")
 
 
-class MessagePartUpdated(_OfSession, frozen=True, kw_only=True):
+class MessagePartUpdated(OfSession, frozen=True, kw_only=True):
     """A part as it now is, whole."""
 
     part: msgspec.Raw
@@ -150,7 +150,7 @@ class MessagePartUpdated(_OfSession, frozen=True, kw_only=True):
         return PARTS.decode(bytes(self.part))
 
 
-class MessagePartDelta(_OfSession, frozen=True, kw_only=True):
+class MessagePartDelta(OfSession, frozen=True, kw_only=True):
     """More of one field of a part."""
 
     message_id: str = msgspec.field(default="", name="messageID")
@@ -159,12 +159,12 @@ class MessagePartDelta(_OfSession, frozen=True, kw_only=True):
     delta: str = ""
 
 
-class MessagePartRemoved(_OfSession, frozen=True, kw_only=True):
+class MessagePartRemoved(OfSession, frozen=True, kw_only=True):
     message_id: str = msgspec.field(default="", name="messageID")
     part_id: str = msgspec.field(default="", name="partID")
 
 
-class PermissionAsked(_OfSession, frozen=True, kw_only=True):
+class PermissionAsked(OfSession, frozen=True, kw_only=True):
     """``always`` are the patterns that the answer *always* would allow. ``metadata`` holds the command or the diff."""
 
     id: str
@@ -173,29 +173,55 @@ class PermissionAsked(_OfSession, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     always: list[str] = []
     tool: ToolRef | None = None
+    next_api: bool = False
+    """Asked as ``permission.v2.asked``: it is answered elsewhere."""
 
 
-class PermissionReplied(_OfSession, frozen=True, kw_only=True):
+class PermissionV2Asked(OfSession, frozen=True, kw_only=True):
+    """The same question in the words of OpenCode's next API."""
+
+    id: str
+    action: str
+    resources: list[str] = []
+    save: list[str] = []
+    metadata: dict[str, Any] = {}
+    source: ToolRef | None = None
+
+    def question(self) -> PermissionAsked:
+        return PermissionAsked(
+            session_id=self.session_id,
+            id=self.id,
+            permission=self.action,
+            patterns=self.resources,
+            metadata=self.metadata,
+            always=self.save,
+            tool=self.source,
+            next_api=True,
+        )
+
+
+class PermissionReplied(OfSession, frozen=True, kw_only=True):
     request_id: str = msgspec.field(default="", name="requestID")
     reply: str = ""
 
 
-class QuestionAsked(_OfSession, frozen=True, kw_only=True):
+class QuestionAsked(OfSession, frozen=True, kw_only=True):
     id: str
     questions: list[OpenCodeQuestion] = []
     tool: ToolRef | None = None
+    next_api: bool = False
 
 
-class QuestionReplied(_OfSession, frozen=True, kw_only=True):
+class QuestionReplied(OfSession, frozen=True, kw_only=True):
     request_id: str = msgspec.field(default="", name="requestID")
     answers: list[list[str]] = []
 
 
-class QuestionRejected(_OfSession, frozen=True, kw_only=True):
+class QuestionRejected(OfSession, frozen=True, kw_only=True):
     request_id: str = msgspec.field(default="", name="requestID")
 
 
-class TodoUpdated(_OfSession, frozen=True, kw_only=True):
+class TodoUpdated(OfSession, frozen=True, kw_only=True):
     todos: list[OpenCodeTodo] = []
 
 
@@ -203,7 +229,7 @@ class FileEdited(Stamped, frozen=True):
     file: str = ""
 
 
-class CommandExecuted(_OfSession, frozen=True, kw_only=True):
+class CommandExecuted(OfSession, frozen=True, kw_only=True):
     name: str = ""
     arguments: str = ""
     message_id: str = msgspec.field(default="", name="messageID")
@@ -242,7 +268,7 @@ KnownServerEvent: TypeAlias = (
     | CommandExecuted
 )
 
-SERVER_EVENTS: dict[str, type[KnownServerEvent]] = {
+SERVER_EVENTS: dict[str, type[KnownServerEvent | PermissionV2Asked]] = {
     "server.connected": ServerConnected,
     "server.heartbeat": ServerHeartbeat,
     "session.created": SessionCreated,
@@ -259,8 +285,13 @@ SERVER_EVENTS: dict[str, type[KnownServerEvent]] = {
     "message.part.delta": MessagePartDelta,
     "message.part.removed": MessagePartRemoved,
     "permission.asked": PermissionAsked,
+    "permission.v2.asked": PermissionV2Asked,
     "permission.replied": PermissionReplied,
+    "permission.v2.replied": PermissionReplied,
     "question.asked": QuestionAsked,
+    "question.v2.asked": QuestionAsked,
+    "question.v2.replied": QuestionReplied,
+    "question.v2.rejected": QuestionRejected,
     "question.replied": QuestionReplied,
     "question.rejected": QuestionRejected,
     "todo.updated": TodoUpdated,
@@ -268,7 +299,7 @@ SERVER_EVENTS: dict[str, type[KnownServerEvent]] = {
     "command.executed": CommandExecuted,
 }
 
-SERVER_QUESTIONS = frozenset({"permission.asked", "question.asked"})
+SERVER_QUESTIONS = frozenset({"permission.asked", "permission.v2.asked", "question.asked", "question.v2.asked"})
 
 SERVER_NOTICES = frozenset(
     {
@@ -279,6 +310,17 @@ SERVER_NOTICES = frozenset(
         "reference.updated", "server.instance.disposed", "sync", "tui.command.execute", "tui.prompt.append",
         "tui.session.select", "tui.toast.show", "vcs.branch.updated", "workspace.failed", "workspace.ready",
         "workspace.status", "worktree.failed", "worktree.ready",
+        # Sessions of the next API, of which we open none; what they have in common with ours comes in our words, too.
+        "session.next.agent.switched", "session.next.compaction.delta", "session.next.compaction.ended",
+        "session.next.compaction.started", "session.next.context.updated", "session.next.model.switched",
+        "session.next.moved", "session.next.prompt.admitted", "session.next.prompted", "session.next.reasoning.delta",
+        "session.next.reasoning.ended", "session.next.reasoning.started", "session.next.retried",
+        "session.next.revert.cleared", "session.next.revert.committed", "session.next.revert.staged",
+        "session.next.shell.ended", "session.next.shell.started", "session.next.step.ended",
+        "session.next.step.failed", "session.next.step.started", "session.next.synthetic", "session.next.text.delta",
+        "session.next.text.ended", "session.next.text.started", "session.next.tool.called",
+        "session.next.tool.failed", "session.next.tool.input.delta", "session.next.tool.input.ended",
+        "session.next.tool.input.started", "session.next.tool.progress", "session.next.tool.success",
     }
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -40,9 +41,11 @@ from .events import (
     KnownServerEvent,
     MessagePartUpdated,
     MessageUpdated,
+    OfSession,
     OpenCodeError,
     PermissionAsked,
     PermissionReplied,
+    PermissionV2Asked,
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
@@ -287,8 +290,21 @@ class _ServerEnvelope(msgspec.Struct, frozen=True):
     payload: msgspec.Raw = msgspec.Raw()
 
 
+class _QuestionId(OfSession, frozen=True, kw_only=True):
+    id: str
+
+
+class _QuestionEnvelope(msgspec.Struct, frozen=True):
+    """As much of a question as is needed to refuse it."""
+
+    type: str
+    properties: _QuestionId
+
+
+UNREADABLE = "the client cannot read this question"
+_QUESTION_ENVELOPE = msgspec.json.Decoder(_QuestionEnvelope)
 _ENVELOPE = msgspec.json.Decoder(_ServerEnvelope)
-_DECODERS: dict[str, msgspec.json.Decoder[KnownServerEvent]] = {
+_DECODERS: dict[str, msgspec.json.Decoder[KnownServerEvent | PermissionV2Asked]] = {
     name: msgspec.json.Decoder(shape) for name, shape in SERVER_EVENTS.items()
 }
 
@@ -345,14 +361,14 @@ class ServeProtocol:
             case Abort():
                 self._abort()
             case ReplyPermission(permission_id=permission_id):
-                self._take(self.permissions, permission_id)
-                self._request(permission_request(command, self._directory))
+                session = self._take(self.permissions, permission_id)
+                self._request(permission_request(command, self._directory, session))
             case ReplyQuestion(question_id=question_id):
-                self._take(self.questions, question_id)
-                self._request(question_request(command, self._directory))
+                session = self._take(self.questions, question_id)
+                self._request(question_request(command, self._directory, session))
             case RejectQuestion(question_id=question_id):
-                self._take(self.questions, question_id)
-                self._request(rejection_request(question_id, self._directory))
+                session = self._take(self.questions, question_id)
+                self._request(rejection_request(question_id, self._directory, session))
             case CheckStatus():
                 self._request(HttpRequest("GET", "/session/status", query={"directory": self._directory}))
 
@@ -391,9 +407,27 @@ class ServeProtocol:
         for question_id in list(self.questions):
             self.send(RejectQuestion(question_id))
 
-    def _take(self, questions: dict[str, Any], key: str) -> None:
-        if questions.pop(key, None) is None:
+    def _take(self, questions: Mapping[str, PermissionAsked | QuestionAsked], key: str) -> str:
+        """The question is no longer open. Its session, where it is answered over the next API."""
+        question = questions.get(key)
+        if question is None:
             raise AlreadyAnswered(f"question {key!r} is closed: it was answered, or its turn is over")
+        self.permissions.pop(key, None)
+        self.questions.pop(key, None)
+        return question.session_id if question.next_api else ""
+
+    def _refuse_unreadable(self, message: bytes) -> None:
+        """Nobody can answer a question that we cannot read, and the server would wait for ever."""
+        envelope = decode_or_reason(_QUESTION_ENVELOPE, message)
+        if self._is_recording or isinstance(envelope, str) or envelope.type not in SERVER_QUESTIONS:
+            return
+        question = envelope.properties
+        session = question.session_id if ".v2." in envelope.type else ""
+        if envelope.type.startswith("permission"):
+            refusal = ReplyPermission(question.id, "reject", UNREADABLE)
+            self._request(permission_request(refusal, self._directory, session))
+        else:
+            self._request(rejection_request(question.id, self._directory, session))
 
     # ------------------------------------------------------------------------------------------------------ incoming
 
@@ -469,6 +503,8 @@ class ServeProtocol:
     def _streamed(self, message: bytes) -> list[ServerEvent]:
         event = _decoded(message)
         if isinstance(event, (UnknownMessage, ServerNotice)):
+            if isinstance(event, UnknownMessage):
+                self._refuse_unreadable(message)
             return [event]
         return [event, *self._follow(event)]
 
@@ -535,7 +571,15 @@ def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage
     if decoder is not None:
         decode = decode_question if envelope.type in SERVER_QUESTIONS else decode_or_reason
         event = decode(decoder, envelope.properties)
-        return UnknownMessage(message, event) if isinstance(event, str) else event
+        match event:
+            case str():
+                return UnknownMessage(message, event)
+            case PermissionV2Asked():
+                return event.question()
+            case QuestionAsked() if ".v2." in envelope.type:
+                return msgspec.structs.replace(event, next_api=True)
+            case _:
+                return event
     if envelope.type in SERVER_NOTICES:
         return ServerNotice(envelope.type, msgspec.Raw(bytes(envelope.properties)))
     return UnknownMessage(message, f"unknown type {envelope.type!r}" if envelope.type else "no 'type' in the message")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never, cast
+from typing import Any, Literal, assert_never, cast
 
 import msgspec
 
@@ -172,6 +172,11 @@ class AcpDictionary:
                 return [_plan(content.entries)] if isinstance(content, updates.PlanItems) else []
             case updates.CurrentModeUpdate():
                 return [Notice(level="info", code="mode", message=update.current_mode_id)]
+            case updates.AcpNotice():
+                words = ": ".join(part for part in (update.title, update.description) if part)
+                return [Notice(level=_SEVERITIES.get(update.severity, "info"), code="agent_notice", message=words)]
+            case updates.CompactionUpdate():
+                return _compaction(update)
             case updates.UsageUpdate():
                 self._cost = self._cost if update.cost is None else update.cost.amount
                 return []
@@ -181,6 +186,7 @@ class AcpDictionary:
                 | updates.AvailableCommandsUpdate()
                 | updates.ConfigOptionUpdate()
                 | updates.SessionInfoUpdate()
+                | updates.OtherUpdate()
             ):
                 return []
             case _:
@@ -447,3 +453,17 @@ def _issue(issue: Any) -> str:
             return f"{field}: {message}"
         case _:
             return ""
+
+
+_SEVERITIES: dict[str, Literal["info", "warning", "error"]] = {"warning": "warning", "error": "error"}
+
+
+def _compaction(update: updates.CompactionUpdate) -> list[Event]:
+    match update.status:
+        case "completed":
+            return [Notice(level="info", code="compacted", message="the conversation so far was summarized")]
+        case "failed":
+            words = update.error or "the conversation could not be summarized"
+            return [Notice(level="warning", code="compaction_failed", message=words)]
+        case _:
+            return []

@@ -582,6 +582,7 @@ def _notice_events(notice: cli.Notice) -> list[Event]:
             | cli.ClaudeToolProgress()  # only how long it has been running
             | cli.ToolUseSummary()
             | cli.KeepAlive()
+            | cli.ClaudeStateNotice()
             | cli.TaskStarted()
             | cli.TaskProgress()  # the sub-agent's own calls come themselves
             | cli.TaskUpdated()

@@ -401,8 +401,12 @@ class AppServerDictionary:
                 | notifications.AccountRateLimitsUpdatedNotification()
                 | notifications.AccountUpdatedNotification()
                 | notifications.RemoteControlStatusChangedNotification()
+                | notifications.OtherNotification()
             ):
                 return []
+            case notifications.ModelProviderNotification():
+                begins = native.method.endswith("Started")
+                return [Notice(level="warning" if begins else "info", code="auth_recovery", message=native.message)]
             case (
                 questions.CommandExecutionRequestApproval()
                 | questions.FileChangeRequestApproval()
