@@ -168,7 +168,7 @@ def test_turns_details_resume_and_history(stage):
             assert stream_text(await until(resumed.events, Exited)) == "Done."
             assert resumed.session_id == session.session_id
         history = await client.list_sessions()
-        [stored] = history.sessions
+        [stored] = history
         assert (stored.session_id, stored.title, stored.model) == (session.session_id, "go", play.environment.model)
         assert stored.message_count == 9
         await play.nothing_left()
@@ -200,7 +200,7 @@ def test_a_resumed_session_survives_the_users_next_start(stage):
         command, cwd=play.repo, env=play.environment.env, stdin=subprocess.DEVNULL, check=True, timeout=BOUND
     )
     history = asyncio.run(play.client.list_sessions())
-    stored = {session.session_id: session.first_prompt for session in history.sessions}
+    stored = {session.session_id: session.first_prompt for session in history}
     assert stored[session_id] == "remember me"
     assert len(stored) == 2
 
@@ -328,7 +328,7 @@ def test_interrupt_cancel_and_resume_over_acp(stage):
         async with await play.client.resume_session(session.session_id, "/memory show last", config) as resumed:
             events = await until(resumed.events, PromptResponse)
             assert acp_text(events) == "Done."
-        assert [stored.session_id for stored in (await play.client.list_sessions()).sessions] == [session.session_id]
+        assert [stored.session_id for stored in await play.client.list_sessions()] == [session.session_id]
         await play.nothing_left()
 
     asyncio.run(main())

@@ -172,7 +172,7 @@ def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
             message["content"] for message in stage.model.requests[-1].body["messages"] if message["role"] == "user"
         ]
         assert prompts == ['FIRST "quoted" -- prompt', "SECOND", "THIRD"]
-        (stored,) = stage.client.list_sessions().sessions
+        (stored,) = await stage.client.list_sessions()
         assert (stored.session_id, stored.title, stored.first_prompt, stored.message_count, stored.tokens) == (
             session.session_id,
             "A title",

@@ -83,6 +83,7 @@ class ChildProcess:
         self._tasks = TaskOwner()
         self._feeding: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[int] | None = None
+        self._stopped_by_us = False
         self._inbox = b""
         self._silence = Silence()
         self.pid = 0
@@ -232,9 +233,29 @@ class ChildProcess:
         code = await self.wait()
         return Exited(code, self.stderr_tail, self.guard_was_killed)
 
+    def fault(self, program: str, *, unfinished: bool = False) -> ProcessExited | None:
+        """Why the child's end is an error: it had a code, or (``unfinished``) something was still expected of it.
+
+        ``None`` while it runs, after a good end, and when it was we who ended it.
+        """
+        if (
+            self.code is None
+            or self._stopped_by_us
+            or (self.code == 0 and not unfinished and not self.guard_was_killed)
+        ):
+            return None
+        words = self.stderr_tail.strip().splitlines()
+        why = f": {words[-1]}" if words else " and said nothing"
+        return ProcessExited(
+            f"{program} exited with code {self.code}{why}; resume the session to continue it",
+            code=self.code,
+            stderr=self.stderr_tail,
+        )
+
     async def stop(self) -> int:
         """Climb the launch's ladder, then kill. When it returns, nothing of the child's tree is left."""
         if self._stopping is None:
+            self._stopped_by_us = not self._exit.done()
             self._stopping = self._tasks.start(self._stop())
         return await asyncio.shield(self._stopping)
 

@@ -10,6 +10,8 @@ async with await client.create_session("Fix the login bug", AcpSessionConfig(can
                 break
 """
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from .client import AcpClient
 from .commands import (
     AnswerElicitation,
@@ -189,6 +191,7 @@ __all__ = [
     "NewSessionRequest",
     "NewSessionResponse",
     "PermissionAnswer",
+    "PermissionBehavior",
     "PermissionKind",
     "PermissionOption",
     "PlanEntry",

@@ -12,11 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from stagedoor.transports.callbacks import run_callback
 from stagedoor.transports.launch import SCRATCH, Launch, Signal
 from stagedoor.transports.process import ChildProcess
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import Id
+from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
 from .config import AcpProfile, AcpSessionConfig
@@ -25,6 +28,7 @@ from .requests import (
     CreateElicitation,
     CreateTerminal,
     KillTerminal,
+    PermissionKind,
     PermissionOption,
     ReadTextFile,
     ReleaseTerminal,
@@ -35,6 +39,20 @@ from .requests import (
 )
 
 RESOURCE_NOT_FOUND = -32002
+BEHAVIORS: dict[PermissionBehavior, PermissionKind] = {
+    PermissionBehavior.allow: "allow_once",
+    PermissionBehavior.allow_always: "allow_always",
+    PermissionBehavior.deny: "reject_once",
+    PermissionBehavior.deny_always: "reject_always",
+}
+
+
+def call_identity(question: RequestPermission) -> bytes:
+    """What a question is about, without what differs each time it is asked."""
+    call = question.tool_call
+    return msgspec.json.encode(
+        [call.kind, call.title, call.raw_input, call.content, call.locations], enc_hook=repr, order="deterministic"
+    )
 
 
 class AcpAnswers:
@@ -55,6 +73,7 @@ class AcpAnswers:
         self._reply = reply
         self._files = ServedFiles([cwd, *config.add_dirs])
         self._terminals = Terminals()
+        self._remembered: dict[bytes, PermissionKind] = {}
         self._tasks = TaskOwner()
 
     def ask(self, question: AgentRequest) -> None:
@@ -87,6 +106,9 @@ class AcpAnswers:
         refusal = AnswerPermissionRequest(question.request_id, "reject_once")
         if decide is None:
             return refusal
+        call = call_identity(question)
+        if call in self._remembered:
+            return AnswerPermissionRequest(question.request_id, self._remembered[call])
         try:
             decision = await run_callback(decide, question, timeout=self._config.permission_timeout)
         except Exception:  # a broken or late callback must not let anything through, nor leave the agent waiting
@@ -98,6 +120,13 @@ class AcpAnswers:
                 return AnswerPermissionRequest(question.request_id, option_id=option_id)
             case "allow_once" | "allow_always" | "reject_once" | "reject_always":
                 return AnswerPermissionRequest(question.request_id, decision)
+            case PermissionBehavior():
+                kind = BEHAVIORS[decision]
+                # Not every agent offers an answer that lasts. A yes is kept only for a call that says what it will do.
+                says = bool(question.tool_call.raw_input or question.tool_call.content)
+                if decision is PermissionBehavior.deny_always or (decision is PermissionBehavior.allow_always and says):
+                    self._remembered[call] = kind
+                return AnswerPermissionRequest(question.request_id, kind)
             case _:
                 return refusal
 

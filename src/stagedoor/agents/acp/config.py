@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from .commands import McpServer
 from .requests import CreateElicitation, PermissionKind, PermissionOption, RequestPermission
 
@@ -42,8 +44,8 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
         return match.group(1) if match else None
 
 
-PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | None
-"""A kind of answer, one of the offered options itself, or None for ``cancelled``."""
+PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | PermissionBehavior | None
+"""A kind of answer, one of the offered options itself, one of the four behaviours, or None for ``cancelled``."""
 
 AskPermission: TypeAlias = Callable[[RequestPermission], PermissionAnswer | Awaitable[PermissionAnswer]]
 Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]

@@ -21,7 +21,7 @@ from .commands import (
     SetSessionModeRequest,
 )
 from .connection import Channel, Connection
-from .events import Event
+from .events import Event, Unanswered
 from .protocol import Reply
 from .responses import (
     ConfigOption,
@@ -116,6 +116,16 @@ class AcpSession:
         if self._turn is None:
             raise LocalProtocolError("no turn was started in this session: send a prompt first")
         return await asyncio.shield(self._turn)
+
+    async def wait(self) -> None:
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        reply = await asyncio.shield(self._turn) if self._turn is not None else None
+        process = self._connection.process
+        unanswered = isinstance(reply, Unanswered)
+        if unanswered:
+            await process.wait()
+        if (fault := process.fault("the agent", unfinished=unanswered)) is not None:
+            raise fault
 
     async def interrupt(self) -> None:
         """End the running turn and keep the session. Returns when it has ended, or the agent took too long."""

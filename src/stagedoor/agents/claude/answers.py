@@ -21,6 +21,7 @@ import msgspec
 from ...errors import AlreadyAnswered, NotSupported, ProcessExited
 from ...transports.callbacks import CallbackLate, run_callback
 from ...transports.tasks import TaskOwner
+from ...wire.permission import PermissionBehavior
 from ...wire.stamps import Stamp
 from . import permission_server
 from .commands import (
@@ -34,6 +35,7 @@ from .commands import (
     RefuseControlRequest,
     Reply,
 )
+from .commands import decision as decision_of
 from .config import ClaudeSessionConfig, HookFunction
 from .events import CanUseTool, Elicitation, HookCallback, McpMessage, Question, RequestUserDialog
 from .launch import hook_id
@@ -120,6 +122,8 @@ class ClaudeAnswers:
             return PermissionResultDeny(NO_ANSWER)
         except Exception as error:
             return PermissionResultDeny(f"The permission callback failed: {type(error).__name__}: {error}")
+        if isinstance(decision, PermissionBehavior):
+            decision = decision_of(question, decision)
         if not isinstance(decision, (PermissionResultAllow, PermissionResultDeny)):
             kind = type(decision).__name__
             return PermissionResultDeny(f"The permission callback returned {kind}, which is neither allow nor deny.")

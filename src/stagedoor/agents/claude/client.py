@@ -22,7 +22,7 @@ from .answers import Delegate
 from .commands import ClaudePrompt, McpStatus
 from .config import ClaudeSessionConfig, check
 from .events import ClaudeResult, SystemInit
-from .history import ClaudeHistory, list_sessions
+from .history import ClaudeStoredSession, list_sessions
 from .launch import PERMISSION_SERVER, SURROUNDING, USERS_OWN, initialize, launch
 from .session import ClaudeSession, Exchange, Pair
 
@@ -68,9 +68,10 @@ class ClaudeClient:
         """Continue a stored session of this working directory; ``SessionNotFound`` when it has none with that id."""
         return await self._start(prompt, config or ClaudeSessionConfig(), resume=session_id)
 
-    async def list_sessions(self) -> ClaudeHistory:
-        """What Claude Code has stored for this working directory, newest first."""
-        return await asyncio.to_thread(list_sessions, self.cwd, env=self._env)
+    async def list_sessions(self) -> list[ClaudeStoredSession]:
+        """What Claude Code has stored for this working directory, newest first. ``history`` also tells what it could
+        not read."""
+        return (await asyncio.to_thread(list_sessions, self.cwd, env=self._env)).sessions
 
     def find_executable(self) -> str:
         return find_executable("claude", executable=self._executable, env=self._env, install=INSTALL, hints=HINTS)

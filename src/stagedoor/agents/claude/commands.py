@@ -4,12 +4,12 @@ some of them ready-made. Pure.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
+from ...wire.permission import PermissionBehavior
 from .events import CanUseTool, PermissionRuleValue, PermissionUpdate
 
 
@@ -284,13 +284,8 @@ def allow_always(request: CanUseTool, destination: str = "session") -> Permissio
     return PermissionResultAllow(updated_permissions=tuple(updates), remember=True)
 
 
-class ClaudePermissionBehavior(enum.Enum):
-    """The four answers for a menu; :func:`decision` turns the choice into an answer."""
-
-    allow = "allow"
-    deny = "deny"
-    allow_always = "allowAlways"
-    deny_always = "denyAlways"
+ClaudePermissionBehavior = PermissionBehavior
+"""A callback may return one as it is; :func:`decision` turns it into an answer with an input or a message."""
 
 
 def decision(

@@ -8,13 +8,17 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from ...errors import LocalProtocolError
 from ...transports.launch import Confinement
 from .commands import Decision
 from .events import CanUseTool, HookCallback
 from .tools import ToolServer
 
-CanUseToolCallback: TypeAlias = Callable[[CanUseTool], Decision | Awaitable[Decision]]
+CanUseToolCallback: TypeAlias = Callable[
+    [CanUseTool], Decision | PermissionBehavior | Awaitable[Decision | PermissionBehavior]
+]
 HookOutput: TypeAlias = Mapping[str, Any] | None
 HookFunction: TypeAlias = Callable[[HookCallback], HookOutput | Awaitable[HookOutput]]
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]

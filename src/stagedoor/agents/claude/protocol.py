@@ -116,6 +116,11 @@ class ClaudeProtocol:
         return question
 
     @property
+    def ended(self) -> bool:
+        """The output is over."""
+        return self._ended
+
+    @property
     def open_questions(self) -> Mapping[str, Question]:
         """The agent's questions that nobody has answered yet, by request id."""
         return self._questions

@@ -141,6 +141,10 @@ class ClaudeSession:
         """Answer a ``CanUseTool`` event. Raises ``AlreadyAnswered`` when it is no longer open."""
         await self._exchange.send(AnswerCanUseTool(request_id, decision))
 
+    async def wait(self) -> None:
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        await self._exchange.wait()
+
     async def wait_for_turn_end(self) -> TurnSettled | None:
         """Wait until the running turn is over, its background tasks included; at once when none runs."""
         return await self._exchange.wait_for_turn_end()
@@ -232,6 +236,7 @@ class Exchange:
         self._turn_ends: list[asyncio.Future[TurnSettled]] = []
         self._answers = ClaudeAnswers(config, self._reply)
         self._delegate = delegate
+        self._died_in_turn = False
         if delegate is not None:
             delegate.decide = self._answers.decide
             delegate.stamp = lambda: Stamp(self.protocol.session_id, self.protocol.turn_id, time.time())
@@ -263,6 +268,7 @@ class Exchange:
                 if not self.first_event.done():
                     self.first_event.set_result(event)
             case TurnSettled():
+                self._died_in_turn = self.protocol.ended and event.result is None
                 waiting, self._turn_ends = self._turn_ends, []
                 for future in waiting:
                     if not future.done():
@@ -320,6 +326,21 @@ class Exchange:
         if not response.ok:
             raise AgentRefused(response.response.error or "Claude Code refused the request and gave no reason")
         return response.value()
+
+    async def wait(self) -> None:
+        """Wait until no turn runs; raises when the program ended badly."""
+        unfinished = False
+        try:
+            settled = await self.wait_for_turn_end()
+            unfinished = settled is not None and settled.result is None
+        except ProcessExited:
+            unfinished = True
+        process = self.conversation.process
+        if self.protocol.ended:
+            await process.wait()
+        self._died_in_turn = self._died_in_turn or (unfinished and self.protocol.ended)
+        if (fault := process.fault("Claude Code", unfinished=self._died_in_turn)) is not None:
+            raise fault
 
     async def wait_for_turn_end(self) -> TurnSettled | None:
         """Wait until the running turn is over; at once when none runs."""

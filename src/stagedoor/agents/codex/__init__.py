@@ -4,6 +4,8 @@ The events and items of ``exec`` are in ``events``; those of the app-server in `
 questions in ``questions``, and what answers them in ``commands``.
 """
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from .app_server import CodexAppServer
 from .client import CodexClient, CodexSession, Event
 from .commands import (
@@ -54,6 +56,7 @@ __all__ = [
     "ExecEvent",
     "ExecProtocol",
     "GranularApproval",
+    "PermissionBehavior",
     "Question",
     "SandboxMode",
     "ToolOutput",

@@ -7,16 +7,20 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection
 
+import msgspec
+
 from ...errors import AlreadyAnswered, LocalProtocolError, ProcessExited
 from ...transports.callbacks import CallbackLate, run_callback
 from ...transports.tasks import TaskOwner
-from .commands import CurrentTime, Decision, Decline
+from ...wire.permission import PermissionBehavior
+from .commands import Accept, AcceptForSession, CurrentTime, Decision, Decline
 from .config import CanUseTool
 from .questions import CurrentTimeRead, Question, RequestId, result
 
 NOBODY = "Declined: no permission callback is set."
 TOO_LATE = "Declined: no answer came in time."
 FAILED = "Declined: the permission callback failed."
+REMEMBERED = "Declined, as the same call was before."
 
 Deliver = Callable[[RequestId, Decision], Awaitable[None]]
 
@@ -34,6 +38,7 @@ class CodexAnswerer:
         self._timeout = timeout
         self._waits = waits
         self._deliver = deliver
+        self._refused: set[bytes] = set()
         self._tasks = TaskOwner()
 
     def ask(self, question: Question) -> None:
@@ -64,8 +69,13 @@ class CodexAnswerer:
                 return None
             await asyncio.sleep(self._timeout)  # answer() cancels this task
             return Decline(TOO_LATE)
+        if _identity(question) in self._refused:
+            return Decline(REMEMBERED)
         try:
-            decision: Decision = await run_callback(self._can_use_tool, question, timeout=self._timeout)
+            answer: Decision | PermissionBehavior = await run_callback(
+                self._can_use_tool, question, timeout=self._timeout
+            )
+            decision = self._decision(question, answer) if isinstance(answer, PermissionBehavior) else answer
             result(question, decision)
         except CallbackLate:
             return Decline(TOO_LATE)
@@ -74,3 +84,32 @@ class CodexAnswerer:
         except Exception:
             return Decline(FAILED)
         return decision
+
+    def _decision(self, question: Question, behavior: PermissionBehavior) -> Decision:
+        match behavior:
+            case PermissionBehavior.allow:
+                return Accept()
+            case PermissionBehavior.allow_always:
+                try:
+                    result(question, AcceptForSession())
+                except LocalProtocolError:  # a question that can only be answered for this once
+                    return Accept()
+                return AcceptForSession()
+            case PermissionBehavior.deny:
+                return Decline()
+            case PermissionBehavior.deny_always:  # Codex has no such answer
+                self._refused.add(_identity(question))
+                return Decline()
+
+
+OF_THE_MOMENT = frozenset({"request_id", "item_id", "call_id", "approval_id", "native_turn_id", "stamp"})
+"""The fields of a question that differ though it asks the same."""
+
+
+def _identity(question: Question) -> bytes:
+    fields = msgspec.structs.asdict(question)
+    return msgspec.json.encode(
+        [type(question).__name__, {name: value for name, value in fields.items() if name not in OF_THE_MOMENT}],
+        enc_hook=repr,
+        order="deterministic",
+    )

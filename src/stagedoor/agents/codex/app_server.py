@@ -196,6 +196,10 @@ class CodexAppServer:
     def exited(self) -> Exited | None:
         return self._exited
 
+    def fault(self, *, unfinished: bool = False) -> ProcessExited | None:
+        """Why the server's end is an error, where it is one."""
+        return self._conversation.process.fault("codex app-server", unfinished=unfinished)
+
     async def call(self, request: ServerCall) -> CallReply:
         """One request and its reply. Raises ``AgentRefused``, or ``ProcessExited`` when the server has exited."""
         if self._exited is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -74,10 +75,10 @@ class CodexClient:
             raise
         return server
 
-    def list_sessions(self, *, everywhere: bool = False) -> history.CodexHistory:
-        """The stored sessions of this folder, the newest first."""
+    async def list_sessions(self, *, everywhere: bool = False) -> list[history.CodexStoredSession]:
+        """The stored sessions of this folder, the newest first. ``history`` also tells which could not be read."""
         home = codex_home(environment(DEFAULT, self._env))
-        return history.list_sessions(None if everywhere else self.cwd, home=home)
+        return (await asyncio.to_thread(history.list_sessions, None if everywhere else self.cwd, home=home)).sessions
 
     async def check_version(self) -> CheckedVersion:
         """Raises ``NotInstalled`` or ``UnsupportedVersion``."""

@@ -8,12 +8,14 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from ...transports.launch import Confinement
 from .commands import Decision
 from .questions import Question
 
 DriverName: TypeAlias = Literal["exec", "app-server"]
-CanUseTool: TypeAlias = Callable[[Question], Decision | Awaitable[Decision]]
+CanUseTool: TypeAlias = Callable[[Question], Decision | PermissionBehavior | Awaitable[Decision | PermissionBehavior]]
 """Answers a question. It may take its time: neither the stream nor another question waits for it."""
 
 

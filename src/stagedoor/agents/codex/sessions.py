@@ -207,8 +207,11 @@ class CodexExecSession:
         self._leftovers.sweep()
 
     async def wait(self) -> None:
-        """Wait for the end of the running turn."""
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
         await self._finish_turn()
+        for turn in self._turns:
+            if (fault := turn.process.fault("codex exec", unfinished=not self._protocol.ended)) is not None:
+                raise fault
 
     async def cancel(self) -> None:
         """End everything, now."""
@@ -348,9 +351,12 @@ class CodexThread:
             self._leftovers.sweep()
 
     async def wait(self) -> None:
-        """Wait until no turn runs."""
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        in_turn = self.running
         while self.running:
             await self.server.changed()
+        if (fault := self.server.fault(unfinished=in_turn)) is not None:
+            raise fault
 
     async def cancel(self) -> None:
         """End everything, now."""

@@ -1,5 +1,7 @@
 """Gemini CLI: a complete native library, over ``stream-json`` (a process for each turn) and over ``--acp``."""
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from .acp import GeminiAcpSession
 from .client import VERSIONS, GeminiClient
 from .commands import GeminiInterrupt, literal
@@ -65,6 +67,7 @@ __all__ = [
     "McpServer",
     "ModelStats",
     "Paused",
+    "PermissionBehavior",
     "PolicyRule",
     "SessionFileReplay",
     "SseMcpServer",

@@ -112,6 +112,10 @@ class GeminiAcpSession:
     async def turn_ended(self) -> Reply:
         return await self.acp.turn_ended()
 
+    async def wait(self) -> None:
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        await self.acp.wait()
+
     async def interrupt(self) -> None:
         """End the running turn and its commands. Open questions are answered first: the CLI does not stop before."""
         await self.acp.interrupt()

@@ -20,7 +20,7 @@ from stagedoor.transports.versions import CheckedVersion, ProvenVersions
 
 from .acp import GeminiAcpSession, acp_config, blocks, make_loadable
 from .config import PROFILE, GeminiDriver, GeminiSessionConfig, settings
-from .history import GeminiHistory, list_sessions
+from .history import GeminiStoredSession, list_sessions
 from .launch import acp_failure, check, launch, session_not_found
 from .policy import check_policy
 from .session import GeminiSession
@@ -80,9 +80,10 @@ class GeminiClient:
     ) -> GeminiAcpSession:
         return await self._open_acp(prompt, config or GeminiSessionConfig(driver=GeminiDriver.ACP), session_id)
 
-    async def list_sessions(self) -> GeminiHistory:
-        """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model."""
-        return await asyncio.to_thread(list_sessions, self.cwd, env=self._environment)
+    async def list_sessions(self) -> list[GeminiStoredSession]:
+        """The stored sessions of this folder, newest first. Asks the files: the CLI's own listing calls the model.
+        ``history`` also tells which could not be read."""
+        return (await asyncio.to_thread(list_sessions, self.cwd, env=self._environment)).sessions
 
     async def check_version(self) -> CheckedVersion:
         """Raises ``UnsupportedVersion`` for a CLI that is older than what was proven."""

@@ -94,6 +94,14 @@ class GeminiSession:
             await self.cancel()
             raise
 
+    async def wait(self) -> None:
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        if self._conversation is not None:
+            await self._conversation.ended()
+            fault = self._conversation.process.fault("gemini", unfinished=not self._protocol.finished)
+            if fault is not None:
+                raise fault
+
     async def interrupt(self) -> None:
         """End the running turn, with every command it started. The session continues with the next ``send``."""
         if self._conversation is not None and self.running:

@@ -1,5 +1,7 @@
 """OpenCode as a library: ``run``, ``serve`` and ``acp``."""
 
+from stagedoor.wire.permission import PermissionBehavior
+
 from .client import OpenCodeClient
 from .commands import Action, Attachment, ModelName, PermissionReply, PermissionRule
 from .config import (
@@ -45,6 +47,7 @@ __all__ = [
     "OpenCodeSessionConfig",
     "OpenCodeStoredSession",
     "Permission",
+    "PermissionBehavior",
     "PermissionReply",
     "PermissionRule",
     "RunEvent",

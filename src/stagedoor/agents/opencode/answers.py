@@ -7,10 +7,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
+import msgspec
+
+from stagedoor.agents.acp.answers import call_identity
 from stagedoor.agents.acp.requests import RequestPermission
 from stagedoor.errors import StagedoorError
 from stagedoor.transports.callbacks import CallbackLate, run_callback
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import RejectQuestion, ReplyPermission, ReplyQuestion
 from .config import CanUseTool, OpenCodeAllow, OpenCodeDecision, OpenCodeReject, OpenCodeSessionConfig
@@ -19,6 +23,7 @@ from .events import PermissionAsked, QuestionAsked
 AnswerCommand: TypeAlias = ReplyPermission | ReplyQuestion | RejectQuestion
 Deliver: TypeAlias = Callable[[AnswerCommand], Awaitable[None]]
 LATE = "No answer came in time."
+REFUSED = "The user refused this call."
 
 
 class OpenCodeAnswers:
@@ -27,6 +32,7 @@ class OpenCodeAnswers:
     def __init__(self, config: OpenCodeSessionConfig, deliver: Deliver) -> None:
         self._config = config
         self._deliver = deliver
+        self._refused: set[bytes] = set()
         self._tasks = TaskOwner()
 
     def ask(self, question: PermissionAsked | QuestionAsked) -> None:
@@ -63,7 +69,8 @@ class OpenCodeAnswers:
         if isinstance(question, QuestionAsked):
             return await self._choices(question)
         return permission_answer(
-            question.id, await decide(config.can_use_tool, question, timeout=config.permission_timeout)
+            question.id,
+            await decide(config.can_use_tool, question, refused=self._refused, timeout=config.permission_timeout),
         )
 
     async def _choices(self, question: QuestionAsked) -> AnswerCommand:
@@ -80,18 +87,45 @@ class OpenCodeAnswers:
 
 
 async def decide(
-    can_use_tool: CanUseTool | None, question: PermissionAsked | RequestPermission, *, timeout: float | None = None
+    can_use_tool: CanUseTool | None,
+    question: PermissionAsked | RequestPermission,
+    *,
+    refused: set[bytes],
+    timeout: float | None = None,
 ) -> OpenCodeDecision:
-    """The decision of the caller's function; a no without one, and when it fails, is late or returns anything else."""
+    """The decision of the caller's function; a no without one, and when it fails, is late or returns anything else.
+
+    ``refused``: the calls of the session that are refused for good; OpenCode has no such answer.
+    """
     if can_use_tool is None:
         return OpenCodeReject()
+    call = _identity(question)
+    if call in refused:
+        return OpenCodeReject(REFUSED)
     try:
         decision = cast("object", await run_callback(can_use_tool, question, timeout=timeout))
     except CallbackLate:
         return OpenCodeReject(LATE)
     except Exception:
         return OpenCodeReject("The permission callback failed.")
-    return decision if isinstance(decision, (OpenCodeAllow, OpenCodeReject)) else OpenCodeReject()
+    match decision:
+        case OpenCodeAllow() | OpenCodeReject():
+            return decision
+        case PermissionBehavior.allow | PermissionBehavior.allow_always:
+            return OpenCodeAllow(always=decision is PermissionBehavior.allow_always)
+        case PermissionBehavior.deny:
+            return OpenCodeReject(REFUSED)
+        case PermissionBehavior.deny_always:
+            refused.add(call)
+            return OpenCodeReject(REFUSED)
+        case _:
+            return OpenCodeReject()
+
+
+def _identity(question: PermissionAsked | RequestPermission) -> bytes:
+    if isinstance(question, PermissionAsked):
+        return msgspec.json.encode([question.permission, question.patterns, question.metadata], enc_hook=repr)
+    return call_identity(question)
 
 
 def permission_answer(permission_id: str, decision: OpenCodeDecision) -> ReplyPermission:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import socket
@@ -98,9 +99,9 @@ class OpenCodeClient:
                 open_session = client.fork_session if config.fork else client.resume_session
                 return await _with_prompt(await open_session(session_id, None, acp_config(config)), prompt, config)
 
-    def list_sessions(self) -> history.OpenCodeHistory:
-        """The sessions of this client's folder, newest first."""
-        return history.list_sessions(self.cwd, env=self._environ)
+    async def list_sessions(self) -> list[history.OpenCodeStoredSession]:
+        """The sessions of this client's folder, newest first. ``history`` also tells which could not be read."""
+        return (await asyncio.to_thread(history.list_sessions, self.cwd, env=self._environ)).sessions
 
     async def check_version(self) -> CheckedVersion:
         """The installed version. Raises ``NotInstalled`` or ``UnsupportedVersion``."""

@@ -12,6 +12,7 @@ from stagedoor.agents.acp.config import AcpProfile
 from stagedoor.agents.acp.requests import RequestPermission
 from stagedoor.errors import LocalProtocolError
 from stagedoor.transports.launch import Confinement
+from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import Action, Attachment, PermissionRule
 from .events import PermissionAsked, QuestionAsked
@@ -116,7 +117,10 @@ class OpenCodeReject(msgspec.Struct, frozen=True):
 
 
 OpenCodeDecision: TypeAlias = OpenCodeAllow | OpenCodeReject
-CanUseTool: TypeAlias = Callable[[PermissionAsked | RequestPermission], OpenCodeDecision | Awaitable[OpenCodeDecision]]
+CanUseTool: TypeAlias = Callable[
+    [PermissionAsked | RequestPermission],
+    OpenCodeDecision | PermissionBehavior | Awaitable[OpenCodeDecision | PermissionBehavior],
+]
 """Called with ``PermissionAsked`` by the serve driver and with ``RequestPermission`` by the acp driver."""
 
 AnswerQuestion: TypeAlias = Callable[

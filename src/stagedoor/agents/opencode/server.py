@@ -54,6 +54,7 @@ class Server:
         self.relay: Relay[Pair] = Relay()
         self.turn: asyncio.Future[TurnEnded] | None = None
         self._turn_id = 0
+        self._turn_was_over = True
         self._config = config
         self._directory = directory
         self._http: HttpTransport | None = None
@@ -96,6 +97,16 @@ class Server:
         return self._http
 
     @property
+    def ending(self) -> asyncio.Task[None]:
+        """Done when the server has ended and said all it had to say."""
+        return self._watching
+
+    @property
+    def turn_ended_well(self) -> bool:
+        """Whether the last turn was over before the server was."""
+        return self._turn_was_over
+
+    @property
     def ended(self) -> bool:
         return self.relay.closed
 
@@ -104,6 +115,7 @@ class Server:
         self.protocol.send(command)
         if isinstance(command, OpenCodePrompt):
             self._turn_id += 1
+            self._turn_was_over = False
             self.turn = asyncio.get_running_loop().create_future()
         for event in await self._perform(self.protocol.outgoing()):
             if isinstance(event, ServerRefusal):
@@ -233,6 +245,7 @@ class Server:
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 self._answers.withdraw(event.request_id)
             case TurnEnded():
+                self._turn_was_over = self.process.code is None
                 self._answers.withdraw_all()
                 if self.turn is not None and not self.turn.done():
                     self.turn.set_result(event)

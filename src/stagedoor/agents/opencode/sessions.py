@@ -7,7 +7,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -107,6 +107,15 @@ class OpenCodeSession:
         if turn is None:
             raise LocalProtocolError("no turn has started in this session: send a prompt first")
         return await asyncio.shield(turn)
+
+    async def wait(self) -> None:
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        if self._server.turn is not None:
+            ends: tuple[asyncio.Future[Any], ...] = (self._server.turn, self._server.ending)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        unfinished = self._server.turn is not None and not self._server.turn_ended_well
+        if (fault := self._server.process.fault("opencode serve", unfinished=unfinished)) is not None:
+            raise fault
 
     async def interrupt(self) -> None:
         """End the running turn and its commands, and keep the session. Open questions are refused."""
@@ -245,7 +254,7 @@ class OpenCodeRunSession:
             raise SessionEnded("this session has ended: resume_session() continues it")
         if self.running:
             raise LocalProtocolError("a turn is running: wait for its Exited event, or interrupt it")
-        await self.wait()
+        await self._finish_turn()
         if not self.session_id:  # stopped before its first event: what was to be resumed or forked still is
             await self.start(prompt, resume=self._resumed)
             return
@@ -258,7 +267,13 @@ class OpenCodeRunSession:
             await turn.stop()
 
     async def wait(self) -> None:
-        """Wait for the end of the running turn."""
+        """Wait until no turn runs. Raises ``ProcessExited`` when the program ended with an error or in mid-turn."""
+        await self._finish_turn()
+        for turn in self._turns:
+            if (fault := turn.process.fault("opencode run")) is not None:
+                raise fault
+
+    async def _finish_turn(self) -> None:
         for turn in self._turns:
             await turn.ended()
             await turn.process.stop()
@@ -316,8 +331,10 @@ def _abandon(turns: list[Conversation[RunEvent]]) -> None:
 def acp_config(config: OpenCodeSessionConfig) -> AcpSessionConfig:
     """Permissions and MCP servers belong to the process; the questions, the model and the mode to the session."""
 
+    refused: set[bytes] = set()
+
     async def request_permission(question: RequestPermission) -> PermissionAnswer:
-        decision = await decide(config.can_use_tool, question)
+        decision = await decide(config.can_use_tool, question, refused=refused)
         if isinstance(decision, OpenCodeAllow):
             return "allow_always" if decision.always else "allow_once"
         return "reject_once"
