@@ -57,7 +57,7 @@ class Tables(NamedTuple):
 
 def page() -> str:
     bodies = [
-        title + (_table(seed) if (SEEDS / f"test_{seed}.py").exists() else body)
+        title + (_table(seed) if tables_of(seed).covers else body)
         for title, seed, body in DOCUMENT.findall(PAGE.read_text(encoding="utf-8"))
     ]
     tables = "".join(body.rstrip("\n") + "\n\n" for body in bodies).rstrip("\n") + "\n"
@@ -76,8 +76,9 @@ def key_of(section: str, row: str) -> str:
 
 
 def tables_of(seed: str) -> Tables:
-    """The three tables of a module, read without running it."""
-    tree = ast.parse((SEEDS / f"test_{seed}.py").read_text(encoding="utf-8"))
+    """The three tables of a module, read without running it; empty where there is none yet."""
+    module = SEEDS / f"test_{seed}.py"
+    tree = ast.parse(module.read_text(encoding="utf-8") if module.exists() else "")
     values: dict[str, dict[str, str]] = {}
     for node in tree.body:
         match node:

@@ -70,8 +70,8 @@ DIFFERS: dict[str, str] = {
     "4.2 › codex_types.dart": "today's CLI prints `command_execution` for `tool_call`; both are read",
     "4.2 › codex_session.dart": "`exec` and, where somebody is to be asked, the app-server",
     "5.2 › gemini_client.dart": "listed from the files: `gemini --list-sessions` calls the model",
-    "6.1 MCP Permission Server for Claude": "the tool is `mcp__stagedoor__permission`, in a process of its own that asks "
-    "us over a private socket; shown by `tests/live/test_claude_native.py`",
+    "6.1 MCP Permission Server for Claude": "the tool is `mcp__stagedoor__permission`, in a process of its own that "
+    "asks us over a private socket; shown by `tests/live/test_claude_native.py`",
     "6.2 Error Handling": "one `ProcessExited` for all: the stream ends with `Exited`, and `wait()` raises",
 }
 HEADINGS: dict[str, str] = {
@@ -212,21 +212,11 @@ def understudy(folder: Path) -> AcpClient:
 def test_any_acp_agent(tmp_path: Path) -> None:
     async def main() -> None:
         native = NativeClient(understudy(tmp_path), lambda event: isinstance(event, PromptResponse))
-        session = await understudy_session(native, "[{say: One.}]")
-        assert session in [stored.session_id for stored in await native.list_sessions()]
-        await native.resume(session, "[{say: Two.}]", AcpSessionConfig())
-
-    async def understudy_session(native: NativeClient, prompt: str) -> str:
-        # What came before the first prompt (the greeting, the opening) is of turn 0.
-        async with await native._client.create_session(prompt, AcpSessionConfig()) as session:
-            turns = set()
-            async for event in session.events:
-                assert event.session_id == session.session_id
-                turns.add(event.turn_id)
-                if isinstance(event, PromptResponse):
-                    break
-            assert turns == {0, 1}
-            return str(session.session_id)
+        session_id, turns = await native.converse(["[{say: One.}]", "[{say: Two.}]"], AcpSessionConfig())
+        assert [turn[-1].turn_id for turn in turns] == [1, 2]
+        assert session_id in [stored.session_id for stored in await native.list_sessions()]
+        resumed = await native.resume(session_id, "[{say: Three.}]", AcpSessionConfig())
+        assert resumed[-1].turn_id == 1
 
     run(main)
 
