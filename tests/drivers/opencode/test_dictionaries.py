@@ -984,3 +984,35 @@ def test_credentials(tmp_path: Path) -> None:
 def test_money_leaves_no_dust() -> None:
     assert usage_of(OpenCodeTokens(), 0.1 + 0.2).cost_usd == 0.3
     assert usage_of(OpenCodeTokens(), 0.0).cost_usd is None
+
+
+def test_a_turn_of_many_messages_is_counted_whole_and_keeps_only_what_is_open() -> None:
+    """What is finished is counted and let go: outputs and messages of a long turn do not stay in memory."""
+    protocol, dictionary = ServeProtocol(), ServeDictionary()
+
+    def feed(kind: str, **properties: object) -> list[Any]:
+        raw = json.dumps({"type": kind, "properties": {"sessionID": "ses_1", **properties}}).encode()
+        return [event for native in protocol.receive(raw) for event in dictionary.translate(native)]
+
+    feed("server.connected")
+    feed("session.status", status={"type": "busy"})
+    spent = {"input": 2, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    for number in range(50):
+        info: dict[str, Any] = {
+            "id": f"msg_{number}", "sessionID": "ses_1", "role": "assistant", "time": {"created": 1}, "modelID": "m",
+            "providerID": "p", "mode": "build", "agent": "build", "cost": 0.25, "tokens": spent,
+        }  # fmt: skip
+        feed("message.updated", info=info)
+        for state in (
+            {"status": "running", "input": {"command": "ls"}, "time": {"start": 1}},
+            {"status": "completed", "input": {"command": "ls"}, "output": "x" * 9000, "title": "ls",
+             "metadata": {"exit": 0}, "time": {"start": 1, "end": 2}},
+        ):  # fmt: skip
+            part = {"id": f"prt_{number}", "messageID": f"msg_{number}", "sessionID": "ses_1", "type": "tool",
+                    "callID": f"c{number}", "tool": "bash", "state": state}  # fmt: skip
+            feed("message.part.updated", part=part, time=1)
+        feed("message.updated", info=info | {"time": {"created": 1, "completed": 2}, "finish": "tool-calls"})
+    assert dictionary._calls._parts == {}
+    assert list(protocol._turns["ses_1"]._messages) == ["msg_49"]
+    (completed,) = [event for event in feed("session.idle") if isinstance(event, TurnCompleted)]
+    assert (completed.usage.input_tokens, completed.usage.output_tokens, completed.usage.cost_usd) == (100, 50, 12.5)

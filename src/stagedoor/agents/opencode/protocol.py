@@ -156,7 +156,10 @@ class ServeTurn:
         self._limit = limit or StepLimit(None)
         self._session_id = ""
         self._messages: dict[str, OpenCodeMessage] = {}
+        """The last one, and those before it that are not finished."""
         self._older: set[str] = set()
+        """Those of earlier turns, and the finished ones of this, which are counted."""
+        self._tokens, self._cost = OpenCodeTokens(), 0.0
         self._failure: OpenCodeFailure | None = None
         self.is_under_way = False
         self.was_running = False
@@ -166,6 +169,7 @@ class ServeTurn:
         self.running, self.was_running, self.is_under_way = True, True, False
         self._session_id = session_id
         self._messages = {}
+        self._tokens, self._cost = OpenCodeTokens(), 0.0
         self._failure = None
         self._watch.start_turn()
         self._limit.start_turn()
@@ -177,6 +181,8 @@ class ServeTurn:
             case MessageUpdated(info=info):
                 if info.role == "assistant" and info.id not in self._older:
                     self.is_under_way = True
+                    if info.id not in self._messages:
+                        self._count_finished()
                     self._messages[info.id] = info
             case MessagePartUpdated():
                 return self._step(event)
@@ -227,9 +233,16 @@ class ServeTurn:
                 pass
         return []
 
+    def _count_finished(self) -> None:
+        """A new message has begun: what is finished changes no more. A turn may have very many."""
+        for message in [one for one in self._messages.values() if one.time.completed]:
+            self._tokens, self._cost = self._tokens.plus(message.tokens), self._cost + message.cost
+            self._older.add(message.id)
+            del self._messages[message.id]
+
     def _end(self) -> TurnEnded:
         self.running = False
-        tokens, cost = OpenCodeTokens(), 0.0
+        tokens, cost = self._tokens, self._cost
         last: OpenCodeMessage | None = None
         for last in self._messages.values():
             tokens, cost = tokens.plus(last.tokens), cost + last.cost

@@ -65,8 +65,11 @@ class Calls:
         return self._ids[key]
 
     def part(self, tool_use_id: str) -> ToolPart | None:
-        """The last part of a call, once its input is known."""
+        """The last part of a call that runs, once its input is known."""
         return self._parts.get(tool_use_id)
+
+    def has_input(self, tool_use_id: str) -> bool:
+        return tool_use_id in self._parts or tool_use_id in self._ended
 
     def set_diff(self, tool_use_id: str, diff: str) -> None:
         """A question showed what this call will change."""
@@ -95,6 +98,7 @@ class Calls:
     def _end(self, part: ToolPart, tool_use_id: str) -> list[Event]:
         self._ended.add(tool_use_id)
         self._output.pop(tool_use_id, None)
+        del self._parts[tool_use_id]  # its output may be large, and nobody asks about a call that is over
         state, diff = part.state, self._diffs.pop(tool_use_id, "")
         native, mistake = _tool_of(part)
         error = state.error or mistake

@@ -77,7 +77,7 @@ class ServeDictionary:
 
     def has_call_of(self, question: PermissionAsked | QuestionAsked) -> bool:
         """Whether the input of the call it is about is known."""
-        return question.tool is None or self._calls.part(self._id_of(question)) is not None
+        return question.tool is None or self._calls.has_input(self._id_of(question))
 
     def _id_of(self, question: PermissionAsked | QuestionAsked) -> str:
         return self._calls.id_of(question.tool.message_id, question.tool.call_id) if question.tool is not None else ""
