@@ -20,6 +20,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "codex": ("codex-cli",),
     "gemini": ("gemini-cli",),
     "opencode": (),
+    "qwen": ("qwen-code",),
     "understudy": (),
 }
 """Name → its other names. The agent is the value ``AGENT`` in ``drivers/<name>/agent.py``, imported when first used."""

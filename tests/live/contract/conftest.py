@@ -358,6 +358,18 @@ EXPECTED: dict[str, Expected] = {
             "HTTP 500": "over ACP the CLI tells the words of an error, not its status",
         },
     ),
+    "qwen": Expected(
+        signed_out=("OPENAI_API_KEY",),
+        patience=20.0,
+        faults={
+            "HTTP 429": ("timeout", "interrupted"),
+            "HTTP 500": ("timeout", "interrupted"),
+            "HTTP 529": ("timeout", "interrupted"),
+        },
+        fault_notes=dict.fromkeys(
+            ("HTTP 429", "HTTP 500", "HTTP 529"), "the CLI tries again for minutes without a word; timeout= ends it"
+        ),
+    ),
     "opencode-run": Expected(wrong_model="scripted/no-such-model", bookkeeping=".git/opencode", tells_calls_late=True),
 }
 

@@ -60,13 +60,14 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tools`` maps its own tool names (or titles) to ours; ``profile`` may find the name in a call's id.
     ``exit_code`` reads a command's exit code from a call's raw output, ``parent`` the sub-agent's call from what an
-    update carries beside its own (``_meta``).
+    update carries beside its own (``_meta``), ``name`` the tool's name from the same.
     """
 
     tools: Mapping[str, ToolName] = {}
     profile: AcpProfile = AcpProfile()
     exit_code: Callable[[Any], int | None] = lambda raw_output: None
     parent: Callable[[Any], str | None] = lambda meta: None
+    name: Callable[[Any], str] = lambda meta: ""
 
 
 class _CallState(msgspec.Struct):
@@ -74,6 +75,7 @@ class _CallState(msgspec.Struct):
 
     id: str
     title: str = ""
+    native_name: str = ""
     kind: str = ""
     raw_input: Any = None
     path: str = ""
@@ -200,6 +202,7 @@ class AcpDictionary:
         """Remember what an update brings; report new output. What a question shows (``in_question``) is not output."""
         call = self._calls.setdefault(update.tool_call_id, _CallState(update.tool_call_id, diffs={}))
         call.title = update.title or call.title
+        call.native_name = self._manner.name(update.meta) or call.native_name
         call.kind = update.kind or call.kind
         call.parent = self._manner.parent(update.meta) or call.parent
         call.raw_input = update.raw_input if update.raw_input is not None else call.raw_input
@@ -304,7 +307,8 @@ class AcpDictionary:
         )
 
     def _native_name(self, call: _CallState) -> str:
-        return self._manner.profile.tool_name(call.id) or call.title.split(" ", 1)[0] or call.kind
+        named = call.native_name or self._manner.profile.tool_name(call.id)
+        return named or call.title.split(" ", 1)[0] or call.kind
 
     def _name(self, call: _CallState) -> ToolName:
         name = self._manner.tools.get(self._native_name(call)) or self._manner.tools.get(call.title)

@@ -16,8 +16,6 @@ from ..model_request import (
     NativeCall,
     PastCall,
     exit_failed,
-    file_commands,
-    pick,
     record,
     records,
     text_of,
@@ -25,6 +23,7 @@ from ..model_request import (
 )
 from ..reply_choice import AnsweredCall
 from ..script import HttpError, Part, ScriptedCall, StopReason, StreamError, UsageOverride
+from .chat_tools import native_call
 from .responses import refuse_as_openai
 
 _SIDE = {
@@ -121,51 +120,6 @@ def _side(system: str, turns: Sequence[ConversationTurn]) -> str:
         (name for name, marks in _SIDE.items() if any(mark in text for mark in marks for text in texts)),
         "",
     )
-
-
-def native_call(call: ScriptedCall, tools: Mapping[str, Json]) -> NativeCall:
-    fields = call.input
-    if call.native:
-        return pick(tools, call.tool, dict(fields))
-    match call.tool:
-        case "shell":
-            return pick(tools, "bash", {"command": fields["command"], "description": "Run a command"})
-        case "read_file":
-            return pick(tools, "read", {"filePath": fields["path"]})
-        case "write_file":
-            return pick(tools, "write", {"filePath": fields["path"], "content": fields["content"]})
-        case "edit_file":
-            edit = {"filePath": fields["path"], "oldString": fields["old"], "newString": fields["new"]}
-            return pick(tools, "edit", edit)
-        case "delete_file":
-            return pick(tools, "bash", {"command": file_commands(call), "description": "Delete a file"})
-        case "search_content":
-            return pick(tools, "grep", {"pattern": fields["pattern"], "path": fields["path"]})
-        case "find_files":
-            return pick(tools, "glob", {"pattern": fields["pattern"], "path": fields["path"]})
-        case "web_fetch":
-            return pick(tools, "webfetch", {"url": fields["url"], "format": "text"})
-        case "web_search":
-            return pick(tools, "websearch", {"query": fields["query"]})
-        case "plan":
-            todos = [
-                {"content": item["text"], "status": item["status"], "priority": "medium"} for item in fields["items"]
-            ]
-            return pick(tools, "todowrite", {"todos": todos})
-        case "task":
-            task = {"prompt": fields["prompt"], "subagent_type": "general"}
-            return pick(tools, "task", {"description": fields.get("description", "Sub-agent"), **task})
-        case "mcp":
-            return pick(tools, f"{fields['server']}_{fields['tool']}", fields["arguments"])
-        case "question":
-            options = [{"label": option, "description": option} for option in fields["options"]]
-            return pick(
-                tools,
-                "question",
-                {"questions": [{"question": fields["text"], "header": "Question", "options": options}]},
-            )
-        case _:
-            return pick(tools, call.tool, dict(fields))
 
 
 class ChatStream:

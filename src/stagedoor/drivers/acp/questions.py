@@ -1,0 +1,71 @@
+"""Answers to the questions of an agent that was told to ask about everything: by the session's stance, then by us.
+
+The agents of this kind ask in one mode of theirs about all that acts. What the tier lets run is allowed at once, so
+that an edit of a file from which something runs later is still seen; "always" is never chosen: we remember ourselves,
+and an agent would write it into the project's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Literal, Protocol
+
+from ...agents.acp import AcpSession, PermissionAnswer, RequestPermission
+from ...permissions.ground import is_free_edit
+from ...transports.tasks import TaskOwner
+from ...unified.decisions import Allow, Ask, Deny
+from ...unified.events import PermissionRequest
+from ...unified.options import Approval, Options, Tier
+from ...unified.tool_lists import ToolLists
+
+Stance = Literal["read", "ask", "edit", "act"]
+"""Change nothing; ask about all that acts; the same, but most edits run; ask about nothing."""
+_TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edit", "autonomous": "act"}
+_APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edit", "autoAll": "act"}
+DRY_RUN = "This is a dry run: nothing may be changed. Say what you would do instead."
+
+
+def stance_of(options: Options) -> Stance:
+    if options.tier == "dry-run" or options.sandbox == "readOnly":
+        return "read"
+    return _TIERS[options.tier] if options.approval is None else _APPROVALS[options.approval]
+
+
+class QuestionDictionary(Protocol):
+    """The part of a dictionary that puts questions into our words."""
+
+    def request(self, question: RequestPermission) -> PermissionRequest: ...
+
+
+class AcpQuestions:
+    """Decides for one session. ``session`` is to be set as soon as there is one."""
+
+    def __init__(self, options: Options, ask: Ask, dictionary: QuestionDictionary, lists: ToolLists) -> None:
+        self._stance = stance_of(options)
+        self._options = options
+        self._ask = ask
+        self._dictionary = dictionary
+        self._lists = lists
+        self._tasks = TaskOwner()
+        # Weak, because the running connection holds this: a session nobody else holds must end.
+        self.session: asyncio.Future[weakref.ref[AcpSession]] = asyncio.get_running_loop().create_future()
+
+    async def decide(self, question: RequestPermission) -> PermissionAnswer:
+        request = self._dictionary.request(question)
+        listed = not self._lists.limits or not self._lists.refusal(request)
+        if self._stance == "act" and not self._lists.limits:
+            return "allow_once"  # some ask about a few things even then
+        if listed and self._stance == "edit" and is_free_edit(request, self._options):
+            return "allow_once"
+        decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
+        if isinstance(decision, Allow):
+            return "allow_once"
+        if decision.interrupt:
+            self._tasks.start(self._interrupt())
+        return "reject_once"
+
+    async def _interrupt(self) -> None:
+        session = (await self.session)()
+        if session is not None:
+            await session.interrupt()

@@ -1,0 +1,141 @@
+"""``qwen --acp``: the protocol's dictionary, with this CLI's manners.
+
+It announces a call before its arguments are known, tells usage in empty pieces of text, and wraps a command's output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...agents.acp.events import Event as AcpEvent
+from ...agents.acp.requests import RequestPermission
+from ...agents.acp.responses import AcpUsage, PromptResponse
+from ...agents.acp.updates import (
+    AcpToolCall,
+    AgentMessageChunk,
+    DiffContent,
+    SessionUpdate,
+    TextContent,
+    ToolCallUpdate,
+)
+from ...unified.events import Event, PermissionRequest
+from ...wire.shapes import UnknownMessage
+from ..acp.dictionary import AcpDictionary, Manner
+from ..acp.held_calls import Call, HeldCalls
+from .tools import TOOLS
+
+
+def _exit_code(raw_output: object) -> int | None:
+    match raw_output:
+        case {"type": "shell_result", "outcome": "cancelled"}:
+            return None  # it says 0 of a command that was killed
+        case {"type": "shell_result", "exitCode": int(code)}:
+            return code
+        case _:
+            return None
+
+
+def _parent(meta: object) -> str | None:
+    match meta:
+        case {"parentToolCallId": str(call_id)}:
+            return call_id
+        case _:
+            return None
+
+
+def _name(meta: object) -> str:
+    match meta:
+        case {"toolName": str(name)}:
+            return name
+        case _:
+            return ""
+
+
+MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
+
+
+class QwenDictionary:
+    def __init__(self) -> None:
+        self.protocol = AcpDictionary(MANNER)
+        self._held = HeldCalls()
+        self._usage = AcpUsage()
+
+    def translate(self, native: AcpEvent) -> list[Event]:
+        match native:
+            case SessionUpdate(replayed=True):
+                return self.protocol.translate(native)
+            case SessionUpdate(update=AgentMessageChunk() as chunk):
+                self._count(chunk.meta)
+                return self.protocol.translate(native)
+            case SessionUpdate(update=AcpToolCall() as call) if not call.raw_input and call.status == "pending":
+                self._held.hold(call)
+                return []
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
+                return self.protocol.translate(replace(native, update=_plain(self._held.release(call))))
+            case RequestPermission():
+                return self.protocol.translate(replace(native, tool_call=_plain(self._held.release(native.tool_call))))
+            case PromptResponse():
+                usage, self._usage = self._usage, AcpUsage()
+                self._held.clear()
+                return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
+            case UnknownMessage() if _is_own_extension(native):
+                return []
+            case _:
+                return self.protocol.translate(native)
+
+    def request(self, question: RequestPermission) -> PermissionRequest:
+        return self.protocol.request(replace(question, tool_call=_plain(self._held.merged(question.tool_call))))
+
+    def _count(self, meta: Any) -> None:
+        """Each call of the model tells its own tokens; those read from a cache are among the input."""
+        if not isinstance(meta, dict) or "usage" not in meta:
+            return
+        try:
+            usage = msgspec.convert(meta["usage"], AcpUsage, strict=False)
+        except msgspec.ValidationError:
+            return
+        so_far, cached = self._usage, usage.cached_read_tokens or 0
+        self._usage = AcpUsage(
+            input_tokens=so_far.input_tokens + max(0, usage.input_tokens - cached),
+            output_tokens=so_far.output_tokens + usage.output_tokens,
+            total_tokens=so_far.total_tokens + usage.total_tokens,
+            thought_tokens=(so_far.thought_tokens or 0) + (usage.thought_tokens or 0),
+            cached_read_tokens=(so_far.cached_read_tokens or 0) + cached,
+        )
+
+
+def _is_own_extension(message: UnknownMessage) -> bool:
+    """It asks whether there is more to say in mid-turn, and takes the refusal of the request for a no."""
+    try:
+        method = msgspec.json.decode(message.raw, type=_Method).method
+    except msgspec.MsgspecError:
+        return False
+    return method.startswith(("craft/", "qwen/"))
+
+
+class _Method(msgspec.Struct):
+    method: str = ""
+
+
+def _plain(call: Call) -> Call:
+    """``call`` as other agents send it: a command's output alone, and of a new file no text before."""
+    if call.content is None:
+        return call
+    match call.raw_output:
+        case {"type": "shell_result", "output": str(output)}:
+            block = {"type": "content", "content": msgspec.to_builtins(TextContent(output))}
+            return replace(call, content=[msgspec.Raw(msgspec.json.encode(block))])
+        case _:
+            pass
+    contents: list[msgspec.Raw] = []
+    for raw, content in zip(call.content, call.contents(), strict=True):
+        match content:
+            case DiffContent(old_text=""):
+                contents.append(msgspec.Raw(msgspec.json.encode(replace(content, old_text=None))))
+            case _:
+                contents.append(raw)
+    edited = isinstance(call.raw_output, dict) and "fileDiff" in call.raw_output  # the diff again, as one more text
+    return replace(call, content=contents, raw_output=None if edited else call.raw_output)

@@ -1,0 +1,143 @@
+"""Our options in Qwen Code's words, and the start of a session with them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ...agents.acp import AcpClient, AcpConfig, AcpSession
+from ...agents.acp import launch as acp_launch
+from ...transports.executables import find_executable
+from ...transports.launch import SCRATCH, Launch
+from ...transports.versions import CheckedVersion, ProvenVersions
+from ...unified.decisions import Ask
+from ...unified.options import Options
+from ..acp.opening import config
+from ..acp.questions import AcpQuestions, stance_of
+from ..confinement import confinement_of, environ_of
+from .dictionary import QwenDictionary
+from .rights import MODES, excluded_tools, lists_of, settings_of
+from .state import state_of
+from .trust import (
+    FOLDER_TRUST,
+    PROJECT_PATHS,
+    folder_list,
+    git_environment,
+    is_restricted,
+    unread_instructions,
+)
+
+INSTALL = "npm install -g @qwen-code/qwen-code"
+VERSIONS = ProvenVersions("qwen", "0.24.4", "0.24.4", INSTALL)
+HINTS = ("~/.local/bin", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
+SYSTEM_SETTINGS = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
+SYSTEM_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
+TRUSTED_FOLDERS = "QWEN_CODE_TRUSTED_FOLDERS_PATH"
+
+
+def find(executable: str | None, env: Mapping[str, str] | None) -> str:
+    return find_executable("qwen", executable=executable, env=env, install=INSTALL, hints=HINTS)
+
+
+async def check_version(options: Options) -> CheckedVersion:
+    env = environ_of(options)
+    return await VERSIONS.check(find(options.executable, env), env=env)
+
+
+def command_of(executable: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The program behind its launcher. The launcher starts it twice over and passes no signal on."""
+    program = Path(executable).resolve()
+    direct = program.with_name("cli.js")
+    node = shutil.which("node", path=environ.get("PATH"))
+    if program.name == "cli-entry.js" and direct.is_file() and node is not None:
+        return node, str(direct)
+    return (executable,)
+
+
+def launch_of(options: Options) -> Launch:
+    environ = environ_of(options)
+    settings = _merged(_system_settings(environ), settings_of(options))
+    env = {"QWEN_CODE_NO_RELAUNCH": "true", SYSTEM_SETTINGS: f"{SCRATCH}/settings.json"}
+    env |= {
+        SYSTEM_DEFAULTS: environ.get(SYSTEM_DEFAULTS) or str(_system_path(environ).with_name("system-defaults.json"))
+    }
+    env |= {TRUSTED_FOLDERS: f"{SCRATCH}/folders.json"}
+    restricted = is_restricted(options)
+    if restricted:
+        settings = _merged(settings, FOLDER_TRUST)
+    elif not options.trust:
+        settings = _merged(settings, unread_instructions())
+    if not options.trust:
+        env |= git_environment(options)
+    argv = [*command_of(find(options.executable, environ), environ), "--acp"]
+    argv += ["--approval-mode", MODES[stance_of(options)]]
+    argv += ["--model", options.model] if options.model else []
+    if excluded := excluded_tools(options):
+        argv += ["--exclude-tools", ",".join(excluded)]
+    start = acp_launch(
+        [*argv, *options.extra_args],
+        cwd=str(Path(options.cwd).absolute()),
+        env=env,
+        confinement=confinement_of(options, state_of, PROJECT_PATHS),
+    )
+    folders = folder_list(options, trusted=not restricted)
+    return replace(start, files={"settings.json": json.dumps(settings).encode(), "folders.json": folders.encode()})
+
+
+def _system_settings(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What the machine's owner has set: ours stand in the same place and must not undo it."""
+    try:
+        settings: object = json.loads(_system_path(environ).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else {}
+
+
+def _system_path(environ: Mapping[str, str]) -> Path:
+    default = "/Library/Application Support/QwenCode" if sys.platform == "darwin" else "/etc/qwen-code"
+    return Path(environ.get(SYSTEM_SETTINGS) or f"{default}/settings.json")
+
+
+def _merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Ours over theirs; of lists both, so that what is denied stays denied."""
+    merged = dict(theirs)
+    for key, value in ours.items():
+        before: object = merged.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[key] = _merged(cast("dict[str, Any]", before), cast("dict[str, Any]", value))
+        elif isinstance(before, list) and isinstance(value, list):
+            merged[key] = [*cast("list[object]", before), *cast("list[object]", value)]
+        else:
+            merged[key] = value
+    return merged
+
+
+def config_of(options: Options, questions: AcpQuestions, ask: Ask, dictionary: QwenDictionary) -> AcpConfig:
+    lists = lists_of(options)
+    servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
+    plain = config(replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol)
+    return replace(plain, request_permission=questions.decide)
+
+
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: QwenDictionary) -> AcpSession:
+    questions = AcpQuestions(options, ask, dictionary, lists_of(options))
+    env = None if options.inherit_env else dict(options.env)
+    start = await asyncio.to_thread(launch_of, options)
+    if options.inherit_env:
+        start = replace(start, env={**options.env, **start.env})
+    client = AcpClient(start, options.cwd, env, quiet=options.stall_after)
+    settings = config_of(options, questions, ask, dictionary)
+    if options.resume is None:
+        session = await client.create_session(prompt, settings)
+    else:
+        session = await client.resume_session(options.resume, prompt, settings)
+    questions.session.set_result(weakref.ref(session))
+    return session
