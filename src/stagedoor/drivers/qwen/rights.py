@@ -25,6 +25,10 @@ MODES: dict[Stance, str] = {"read": "plan", "ask": "default", "edit": "default",
 ACTING = tuple(tool.name for tool in OWN_TOOLS if tool.control == "asked" and not tool.name.endswith("_plan_mode"))
 UNASKED = tuple(tool.name for tool in OWN_TOOLS if tool.control == "withheld")
 """It never asks about these."""
+REFUSED_IN_A_DRY_RUN = (
+    "agent", "web_fetch", "skill", "monitor", "send_message", "task_stop", "exit_plan_mode",
+)  # fmt: skip
+"""Its plan mode refuses commands and edits, and knows nothing of these."""
 EVERY_SERVER = "mcp__*"
 
 
@@ -39,9 +43,7 @@ def excluded_tools(options: Options) -> tuple[str, ...]:
     if stance_of(options) != "act":
         names |= dict.fromkeys(UNASKED)
     if stance_of(options) == "read":
-        names |= dict.fromkeys(
-            ("agent", "web_fetch", "skill", "monitor", "send_message", "task_stop", "exit_plan_mode")
-        )
+        names |= dict.fromkeys(REFUSED_IN_A_DRY_RUN)
     return tuple(names)
 
 

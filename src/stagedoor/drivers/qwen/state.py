@@ -9,8 +9,8 @@ from pathlib import Path
 from ..agent import StateFolders
 
 SETTINGS = (
-    "settings.json", ".env", "trustedFolders.json", "extensions/", "commands/", "hooks/", "skills/", "agents/", "rules/",
-    "QWEN.md",
+    "settings.json", ".env", "trustedFolders.json", "extensions/", "commands/", "hooks/", "skills/", "agents/",
+    "rules/", "QWEN.md",
 )  # fmt: skip
 
 
