@@ -20,6 +20,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "codex": ("codex-cli",),
     "gemini": ("gemini-cli",),
     "opencode": (),
+    "copilot": ("copilot-cli", "github-copilot"),
     "qwen": ("qwen-code",),
     "understudy": (),
 }

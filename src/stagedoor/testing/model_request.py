@@ -148,7 +148,7 @@ def text_of(content: Any) -> str:
 _ADDED = re.compile(
     r"<(system-reminder|environment_context|user_instructions|session_context|hook_context|permissions instructions"
     r"|INSTRUCTIONS|turn_aborted|subagent_notification|skills_instructions|apps_instructions|plugins_instructions"
-    r"|collaboration_mode|personality_spec|model_switch)>.*?</\1>",
+    r"|collaboration_mode|personality_spec|model_switch|current_datetime|tagged_files)>.*?</\1>",
     re.DOTALL,
 )
 

@@ -358,6 +358,7 @@ EXPECTED: dict[str, Expected] = {
             "HTTP 500": "over ACP the CLI tells the words of an error, not its status",
         },
     ),
+    "copilot": Expected(signed_out=("COPILOT_PROVIDER_BASE_URL", "COPILOT_OFFLINE")),
     "qwen": Expected(
         signed_out=("OPENAI_API_KEY",),
         patience=20.0,

@@ -21,6 +21,7 @@ from ...agents.acp.updates import (
     TextContent,
     ToolCallUpdate,
 )
+from ...transports.launch import Exited
 from ...unified.events import Event, PermissionRequest
 from ...wire.shapes import UnknownMessage
 from ..acp.dictionary import AcpDictionary, Manner
@@ -54,6 +55,7 @@ def _name(meta: object) -> str:
             return ""
 
 
+ENDED_BY_SIGNAL = (130, 143)
 MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
 
 
@@ -81,6 +83,8 @@ class QwenDictionary:
                 usage, self._usage = self._usage, AcpUsage()
                 self._held.clear()
                 return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
+            case Exited() if native.code < 0 or native.code in ENDED_BY_SIGNAL:
+                return []  # the signal was ours, and the last lines of its standard error are chatter
             case UnknownMessage() if _is_own_extension(native):
                 return []
             case _:

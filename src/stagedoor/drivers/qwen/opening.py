@@ -6,20 +6,20 @@ import asyncio
 import json
 import shutil
 import sys
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...agents.acp import AcpClient, AcpConfig, AcpSession
+from ...agents.acp import AcpSession
 from ...agents.acp import launch as acp_launch
 from ...transports.executables import find_executable
 from ...transports.launch import SCRATCH, Launch
 from ...transports.versions import CheckedVersion, ProvenVersions
 from ...unified.decisions import Ask
 from ...unified.options import Options
+from ..acp.launched import open_launched
 from ..acp.opening import config
 from ..acp.questions import AcpQuestions, stance_of
 from ..confinement import confinement_of, environ_of
@@ -120,24 +120,10 @@ def _merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def config_of(options: Options, questions: AcpQuestions, ask: Ask, dictionary: QwenDictionary) -> AcpConfig:
-    lists = lists_of(options)
-    servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
-    plain = config(replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol)
-    return replace(plain, request_permission=questions.decide)
-
-
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: QwenDictionary) -> AcpSession:
-    questions = AcpQuestions(options, ask, dictionary, lists_of(options))
-    env = None if options.inherit_env else dict(options.env)
+    lists = lists_of(options)
+    questions = AcpQuestions(options, ask, dictionary, lists)
     start = await asyncio.to_thread(launch_of, options)
-    if options.inherit_env:
-        start = replace(start, env={**options.env, **start.env})
-    client = AcpClient(start, options.cwd, env, quiet=options.stall_after)
-    settings = config_of(options, questions, ask, dictionary)
-    if options.resume is None:
-        session = await client.create_session(prompt, settings)
-    else:
-        session = await client.resume_session(options.resume, prompt, settings)
-    questions.session.set_result(weakref.ref(session))
-    return session
+    servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
+    settings = config(replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol)
+    return await open_launched(start, prompt, options, settings, questions)

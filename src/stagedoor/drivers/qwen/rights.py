@@ -28,7 +28,10 @@ UNASKED = tuple(tool.name for tool in OWN_TOOLS if tool.control == "withheld")
 REFUSED_IN_A_DRY_RUN = (
     "agent", "web_fetch", "skill", "monitor", "send_message", "task_stop", "exit_plan_mode",
 )  # fmt: skip
-"""Its plan mode refuses commands and edits, and knows nothing of these."""
+"""Its plan mode refuses edits, and knows nothing of these."""
+EVERY_COMMAND = "run_shell_command(**)"
+"""In plan mode it refuses the commands that it knows to change something, and asks about others; a refusal of ours would
+end the turn, one by a rule does not. A rule for the tool as a whole would take it from the model."""
 EVERY_SERVER = "mcp__*"
 
 
@@ -53,6 +56,8 @@ def permission_rules(options: Options) -> dict[str, list[str]]:
     denied = [*excluded_tools(options), *(_name(one) for one in lists.denied.servers)]
     if lists.denied.all_servers or stance == "read":
         denied.append(EVERY_SERVER)
+    if stance == "read":
+        denied.append(EVERY_COMMAND)
     rules = {"deny": denied} if denied else {}
     if stance in ("ask", "edit"):
         rules["ask"] = [*ACTING, EVERY_SERVER]

@@ -111,6 +111,40 @@ def _deferred(tools: Tools, name: str, arguments: Json) -> NativeCall:
     return NativeCall("tool_call", {"name": name, "arguments": arguments})
 
 
+def copilot_call(call: ScriptedCall, tools: Tools) -> NativeCall:
+    fields = call.input
+    match call.tool:
+        case "shell":
+            mode = {"mode": "async", "initial_wait": 1} if fields.get("background") else {"mode": "sync"}
+            return pick(tools, "bash", {"command": fields["command"], "description": "Run a command", **mode})
+        case "read_file":
+            return pick(tools, "view", {"path": fields["path"]})
+        case "write_file":
+            return pick(tools, "create", {"path": fields["path"], "file_text": fields["content"]})
+        case "edit_file":
+            edit = {"path": fields["path"], "old_str": fields["old"], "new_str": fields["new"]}
+            return pick(tools, "edit", edit)
+        case "delete_file":
+            command = {"command": file_commands(call), "description": "Delete a file", "mode": "sync"}
+            return pick(tools, "bash", command)
+        case "search_content":
+            return pick(tools, "grep", {"pattern": fields["pattern"], "path": fields["path"]})
+        case "find_files":
+            return pick(tools, "glob", {"pattern": fields["pattern"], "path": fields["path"]})
+        case "web_fetch":
+            return pick(tools, "web_fetch", {"url": fields["url"]})
+        case "task":
+            task = {"prompt": fields["prompt"], "agent_type": "general-purpose", "name": "scripted", "mode": "sync"}
+            return pick(tools, "task", {"description": fields.get("description", "Sub-agent"), **task})
+        case "mcp":
+            return pick(tools, f"{fields['server']}-{fields['tool']}", fields["arguments"])
+        case "question":
+            return pick(tools, "ask_user", {"question": fields["text"], "choices": list(fields["options"])})
+        case _:
+            return pick(tools, call.tool, dict(fields))
+
+
 _AGENTS: tuple[tuple[frozenset[str], Callable[[ScriptedCall, Tools], NativeCall]], ...] = (
     (frozenset({"run_shell_command", "tool_search", "grep_search", "notebook_edit", "get_goal"}), qwen_call),
+    (frozenset({"view", "create", "read_bash", "sql"}), copilot_call),
 )

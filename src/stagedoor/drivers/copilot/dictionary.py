@@ -1,0 +1,220 @@
+"""``copilot --acp``: the protocol's dictionary, with what this CLI leaves out added.
+
+It names no tool, replaces the arguments of a call in the question about it, counts usage over the whole session, and
+calls every failure a success; what its records say comes in as events of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from ...agents.acp.requests import RequestPermission
+from ...agents.acp.responses import AcpUsage, PromptResponse
+from ...agents.acp.updates import (
+    AcpToolCall,
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    DiffContent,
+    SessionUpdate,
+    TextContent,
+    ToolCallUpdate,
+)
+from ...unified.events import Error, Event, FileChange, Notice, PermissionRequest, Retry, TurnCompleted
+from ...unified.faults import kind_of
+from ..acp.dictionary import AcpDictionary, Manner
+from ..acp.held_calls import Call
+from .records import CopilotFailure, CopilotLine
+from .session import NativeEvent
+from .tools import TOOLS, name_of
+
+_EXIT_LINE = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*$")
+NAME, PARENT = "toolName", "parentToolCallId"
+"""What we put beside a call for the protocol's dictionary."""
+
+
+def _exit_code(raw_output: object) -> int | None:
+    match raw_output:
+        case {"contents": [{"type": "shell_exit", "exitCode": int(code)}, *_]}:
+            return code
+        case _:
+            return None
+
+
+MANNER = Manner(
+    tools=TOOLS,
+    exit_code=_exit_code,
+    name=lambda meta: str((meta or {}).get(NAME) or ""),
+    parent=lambda meta: (meta or {}).get(PARENT),
+)
+
+
+class CopilotDictionary:
+    def __init__(self) -> None:
+        self.protocol = AcpDictionary(MANNER)
+        self._inputs: dict[str, Any] = {}  # of the calls that run
+        self._names: dict[str, str] = {}
+        self._tasks: list[str] = []  # the calls that run a sub-agent now
+        self._subagents: dict[str, str] = {}  # its id → its call
+        self._diffs: dict[str, str] = {}
+        self._usage = AcpUsage()
+        self._failure: CopilotFailure | None = None
+        self._retries = 0
+
+    def translate(self, native: NativeEvent) -> list[Event]:
+        match native:
+            case CopilotFailure():
+                self._failure = native
+                return []
+            case CopilotLine():
+                return self._line(native)
+            case SessionUpdate(replayed=True):
+                return self.protocol.translate(native)
+            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() as chunk) if self._tasks:
+                # While a sub-agent runs, its agent waits for it: what is said now is said by the sub-agent.
+                meta = {**(chunk.meta or {}), PARENT: self._tasks[-1]}
+                return self.protocol.translate(replace(native, update=replace(chunk, meta=meta)))
+            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
+                return self._called(native, self._plain(call))
+            case RequestPermission():
+                return self.protocol.translate(replace(native, tool_call=self._plain(native.tool_call)))
+            case PromptResponse():
+                return self._turn_ended(native)
+            case _:
+                return self.protocol.translate(native)
+
+    def request(self, question: RequestPermission) -> PermissionRequest:
+        return self.protocol.request(replace(question, tool_call=self._plain(question.tool_call)))
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    def _called(self, native: SessionUpdate, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
+        events = self.protocol.translate(replace(native, update=call))
+        if call.status in ("completed", "failed"):
+            self._inputs.pop(call.tool_call_id, None)
+            self._names.pop(call.tool_call_id, None)
+            if call.tool_call_id in self._tasks:
+                self._tasks.remove(call.tool_call_id)
+        diff = self._diffs.pop(call.tool_call_id, "")
+        return [_whole_change(event, diff) if isinstance(event, FileChange) else event for event in events]
+
+    def _plain(self, call: Call) -> Call:
+        """``call`` with its name, the arguments it was announced with, and the sub-agent it belongs to."""
+        call_id = call.tool_call_id
+        if call_id not in self._inputs and isinstance(call.raw_input, dict):
+            arguments = cast("dict[str, Any]", call.raw_input)
+            self._inputs[call_id] = _our_input(arguments)
+            self._names[call_id] = name_of(call.title or "", call.kind or "", arguments)
+            if self._names[call_id] == "task" and isinstance(call, AcpToolCall):
+                self._tasks.append(call_id)
+        own: dict[str, Any] = {NAME: self._names.get(call_id, "")}
+        match call.meta:
+            case {"github.com/copilot": {"agentId": str(agent_id)}} if self._tasks:
+                own[PARENT] = self._subagents.setdefault(agent_id, self._tasks[-1])
+            case _:
+                pass
+        content = None if call.content is None else [_plain_content(raw, one) for raw, one in _pairs(call)]
+        match call.raw_output:
+            case {"detailedContent": str(diff)} if diff.lstrip().startswith("diff --git"):
+                self._diffs[call_id] = diff.lstrip()
+            case _:
+                pass
+        raw_output = call.raw_output
+        match raw_output:
+            case {"message": str(message)}:
+                raw_output = message
+            case {"content": str(output)} if "contents" not in raw_output:
+                raw_output = output
+            case _:
+                pass
+        raw_input = self._inputs.get(call_id) if call.raw_input is not None else None
+        return replace(
+            call, raw_input=raw_input, raw_output=raw_output, content=content, meta={**(call.meta or {}), **own}
+        )
+
+    # ------------------------------------------------------------------------------------------------------ turns
+
+    def _line(self, line: CopilotLine) -> list[Event]:
+        if line.level == "error":
+            return []  # the failure that follows says the same
+        if "Retrying" in line.text:
+            self._retries += 1
+            return [Retry(attempt=self._retries, reason=line.text)]
+        if line.text.startswith("/") or line.text == "Operation cancelled by user":
+            return []  # the path of a file that was created, told again with the call; and what we said ourselves
+        return [Notice(level="warning" if line.level == "warning" else "info", code="agent", message=line.text)]
+
+    def _turn_ended(self, native: PromptResponse) -> list[Event]:
+        failure, self._failure, self._retries = self._failure, None, 0
+        self._inputs.clear()
+        self._names.clear()
+        self._tasks.clear()
+        self._subagents.clear()
+        events = self.protocol.translate(replace(native, usage=self._usage_of_turn(native.usage)))
+        if failure is None or native.stop_reason != "end_turn":
+            return events
+        message = failure.message or "the turn failed, and Copilot CLI does not say why"
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case Notice(code="no_answer"):
+                    pass
+                case TurnCompleted():
+                    out.append(Error(kind=kind_of(message, failure.status), message=message, fatal=True))
+                    out.append(replace(event, status="error"))
+                case _:
+                    out.append(event)
+        return out
+
+    def _usage_of_turn(self, total: AcpUsage | None) -> AcpUsage | None:
+        """It counts all turns together, and what was read from a cache among the input."""
+        if total is None:
+            return None
+        before, self._usage = self._usage, total
+        cached = max(0, (total.cached_read_tokens or 0) - (before.cached_read_tokens or 0))
+        sent = max(0, total.input_tokens - before.input_tokens)
+        return AcpUsage(
+            input_tokens=max(0, sent - cached),
+            output_tokens=max(0, total.output_tokens - before.output_tokens),
+            total_tokens=max(0, total.total_tokens - before.total_tokens),
+            thought_tokens=max(0, (total.thought_tokens or 0) - (before.thought_tokens or 0)),
+            cached_read_tokens=cached,
+        )
+
+
+def _our_input(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A question about an edit that was never announced names its file differently."""
+    return {**arguments, "path": arguments["fileName"]} if "fileName" in arguments else arguments
+
+
+def _pairs(call: AcpToolCall | ToolCallUpdate) -> list[tuple[msgspec.Raw, Any]]:
+    return list(zip(call.content or [], call.contents(), strict=True))
+
+
+def _plain_content(raw: msgspec.Raw, content: Any) -> msgspec.Raw:
+    """A new file had no text; and the exit code is no output."""
+    match content:
+        case DiffContent(old_text=""):
+            return msgspec.Raw(msgspec.json.encode(replace(content, old_text=None)))
+        case DiffContent():
+            return raw
+        case _:
+            text = getattr(content, "text", "")
+            if not _EXIT_LINE.search(text):
+                return raw
+            block = {"type": "content", "content": msgspec.to_builtins(TextContent(_EXIT_LINE.sub("", text)))}
+            return msgspec.Raw(msgspec.json.encode(block))
+
+
+def _whole_change(change: FileChange, diff: str) -> FileChange:
+    """What it shows of an edit is the piece that was replaced; its records of the call have the change in its place."""
+    if change.change == "created":
+        return change
+    lines = diff.splitlines(keepends=True)
+    hunks = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    header = change.diff.splitlines(keepends=True)[:2]
+    shown = "".join((*header, *lines[hunks:])) if hunks < len(lines) else change.diff
+    return replace(change, diff=shown, before=None, after=None)
