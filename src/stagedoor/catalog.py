@@ -22,6 +22,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "opencode": (),
     "copilot": ("copilot-cli", "github-copilot"),
     "qwen": ("qwen-code",),
+    "kimi": ("kimi-code",),
     "understudy": (),
 }
 """Name → its other names. The agent is the value ``AGENT`` in ``drivers/<name>/agent.py``, imported when first used."""

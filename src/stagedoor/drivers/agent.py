@@ -168,6 +168,8 @@ class Package(msgspec.Struct, frozen=True):
 
     name: str
     version: str
+    node: str = ""
+    """The version of Node.js to run it with, where that must be newer than the one most machines have."""
 
 
 class ScriptedSettings(msgspec.Struct, frozen=True):
@@ -187,6 +189,8 @@ class ScriptedSetup(msgspec.Struct, frozen=True):
     """What it is asked for unless the test says otherwise."""
     settings: Callable[[str, Path, str, str, str], ScriptedSettings]
     """``settings(url, home, cwd, model, key)``"""
+    shares_cache: bool = False
+    """It unpacks much into its cache at the first start: that is kept beside the installed programs."""
 
 
 class StateFolders(msgspec.Struct, frozen=True):

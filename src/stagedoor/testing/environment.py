@@ -9,6 +9,8 @@ import msgspec
 
 from stagedoor import catalog
 
+from .clis import cache_beside
+
 KEY = "sk-scripted-000000000000000000000000"
 _INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT")
 
@@ -30,6 +32,7 @@ def environment_for(
     if setup is None:
         raise ValueError(f"no scripted environment for {agent!r}: choose from {', '.join(scripted_agents())}")
     home = home.resolve()
+    cache = cache_beside(agent) if setup.shares_cache else None
     home.mkdir(parents=True, exist_ok=True)
     temporary = home / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -53,6 +56,7 @@ def environment_for(
         "NO_COLOR": "1",
         "DO_NOT_TRACK": "1",
         **{f"XDG_{kind}_HOME": str(home / folder) for kind, folder in _XDG.items()},
+        **({"XDG_CACHE_HOME": str(cache)} if cache is not None else {}),
         **settings.env,
     }
     return Environment(agent, env, home, chosen)

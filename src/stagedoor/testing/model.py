@@ -178,7 +178,12 @@ class ScriptedModel:
             self._scratch.callback(scratch.cleanup)
             home = scratch.name
         return environment_for(
-            agent, self.url, Path(home), Path(cwd) if cwd else None, model, {**os.environ, "PATH": path_with_node()}
+            agent,
+            self.url,
+            Path(home),
+            Path(cwd) if cwd else None,
+            model,
+            {**os.environ, "PATH": path_with_node(agent=agent)},
         )
 
     # ----------------------------------------------------------------------------------------------- checks

@@ -161,6 +161,8 @@ class AcpAnswers:
             case ReadTextFile(path=path, line=line, limit=limit):
                 return {"content": await asyncio.to_thread(self._files.read, path, line, limit)}
             case WriteTextFile(path=path, content=content):
+                if refusal := await self._refusal(question):
+                    raise PermissionError(refusal)
                 await asyncio.to_thread(self._files.write, path, content)
                 return {}
             case CreateTerminal(cwd=cwd):
@@ -178,6 +180,11 @@ class AcpAnswers:
                 return {}
             case _:
                 raise NotImplementedError(f"{type(question).__name__} is not supported")
+
+    async def _refusal(self, question: WriteTextFile) -> str:
+        if self._config.allow_write is None:
+            return ""
+        return await run_callback(self._config.allow_write, question, timeout=self._config.permission_timeout)
 
 
 OUTPUT_LIMIT = 2**20

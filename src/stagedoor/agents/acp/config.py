@@ -11,7 +11,7 @@ import msgspec
 from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import McpServer
-from .requests import CreateElicitation, PermissionKind, PermissionOption, RequestPermission
+from .requests import CreateElicitation, PermissionKind, PermissionOption, RequestPermission, WriteTextFile
 
 
 class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +52,17 @@ Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[
 """Returns what the user filled in, or None to decline."""
 
 
+AllowWrite: TypeAlias = Callable[[WriteTextFile], Awaitable[str]]
+"""Why a file must not be written through us; empty: it may."""
+
+
 class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
     ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``can_use_tool``
     decides about tool calls; each question has its own task, and a plain function its own thread. Without it, after
-    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``replay``: a resumed session is played
+    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``allow_write`` is asked before a file
+    is written through us; without it every one is. ``replay``: a resumed session is played
     back first, where the agent offers both.
     """
 
@@ -69,5 +74,6 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     can_use_tool: AskPermission | None = None
     permission_timeout: float | None = None
     elicit: Elicit | None = None
+    allow_write: AllowWrite | None = None
     replay: bool = False
     meta: Mapping[str, Any] | None = None

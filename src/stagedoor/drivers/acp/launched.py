@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ...agents.acp import AcpClient, AcpConfig, AcpSession
 from ...agents.acp.commands import ClientCapabilities
-from ...agents.acp.config import AcpProfile
+from ...agents.acp.config import AcpProfile, AskPermission
 from ...transports.launch import Launch
 from ...unified.options import Options
 from .opening import prompt_blocks
@@ -24,8 +24,9 @@ async def open_launched(
     *,
     offered: ClientCapabilities | None = None,
     profile: AcpProfile | None = None,
+    decide: AskPermission | None = None,
 ) -> AcpSession:
-    """Start or resume a session; ``questions`` learns of it."""
+    """Start or resume a session; ``questions`` learns of it. ``decide``: who answers in its place."""
     env = None if options.inherit_env else dict(options.env)
     if options.inherit_env:
         start = replace(start, env={**options.env, **start.env})
@@ -37,7 +38,7 @@ async def open_launched(
         profile=profile,
         quiet=options.stall_after,
     )
-    settings = replace(settings, request_permission=questions.decide)
+    settings = replace(settings, request_permission=decide or questions.decide)
     blocks = prompt_blocks(prompt, options)
     if options.resume is None:
         session = await client.create_session(blocks, settings)

@@ -23,6 +23,8 @@ Stance = Literal["read", "ask", "edit", "act"]
 """Change nothing; ask about all that acts; the same, but most edits run; ask about nothing."""
 _TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edit", "autonomous": "act"}
 _APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edit", "autoAll": "act"}
+PATIENCE = 10.0
+"""Seconds that a question waits for what came before it to be read."""
 DRY_RUN = "This is a dry run: nothing may be changed. Say what you would do instead."
 
 
@@ -36,6 +38,9 @@ class QuestionDictionary(Protocol):
     """The part of a dictionary that puts questions into our words."""
 
     def request(self, question: RequestPermission) -> PermissionRequest: ...
+    def is_known(self, question: RequestPermission) -> bool:
+        """Whether everything was read that came before this question and belongs to it."""
+        ...
 
 
 class AcpQuestions:
@@ -52,6 +57,7 @@ class AcpQuestions:
         self.session: asyncio.Future[weakref.ref[AcpSession]] = asyncio.get_running_loop().create_future()
 
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
+        await self.announced(question)
         request = self._dictionary.request(question)
         listed = not self._lists.limits or not self._lists.refusal(request)
         if self._stance == "act" and not self._lists.limits:
@@ -62,8 +68,20 @@ class AcpQuestions:
         if isinstance(decision, Allow):
             return "allow_once"
         if decision.interrupt:
-            self._tasks.start(self._interrupt())
+            self.interrupt()
         return "reject_once"
+
+    def interrupt(self) -> None:
+        """End the turn, soon."""
+        self._tasks.start(self._interrupt())
+
+    async def announced(self, question: RequestPermission) -> None:
+        """A question has its own task and may overtake the updates before it, which say what it is about."""
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            if self._dictionary.is_known(question) or asyncio.get_running_loop().time() > until:
+                return
+            await asyncio.sleep(0.01)
 
     async def _interrupt(self) -> None:
         session = (await self.session)()

@@ -118,5 +118,5 @@ AGENT = Agent(
     project_paths=PROJECT_PATHS,
     package=Package("@github/copilot", "1.0.102"),
     versions=VERSIONS,
-    scripted=ScriptedSetup("scripted-model", scripted_settings),
+    scripted=ScriptedSetup("scripted-model", scripted_settings, shares_cache=True),
 )

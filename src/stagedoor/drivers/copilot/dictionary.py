@@ -63,6 +63,8 @@ class CopilotDictionary:
         self._usage = AcpUsage()
         self._failure: CopilotFailure | None = None
         self._retries = 0
+        self._said = ""  # of the present message
+        self._again = ""  # what of it a new attempt has still to repeat
 
     def translate(self, native: NativeEvent) -> list[Event]:
         match native:
@@ -77,7 +79,12 @@ class CopilotDictionary:
                 # While a sub-agent runs, its agent waits for it: what is said now is said by the sub-agent.
                 meta = {**(chunk.meta or {}), PARENT: self._tasks[-1]}
                 return self.protocol.translate(replace(native, update=replace(chunk, meta=meta)))
+            case SessionUpdate(update=AgentMessageChunk() as chunk):
+                new = self._unrepeated(chunk.text)
+                content = msgspec.Raw(msgspec.json.encode(TextContent(new)))
+                return self.protocol.translate(replace(native, update=replace(chunk, content=content))) if new else []
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
+                self._said = self._again = ""
                 return self._called(native, self._plain(call))
             case RequestPermission():
                 return self.protocol.translate(replace(native, tool_call=self._plain(native.tool_call)))
@@ -88,6 +95,9 @@ class CopilotDictionary:
 
     def request(self, question: RequestPermission) -> PermissionRequest:
         return self.protocol.request(replace(question, tool_call=self._plain(question.tool_call)))
+
+    def is_known(self, question: RequestPermission) -> bool:
+        return question.tool_call.tool_call_id in self._inputs
 
     # ------------------------------------------------------------------------------------------------------ calls
 
@@ -142,6 +152,7 @@ class CopilotDictionary:
             return []  # the failure that follows says the same
         if "Retrying" in line.text:
             self._retries += 1
+            self._again = self._said
             return [Retry(attempt=self._retries, reason=line.text)]
         if line.text.startswith("/") or line.text == "Operation cancelled by user":
             return []  # the path of a file that was created, told again with the call; and what we said ourselves
@@ -149,6 +160,7 @@ class CopilotDictionary:
 
     def _turn_ended(self, native: PromptResponse) -> list[Event]:
         failure, self._failure, self._retries = self._failure, None, 0
+        self._said = self._again = ""
         self._inputs.clear()
         self._names.clear()
         self._tasks.clear()
@@ -168,6 +180,15 @@ class CopilotDictionary:
                 case _:
                     out.append(event)
         return out
+
+    def _unrepeated(self, words: str) -> str:
+        """A new attempt begins the message again: what was shown of it before is not shown twice."""
+        same = next((n for n, pair in enumerate(zip(words, self._again, strict=False)) if pair[0] != pair[1]), None)
+        same = min(len(words), len(self._again)) if same is None else same
+        self._again = self._again[same:] if same == len(words) else ""
+        new = words[same:]
+        self._said += new
+        return new
 
     def _usage_of_turn(self, total: AcpUsage | None) -> AcpUsage | None:
         """It counts all turns together, and what was read from a cache among the input."""

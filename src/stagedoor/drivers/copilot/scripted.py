@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from ..agent import ScriptedSettings
@@ -16,7 +15,5 @@ def scripted_settings(url: str, home: Path, cwd: str, model: str, key: str) -> S
         "COPILOT_OFFLINE": "true",
         "COPILOT_AUTO_UPDATE": "false",
         "COPILOT_HOME": str(home / ".copilot"),
-        # It unpacks 235 MB there at its first start: once for all homes.
-        "XDG_CACHE_HOME": str(Path(tempfile.gettempdir()) / "stagedoor-scripted-copilot"),
     }
     return ScriptedSettings(env)

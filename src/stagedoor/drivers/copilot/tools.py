@@ -30,6 +30,7 @@ OWN_TOOLS: tuple[AgentTool, ...] = (
     AgentTool("skill", "other", ("files",), "withheld"),
     AgentTool("lsp", "other", ("files", "process"), "withheld"),
     AgentTool("ask_user", "question"),
+    AgentTool("fetch_copilot_cli_documentation", "other", control="free"),
 )
 """``sql`` is a database of its own for notes. What a sub-agent does is asked about like the rest."""
 NAMES: dict[str, ToolName] = {tool.name: tool.kind for tool in OWN_TOOLS}

@@ -93,6 +93,9 @@ class QwenDictionary:
     def request(self, question: RequestPermission) -> PermissionRequest:
         return self.protocol.request(replace(question, tool_call=_plain(self._held.merged(question.tool_call))))
 
+    def is_known(self, question: RequestPermission) -> bool:
+        return True  # its questions hold all there is
+
     def _count(self, meta: Any) -> None:
         """Each call of the model tells its own tokens; those read from a cache are among the input."""
         if not isinstance(meta, dict) or "usage" not in meta:

@@ -30,8 +30,8 @@ REFUSED_IN_A_DRY_RUN = (
 )  # fmt: skip
 """Its plan mode refuses edits, and knows nothing of these."""
 EVERY_COMMAND = "run_shell_command(**)"
-"""In plan mode it refuses the commands that it knows to change something, and asks about others; a refusal of ours would
-end the turn, one by a rule does not. A rule for the tool as a whole would take it from the model."""
+"""In plan mode it refuses the commands that it knows to change something, and asks about others; a refusal of ours
+would end the turn, one by a rule does not. A rule for the tool as a whole would take it from the model."""
 EVERY_SERVER = "mcp__*"
 
 

@@ -144,7 +144,50 @@ def copilot_call(call: ScriptedCall, tools: Tools) -> NativeCall:
             return pick(tools, call.tool, dict(fields))
 
 
+def kimi_call(call: ScriptedCall, tools: Tools) -> NativeCall:
+    fields = call.input
+    match call.tool:
+        case "shell":
+            background = {"run_in_background": True} if fields.get("background") else {}
+            return pick(tools, "Bash", {"command": fields["command"], "description": "Run a command", **background})
+        case "read_file":
+            return pick(tools, "Read", {"path": fields["path"]})
+        case "write_file":
+            return pick(tools, "Write", {"path": fields["path"], "content": fields["content"]})
+        case "edit_file":
+            edit = {"path": fields["path"], "old_string": fields["old"], "new_string": fields["new"]}
+            return pick(tools, "Edit", edit)
+        case "delete_file":
+            return pick(tools, "Bash", {"command": file_commands(call), "description": "Delete a file"})
+        case "search_content":
+            return pick(tools, "Grep", {"pattern": fields["pattern"], "path": fields["path"]})
+        case "find_files":
+            return pick(tools, "Glob", {"pattern": fields["pattern"], "path": fields["path"]})
+        case "web_fetch":
+            return pick(tools, "FetchURL", {"url": fields["url"]})
+        case "web_search":
+            return pick(tools, "WebSearch", {"query": fields["query"]})
+        case "plan":
+            todos = [{"title": item["text"], "status": _KIMI_STATUS[item["status"]]} for item in fields["items"]]
+            return pick(tools, "TodoList", {"todos": todos})
+        case "task":
+            task = {"prompt": fields["prompt"], "subagent_type": "coder"}
+            return pick(tools, "Agent", {"description": fields.get("description", "Sub-agent"), **task})
+        case "mcp":
+            return pick(tools, f"mcp__{fields['server']}__{fields['tool']}", fields["arguments"])
+        case "question":
+            options = [{"label": option, "description": option} for option in fields["options"]]
+            question = {"question": fields["text"], "header": "Question", "options": options, "multi_select": False}
+            return pick(tools, "AskUserQuestion", {"questions": [question]})
+        case _:
+            return pick(tools, call.tool, dict(fields))
+
+
+_KIMI_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed": "done"}
+
+
 _AGENTS: tuple[tuple[frozenset[str], Callable[[ScriptedCall, Tools], NativeCall]], ...] = (
     (frozenset({"run_shell_command", "tool_search", "grep_search", "notebook_edit", "get_goal"}), qwen_call),
+    (frozenset({"Bash", "Read", "Write", "TodoList", "FetchURL"}), kimi_call),
     (frozenset({"view", "create", "read_bash", "sql"}), copilot_call),
 )

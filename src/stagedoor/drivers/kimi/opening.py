@@ -1,0 +1,154 @@
+"""Our options in Kimi Code's words, and the start of a session with them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ...agents.acp import PermissionAnswer, RequestPermission
+from ...agents.acp import launch as acp_launch
+from ...agents.acp.commands import ClientCapabilities
+from ...agents.acp.requests import WriteTextFile
+from ...errors import NotSupported
+from ...permissions.ground import is_free_edit
+from ...transports.executables import find_executable
+from ...transports.launch import EndInput, Launch
+from ...transports.versions import CheckedVersion, ProvenVersions
+from ...unified.decisions import Allow, Ask
+from ...unified.events import PermissionRequest
+from ...unified.options import Options
+from ..acp.launched import open_launched
+from ..acp.opening import config
+from ..acp.questions import AcpQuestions, stance_of
+from ..agent import StateFolders
+from ..confinement import confinement_of, environ_of, is_confined
+from .dictionary import KimiDictionary
+from .home import fill_home
+from .rights import MODES, lists_of, refusals_of
+from .session import KimiSession, literal, size_of_records
+from .state import state_of, user_folder
+from .trust import PROJECT_PATHS
+
+INSTALL = "npm install -g @moonshot-ai/kimi-code"
+VERSIONS = ProvenVersions("kimi", "2.1.0", "2.1.0", INSTALL)
+HINTS = ("~/.local/bin", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
+PREFIX = "stagedoor-kimi-"
+
+
+def find(executable: str | None, env: Mapping[str, str] | None) -> str:
+    return find_executable("kimi", executable=executable, env=env, install=INSTALL, hints=HINTS)
+
+
+async def check_version(options: Options) -> CheckedVersion:
+    env = environ_of(options)
+    return await VERSIONS.check(find(options.executable, env), env=env)
+
+
+def check(options: Options) -> None:
+    if is_confined(options) and stance_of(options) in ("ask", "edit"):
+        raise NotSupported(
+            "kimi writes the files of a repository unasked unless it writes them through Stagedoor, and that is not "
+            "possible from within a sandbox: use tier='autonomous' or tier='dry-run' with confine, or leave confine off"
+        )
+
+
+def launch_of(options: Options, home: Path) -> Launch:
+    """``home`` is a new folder, which goes with the program."""
+    environ = environ_of(options)
+    user = user_folder(environ)
+    fill_home(home, user, refusals_of(options))
+    start = acp_launch(
+        [find(options.executable, environ), "acp", *options.extra_args],
+        cwd=str(Path(options.cwd).absolute()),
+        env={"KIMI_CODE_HOME": str(home), "KIMI_CODE_NO_AUTO_UPDATE": "1"},
+        confinement=confinement_of(options, lambda env: _with_home(env, home), PROJECT_PATHS),
+    )
+    return replace(start, folders=(str(home),), stop=(EndInput(5.0), *start.stop[1:]))
+
+
+def _with_home(env: Mapping[str, str], home: Path) -> StateFolders:
+    own = state_of(env)
+    return replace(own, folders=(*own.folders, str(home)), settings=(*own.settings, f"{home}/config.toml"))
+
+
+class KimiQuestions:
+    """Decides about what the CLI asks, and about the files that it writes through us. What was asked about by the one
+    way is not asked about by the other."""
+
+    def __init__(self, options: Options, ask: Ask, dictionary: KimiDictionary, plain: AcpQuestions) -> None:
+        self._options = options
+        self._ask = ask
+        self._dictionary = dictionary
+        self._plain = plain
+        self._stance = stance_of(options)
+        self._allowed: list[str] = []
+
+    async def decide(self, question: RequestPermission) -> PermissionAnswer:
+        await self._plain.announced(question)
+        if self._stance != "act" and self._dictionary.hides_command(question):
+            self._dictionary.answered(question.tool_call.tool_call_id, allowed=False)
+            return "reject_once"  # nobody can decide about the half of a command
+        answer = await self._plain.decide(question)
+        request = self._dictionary.request(question)
+        self._dictionary.answered(question.tool_call.tool_call_id, allowed=answer == "allow_once")
+        if answer == "allow_once" and request.tool_name in ("write_file", "edit_file"):
+            self._allowed.append(self._place(request.target))
+        return answer
+
+    def _place(self, path: str) -> str:
+        return os.path.realpath(Path(self._options.cwd, path))
+
+    async def allow_write(self, question: WriteTextFile) -> str:
+        """Why this file must not be written; empty: it may."""
+        place = self._place(question.path)
+        if place in self._allowed:
+            self._allowed.remove(place)
+            return ""
+        call_id = self._dictionary.call_of(question.path)
+        request = PermissionRequest(
+            request_id=f"{question.session_id}:{question.request_id}",
+            tool_use_id=call_id,
+            tool_name="write_file",
+            native_name="Write",
+            operation="write",
+            target=question.path,
+            input={"path": question.path, "content": question.content},
+            description=f"Write {question.path}",
+            choices=["allow_once", "reject_once"],
+        )
+        if self._stance == "edit" and not lists_of(self._options).limits and is_free_edit(request, self._options):
+            return ""
+        decision = await self._ask(request)
+        if isinstance(decision, Allow):
+            return ""
+        if decision.interrupt:
+            self._plain.interrupt()
+        return decision.message or "The user does not allow it."
+
+
+async def open_session(prompt: str, options: Options, ask: Ask, dictionary: KimiDictionary) -> KimiSession:
+    lists, environ = lists_of(options), environ_of(options)
+    plain = AcpQuestions(options, ask, dictionary, lists)
+    questions = KimiQuestions(options, ask, dictionary, plain)
+    servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
+    settings = config(replace(options, mcp_servers=servers), ask, dictionary.protocol, mode=MODES[stance_of(options)])
+    settings = replace(settings, allow_write=questions.allow_write)
+    serves = stance_of(options) in ("ask", "edit")
+    offered = ClientCapabilities(read_files=serves, write_files=serves)
+    home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX))
+    records = await asyncio.to_thread(size_of_records, options.resume, environ)
+    try:
+        start = await asyncio.to_thread(launch_of, options, home)
+        session = await open_launched(
+            start, literal(prompt), options, settings, plain, offered=offered, decide=questions.decide
+        )
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    return KimiSession(session, environ, records)

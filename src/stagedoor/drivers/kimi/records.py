@@ -1,0 +1,97 @@
+"""What Kimi Code writes of a session while it runs: there, and only there, a failed turn is called one.
+
+Over the protocol it ends well, without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from ...agents.acp.events import Event as AcpEvent
+from ...agents.acp.responses import AcpUsage
+from ..stored import table, text
+from .state import user_folder
+
+
+class KimiTurn(msgspec.Struct, kw_only=True):
+    """What the records tell of one turn."""
+
+    ended: bool = False
+    failed: bool = False
+    message: str = ""
+    status: int | None = None
+    usage: AcpUsage = AcpUsage()
+
+
+NativeEvent: TypeAlias = AcpEvent | KimiTurn
+
+
+def records_file(session_id: str, env: Mapping[str, str]) -> Path | None:
+    """The CLI files sessions by a name that it makes of their folder; ``None``: not there yet."""
+    places = (user_folder(env) / "sessions").glob(f"*/{session_id}/agents/main/wire.jsonl")
+    return next(places, None)
+
+
+class SessionRecords:
+    """The file of one session, read from ``start`` on."""
+
+    def __init__(self, session_id: str, env: Mapping[str, str], start: int) -> None:
+        self._session_id = session_id
+        self._env = env
+        self._read = start
+        self._path: Path | None = None
+
+    def add_to(self, turn: KimiTurn) -> None:
+        """What came since the last look."""
+        self._path = self._path or records_file(self._session_id, self._env)
+        if self._path is None:
+            return
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return
+        self._read += len(whole) + len(newline)
+        for line in whole.split(b"\n"):
+            try:
+                record = table(msgspec.json.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            _add(turn, record)
+
+
+def _add(turn: KimiTurn, record: dict[str, object]) -> None:
+    match record.get("type"):
+        case "turn.ended":
+            error = table(record.get("error"))
+            status = table(error.get("details")).get("statusCode")
+            turn.ended = True
+            turn.failed = record.get("reason") == "failed"
+            turn.message = text(error.get("message")) or turn.message
+            turn.status = status if isinstance(status, int) else turn.status
+        case "turn.step.interrupted" if record.get("reason") == "error":
+            turn.message = text(record.get("message")) or turn.message
+        case "usage.record":
+            turn.usage = _sum(turn.usage, table(record.get("usage")) or record)
+        case _:
+            pass
+
+
+def _sum(so_far: AcpUsage, used: Mapping[str, object]) -> AcpUsage:
+    def count(name: str) -> int:
+        value = used.get(name)
+        return value if isinstance(value, int) else 0
+
+    other, output, cached = count("inputOther"), count("output"), count("inputCacheRead")
+    created = count("inputCacheCreation")
+    return AcpUsage(
+        input_tokens=so_far.input_tokens + other + created,
+        output_tokens=so_far.output_tokens + output,
+        total_tokens=so_far.total_tokens + other + created + cached + output,
+        cached_read_tokens=(so_far.cached_read_tokens or 0) + cached,
+    )

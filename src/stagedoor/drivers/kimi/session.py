@@ -1,0 +1,73 @@
+"""A session of Kimi Code, with what its own records say of each turn put in before its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+from ...agents.acp import AcpSession
+from ...agents.acp.events import Event as AcpEvent
+from ...agents.acp.responses import PromptResponse
+from .records import KimiTurn, NativeEvent, SessionRecords, records_file
+
+PATIENCE = 2.0
+"""Seconds that the records may be behind the protocol."""
+
+
+class KimiSession:
+    """``env`` says where the CLI keeps its records; what they hold already was told before."""
+
+    def __init__(self, inner: AcpSession, env: Mapping[str, str], start: int) -> None:
+        self._inner = inner
+        self._env = env
+        self._start = start
+
+    @property
+    def session_id(self) -> str:
+        return self._inner.session_id
+
+    @property
+    def received(self) -> AsyncIterator[tuple[bytes, NativeEvent]]:
+        return _received(self, self._inner.received, SessionRecords(self.session_id, self._env, self._start))
+
+    async def send(self, prompt: str) -> None:
+        await self._inner.send(literal(prompt))
+
+    async def interrupt(self) -> None:
+        await self._inner.interrupt()
+
+    async def cancel(self) -> None:
+        await self._inner.cancel()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def literal(prompt: str) -> str:
+    """A word with a slash at the beginning would be taken for a command, an unknown one refused."""
+    return f" {prompt}" if prompt.startswith("/") else prompt
+
+
+def size_of_records(session_id: str | None, env: Mapping[str, str]) -> int:
+    path = records_file(session_id, env) if session_id else None
+    return path.stat().st_size if path is not None else 0
+
+
+async def _received(
+    session: KimiSession, inner: AsyncIterator[tuple[bytes, AcpEvent]], records: SessionRecords
+) -> AsyncIterator[tuple[bytes, NativeEvent]]:
+    """Holds the session: whoever still reads it still has it."""
+    async for raw, event in inner:
+        if isinstance(event, PromptResponse):
+            yield b"", await _turn(records)
+        yield raw, event
+
+
+async def _turn(records: SessionRecords) -> KimiTurn:
+    turn = KimiTurn()
+    until = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        await asyncio.to_thread(records.add_to, turn)
+        if turn.ended or asyncio.get_running_loop().time() > until:
+            return turn
+        await asyncio.sleep(0.05)
