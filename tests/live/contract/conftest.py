@@ -363,6 +363,10 @@ EXPECTED: dict[str, Expected] = {
         faults={"empty answer": ("unknown", "error"), "half an emoji": ("unknown", "error")},
         fault_notes={"half an emoji": "the CLI reads no further than that"},
     ),
+    "kimi": Expected(
+        signed_out=("KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY", "KIMI_MODEL_BASE_URL", "KIMI_MODEL_PROVIDER_TYPE"),
+        patience=60.0,
+    ),
     "qwen": Expected(
         signed_out=("OPENAI_API_KEY",),
         patience=20.0,

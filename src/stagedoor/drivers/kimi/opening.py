@@ -38,6 +38,7 @@ from .trust import PROJECT_PATHS
 INSTALL = "npm install -g @moonshot-ai/kimi-code"
 VERSIONS = ProvenVersions("kimi", "2.1.0", "2.1.0", INSTALL)
 HINTS = ("~/.local/bin", "~/.npm-global/bin", "/usr/local/bin", "/opt/homebrew/bin")
+MODEL = "KIMI_MODEL_NAME"
 PREFIX = "stagedoor-kimi-"
 
 
@@ -66,10 +67,15 @@ def launch_of(options: Options, home: Path) -> Launch:
     start = acp_launch(
         [find(options.executable, environ), "acp", *options.extra_args],
         cwd=str(Path(options.cwd).absolute()),
-        env={"KIMI_CODE_HOME": str(home), "KIMI_CODE_NO_AUTO_UPDATE": "1"},
+        env={"KIMI_CODE_HOME": str(home), "KIMI_CODE_NO_AUTO_UPDATE": "1", **_named_model(options, environ)},
         confinement=confinement_of(options, lambda env: _with_home(env, home), PROJECT_PATHS),
     )
     return replace(start, folders=(str(home),), stop=(EndInput(5.0), *start.stop[1:]))
+
+
+def _named_model(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
+    """A model that is described by variables has no name of its own among those to choose from."""
+    return {MODEL: options.model} if options.model and environ.get(MODEL) else {}
 
 
 def _with_home(env: Mapping[str, str], home: Path) -> StateFolders:
@@ -137,7 +143,12 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Kimi
     plain = AcpQuestions(options, ask, dictionary, lists)
     questions = KimiQuestions(options, ask, dictionary, plain)
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
-    settings = config(replace(options, mcp_servers=servers), ask, dictionary.protocol, mode=MODES[stance_of(options)])
+    settings = config(
+        replace(options, mcp_servers=servers, model=None if environ.get(MODEL) else options.model),
+        ask,
+        dictionary.protocol,
+        mode=MODES[stance_of(options)],
+    )
     settings = replace(settings, allow_write=questions.allow_write)
     serves = stance_of(options) in ("ask", "edit")
     offered = ClientCapabilities(read_files=serves, write_files=serves)
