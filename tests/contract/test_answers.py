@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stagedoor.testing.environment import scripted_agents
 from stagedoor.unified import events
 from stagedoor.unified.events import Event
 
@@ -84,7 +85,7 @@ def recording(path: Path) -> Recording:
 
 
 def test_there_are_recordings_of_every_agent_that_asks() -> None:
-    assert {path.parent.name.split("-")[0] for path in QUESTIONED} == {"claude", "codex", "gemini", "opencode"}
+    assert {path.parent.name.split("-")[0] for path in QUESTIONED} == {*scripted_agents()}
     assert sum(len(recording(path).answers) for path in QUESTIONED) > 20
 
 

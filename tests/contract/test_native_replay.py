@@ -40,6 +40,9 @@ PROTOCOLS: list[tuple[str, str, Callable[[], Any]]] = [
     ("opencode", "-serve-", ServeProtocol),
     ("opencode", "-acp-", AcpProtocol),
     ("opencode", "", RunProtocol),
+    ("copilot", "", AcpProtocol),
+    ("qwen", "", AcpProtocol),
+    ("kimi", "", AcpProtocol),
 ]
 # Captures of other things than an event stream: session files, listings, paths, whole-answer JSON.
 NOT_STREAMS = ("sessionfile", "list", "plain-json", "json-tools", "delete-uuid", "db-path", "debug-paths")
@@ -121,4 +124,4 @@ def test_few_lines_are_not_recognized() -> None:
     assert dict(counts) == REVIEWED
 
 
-REVIEWED: dict[str, int] = {"claude-2.1.197": 2, "gemini-0.61.0": 3}
+REVIEWED: dict[str, int] = {"claude-2.1.197": 2, "gemini-0.61.0": 3, "qwen-0.24.4": 20}

@@ -37,6 +37,9 @@ DRIVERS: list[tuple[str, str, str]] = [
     ("opencode", "-serve-", "serve"),
     ("opencode", "-acp-", "acp"),
     ("opencode", "", "run"),
+    ("copilot", "", "acp"),
+    ("qwen", "", "acp"),
+    ("kimi", "", "acp"),
 ]
 NOT_STREAMS = ("sessionfile", "list", "plain-json", "json-tools", "delete-uuid", "db-path", "debug-paths")
 CASES = sorted(path for path in TRANSCRIPTS.rglob("*.jsonl") if not any(word in path.name for word in NOT_STREAMS))

@@ -19,7 +19,7 @@ import pytest
 import stagedoor
 from stagedoor import catalog
 from stagedoor.drivers.agent import Driver
-from stagedoor.testing.clis import find_cli
+from stagedoor.testing.clis import find_cli, path_with_node
 from stagedoor.transports.executables import read_version
 from stagedoor.transports.guard import descendants
 from stagedoor.unified.capabilities import Capabilities
@@ -71,7 +71,7 @@ class Rig(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        return stagedoor.__version__ if self.is_embedded else _version_of(str(self.executable))
+        return stagedoor.__version__ if self.is_embedded else _version_of(str(self.executable), self.agent)
 
 
 def _clis() -> Path:
@@ -79,9 +79,9 @@ def _clis() -> Path:
 
 
 @functools.cache
-def _version_of(executable: str) -> str:
+def _version_of(executable: str, agent: str) -> str:
     with tempfile.TemporaryDirectory() as home:  # without one, some would write into the user's
-        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "GEMINI_CLI_NO_RELAUNCH": "true"}
+        env = {"PATH": path_with_node(agent=agent), "HOME": home, "GEMINI_CLI_NO_RELAUNCH": "true"}
         return ".".join(map(str, asyncio.run(read_version(executable, env=env))))
 
 

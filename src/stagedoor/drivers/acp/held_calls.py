@@ -15,19 +15,19 @@ class HeldCalls:
     """Announcements without arguments are kept back until the update, or the question, that brings them."""
 
     def __init__(self) -> None:
-        self._held: dict[str, AcpToolCall | ToolCallUpdate] = {}
+        self._calls: dict[str, AcpToolCall | ToolCallUpdate] = {}
 
     def hold(self, call: AcpToolCall | ToolCallUpdate) -> None:
-        self._held[call.tool_call_id] = self.merged(call)
+        self._calls[call.tool_call_id] = self.merged(call)
 
     def release(self, call: Call) -> Call:
         """``call`` with what was kept back of it."""
         merged = self.merged(call)
-        self._held.pop(call.tool_call_id, None)
+        self._calls.pop(call.tool_call_id, None)
         return merged
 
     def merged(self, call: Call) -> Call:
-        before = self._held.get(call.tool_call_id)
+        before = self._calls.get(call.tool_call_id)
         if before is None:
             return call
         return replace(
@@ -41,7 +41,7 @@ class HeldCalls:
         )
 
     def __contains__(self, call_id: str) -> bool:
-        return call_id in self._held
+        return call_id in self._calls
 
     def clear(self) -> None:
-        self._held.clear()
+        self._calls.clear()

@@ -7,7 +7,7 @@ calls every failure a success; what its records say comes in as events of our ow
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -28,10 +28,11 @@ from ...unified.faults import kind_of
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.held_calls import Call
 from .records import CopilotFailure, CopilotLine
-from .session import NativeEvent
+from .session import NativeEvent, line_of
 from .tools import TOOLS, name_of
 
 _EXIT_LINE = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*$")
+Chunk = TypeVar("Chunk", AgentMessageChunk, AgentThoughtChunk)
 NAME, PARENT = "toolName", "parentToolCallId"
 """What we put beside a call for the protocol's dictionary."""
 
@@ -63,10 +64,25 @@ class CopilotDictionary:
         self._usage = AcpUsage()
         self._failure: CopilotFailure | None = None
         self._retries = 0
-        self._said = ""  # of the present message
-        self._again = ""  # what of it a new attempt has still to repeat
+        self._message = ""  # of the present message
+        self._repeating = ""  # what of it a new attempt has still to repeat
+        self._has_records = False
+
+    def expect_records(self) -> None:
+        """What the CLI says itself comes as events of ours. Of a recording only its words can tell it."""
+        self._has_records = True
 
     def translate(self, native: NativeEvent) -> list[Event]:
+        match native:
+            case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False) if not self._has_records:
+                line = line_of(chunk.text)
+                if line is not None and line.level == "error":
+                    self._failure = CopilotFailure(message=line.text)
+                return self._message_text(native, chunk) if line is None else self._line(line)
+            case _:
+                return self._translated(native)
+
+    def _translated(self, native: NativeEvent) -> list[Event]:
         match native:
             case CopilotFailure():
                 self._failure = native
@@ -75,16 +91,12 @@ class CopilotDictionary:
                 return self._line(native)
             case SessionUpdate(replayed=True):
                 return self.protocol.translate(native)
-            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk() as chunk) if self._tasks:
-                # While a sub-agent runs, its agent waits for it: what is said now is said by the sub-agent.
-                meta = {**(chunk.meta or {}), PARENT: self._tasks[-1]}
-                return self.protocol.translate(replace(native, update=replace(chunk, meta=meta)))
+            case SessionUpdate(update=AgentThoughtChunk() as chunk) if self._tasks:
+                return self.protocol.translate(replace(native, update=self._below(chunk)))
             case SessionUpdate(update=AgentMessageChunk() as chunk):
-                new = self._unrepeated(chunk.text)
-                content = msgspec.Raw(msgspec.json.encode(TextContent(new)))
-                return self.protocol.translate(replace(native, update=replace(chunk, content=content))) if new else []
+                return self._message_text(native, chunk)
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
-                self._said = self._again = ""
+                self._message = self._repeating = ""
                 return self._called(native, self._plain(call))
             case RequestPermission():
                 return self.protocol.translate(replace(native, tool_call=self._plain(native.tool_call)))
@@ -92,6 +104,17 @@ class CopilotDictionary:
                 return self._turn_ended(native)
             case _:
                 return self.protocol.translate(native)
+
+    def _message_text(self, native: SessionUpdate, chunk: AgentMessageChunk) -> list[Event]:
+        if self._tasks:
+            return self.protocol.translate(replace(native, update=self._below(chunk)))
+        new = self._unrepeated(chunk.text)
+        content = msgspec.Raw(msgspec.json.encode(TextContent(new)))
+        return self.protocol.translate(replace(native, update=replace(chunk, content=content))) if new else []
+
+    def _below(self, chunk: Chunk) -> Chunk:
+        """While a sub-agent runs, its agent waits for it: what is said now is said by the sub-agent."""
+        return replace(chunk, meta={**(chunk.meta or {}), PARENT: self._tasks[-1]})
 
     def request(self, question: RequestPermission) -> PermissionRequest:
         return self.protocol.request(replace(question, tool_call=self._plain(question.tool_call)))
@@ -152,7 +175,7 @@ class CopilotDictionary:
             return []  # the failure that follows says the same
         if "Retrying" in line.text:
             self._retries += 1
-            self._again = self._said
+            self._repeating = self._message
             return [Retry(attempt=self._retries, reason=line.text)]
         if line.text.startswith("/") or line.text == "Operation cancelled by user":
             return []  # the path of a file that was created, told again with the call; and what we said ourselves
@@ -160,7 +183,7 @@ class CopilotDictionary:
 
     def _turn_ended(self, native: PromptResponse) -> list[Event]:
         failure, self._failure, self._retries = self._failure, None, 0
-        self._said = self._again = ""
+        self._message = self._repeating = ""
         self._inputs.clear()
         self._names.clear()
         self._tasks.clear()
@@ -183,11 +206,11 @@ class CopilotDictionary:
 
     def _unrepeated(self, words: str) -> str:
         """A new attempt begins the message again: what was shown of it before is not shown twice."""
-        same = next((n for n, pair in enumerate(zip(words, self._again, strict=False)) if pair[0] != pair[1]), None)
-        same = min(len(words), len(self._again)) if same is None else same
-        self._again = self._again[same:] if same == len(words) else ""
+        same = next((n for n, pair in enumerate(zip(words, self._repeating, strict=False)) if pair[0] != pair[1]), None)
+        same = min(len(words), len(self._repeating)) if same is None else same
+        self._repeating = self._repeating[same:] if same == len(words) else ""
         new = words[same:]
-        self._said += new
+        self._message += new
         return new
 
     def _usage_of_turn(self, total: AcpUsage | None) -> AcpUsage | None:

@@ -127,6 +127,7 @@ def _server(server: McpServer) -> dict[str, Any]:
 
 
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: CopilotDictionary) -> CopilotSession:
+    dictionary.expect_records()
     questions = AcpQuestions(options, ask, dictionary, lists_of(options))
     start = await asyncio.to_thread(launch_of, options)
     settings = config(replace(options, mcp_servers={}, model=None), ask, dictionary.protocol)

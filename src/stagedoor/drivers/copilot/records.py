@@ -41,7 +41,7 @@ def records_file(session_id: str, env: Mapping[str, str]) -> Path:
     return user_folder(env) / "session-state" / session_id / "events.jsonl"
 
 
-class SessionRecords:
+class CopilotRecords:
     """The file of one session, read from ``start`` on."""
 
     def __init__(self, path: Path, start: int) -> None:
@@ -56,25 +56,25 @@ class SessionRecords:
         except OSError:
             return NewRecords()
         self._read += len(whole) + len(newline)
-        found = NewRecords()
+        new = NewRecords()
         for line in whole.split(b"\n"):
             try:
                 record = table(msgspec.json.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
-            _add(found, text(record.get("type")), table(record.get("data")))
-        return found
+            _add(new, text(record.get("type")), table(record.get("data")))
+        return new
 
 
-def _add(found: NewRecords, kind: str, content: dict[str, object]) -> None:
+def _add(new: NewRecords, kind: str, content: dict[str, object]) -> None:
     match kind:
         case "assistant.message":
-            found.texts.append(text(content.get("content")))
+            new.texts.append(text(content.get("content")))
         case "assistant.turn_end" | "abort":
-            found.turn_ended = True
+            new.turn_ended = True
         case "session.error":
             status = content.get("statusCode")
-            found.failures.append(
+            new.failures.append(
                 CopilotFailure(
                     message=text(content.get("message")),
                     error_type=text(content.get("errorType")),

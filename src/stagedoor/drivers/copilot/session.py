@@ -11,7 +11,7 @@ from ...agents.acp import AcpSession
 from ...agents.acp.events import Event as AcpEvent
 from ...agents.acp.responses import PromptResponse
 from ...agents.acp.updates import AgentMessageChunk, SessionUpdate
-from .records import CopilotFailure, CopilotLine, NewRecords, SessionRecords
+from .records import CopilotFailure, CopilotLine, CopilotRecords, NewRecords
 
 NativeEvent: TypeAlias = AcpEvent | CopilotFailure | CopilotLine
 Pair: TypeAlias = tuple[bytes, NativeEvent]
@@ -35,7 +35,7 @@ class CopilotSession:
 
     @property
     def received(self) -> AsyncIterator[Pair]:
-        return _received(self, self._inner.received, SessionRecords(self._records, self._start))
+        return _received(self, self._inner.received, CopilotRecords(self._records, self._start))
 
     async def send(self, prompt: str) -> None:
         await self._inner.send(prompt)
@@ -51,12 +51,12 @@ class CopilotSession:
 
 
 async def _received(
-    session: CopilotSession, inner: AsyncIterator[tuple[bytes, AcpEvent]], records: SessionRecords
+    session: CopilotSession, inner: AsyncIterator[tuple[bytes, AcpEvent]], records: CopilotRecords
 ) -> AsyncIterator[Pair]:
     """Holds the session: whoever still reads it still has it. Text that may be the CLI's own is kept back until its
     records tell whether the model said it."""
     held: list[tuple[bytes, AcpEvent]] = []
-    seen = NewRecords()
+    so_far = NewRecords()
     async for raw, event in inner:
         words = _words(event)
         if words is not None and (held or words.startswith(LEVELS)):
@@ -64,28 +64,28 @@ async def _received(
             continue
         over = isinstance(event, PromptResponse)
         if over or held:
-            await _look(records, seen, is_over=over)
+            await _look(records, so_far, is_over=over)
         for pair in held:
-            yield _judged(pair, seen.texts)
+            yield _judged(pair, so_far.texts)
         held.clear()
         if over:
-            for failure in seen.failures:
+            for failure in so_far.failures:
                 yield b"", failure
-            seen = NewRecords()
+            so_far = NewRecords()
         yield raw, event
     for pair in held:
         yield pair
 
 
-async def _look(records: SessionRecords, seen: NewRecords, *, is_over: bool) -> None:
+async def _look(records: CopilotRecords, so_far: NewRecords, *, is_over: bool) -> None:
     """What the records have now; at the end of a turn, what they have when they are written to its end."""
     until = asyncio.get_running_loop().time() + PATIENCE
     while True:
         new = await asyncio.to_thread(records.new)
-        seen.texts += new.texts
-        seen.failures += new.failures
-        seen.turn_ended = seen.turn_ended or new.turn_ended
-        if not is_over or seen.turn_ended or seen.failures or asyncio.get_running_loop().time() > until:
+        so_far.texts += new.texts
+        so_far.failures += new.failures
+        so_far.turn_ended = so_far.turn_ended or new.turn_ended
+        if not is_over or so_far.turn_ended or so_far.failures or asyncio.get_running_loop().time() > until:
             return
         await asyncio.sleep(0.05)
 
@@ -101,7 +101,11 @@ def _words(event: AcpEvent) -> str | None:
 def _judged(pair: tuple[bytes, AcpEvent], texts: list[str]) -> Pair:
     raw, event = pair
     words = _words(event) or ""
+    line = line_of(words)
+    return pair if line is None or any(words in text for text in texts) else (raw, line)
+
+
+def line_of(words: str) -> CopilotLine | None:
+    """The line of the CLI itself that these words look like."""
     level = next((level for level in LEVELS if words.startswith(level)), "")
-    if not level or any(words in text for text in texts):
-        return pair
-    return raw, CopilotLine(level.rstrip(": ").lower(), words.removeprefix(level))
+    return CopilotLine(level.rstrip(": ").lower(), words.removeprefix(level)) if level else None

@@ -71,6 +71,13 @@ def sign_in(env: Mapping[str, str]) -> SignIn:
     return False, "Kimi Code is not signed in", "run kimi login, or set KIMI_MODEL_NAME and KIMI_MODEL_API_KEY"
 
 
+def recording(dictionary: KimiDictionary) -> AcpRecordingReader:
+    return AcpRecordingReader(
+        lambda call, message: dictionary.answered(call, allowed=False),
+        lambda call: dictionary.answered(call, allowed=True),
+    )
+
+
 async def inspect(env: Mapping[str, str] | None) -> Presence:
     environ = os.environ if env is None else env
 
@@ -92,7 +99,7 @@ AGENT = Agent(
             AcpProtocol,
             open_session,
             (RequestPermission,),
-            lambda _: AcpRecordingReader(),
+            recording,
             check_version,
             check,
         )

@@ -50,7 +50,7 @@ MANNER = Manner(
 class KimiDictionary:
     def __init__(self) -> None:
         self.protocol = AcpDictionary(MANNER)
-        self._held = HeldCalls()
+        self._early = HeldCalls()
         self._names: dict[str, str] = {}
         self._arguments: dict[str, dict[str, Any]] = {}
         self._turn: KimiTurn | None = None
@@ -66,7 +66,7 @@ class KimiDictionary:
                 return self.protocol.translate(native)
             case SessionUpdate(update=AcpToolCall() as call):
                 self._names[call.tool_call_id] = call.title  # its first title is its name
-                self._held.hold(replace(call, content=None))
+                self._early.hold(replace(call, content=None))
                 return []
             case SessionUpdate(update=ToolCallUpdate() as call) if self._is_streaming(call):
                 self._learn(call)
@@ -123,7 +123,7 @@ class KimiDictionary:
         beside = {NAME: name, PARENT: None if call.tool_call_id in self._names else self._parent}
         diffs = [raw for raw, one in _pairs(call) if isinstance(one, DiffContent)]
         kind = call.kind or ("execute" if name == "Bash" else None)
-        return replace(self._held.merged(call), raw_input=arguments, kind=kind, content=diffs, title=name, meta=beside)
+        return replace(self._early.merged(call), raw_input=arguments, kind=kind, content=diffs, title=name, meta=beside)
 
     # ----------------------------------------------------------------------------------------------------- calls
 
@@ -145,7 +145,7 @@ class KimiDictionary:
         if isinstance(call.raw_input, dict):
             self._arguments[call_id] = call.raw_input
         over = call.status in ("completed", "failed")
-        plain = self._plain(self._held.release(call), over=over)
+        plain = self._plain(self._early.release(call), over=over)
         events = self.protocol.translate(replace(native, update=plain))
         if over:
             self._arguments.pop(call_id, None)
@@ -204,7 +204,7 @@ class KimiDictionary:
 
     def _turn_ended(self, native: PromptResponse) -> list[Event]:
         turn, self._turn = self._turn, None
-        for known in (self._held, self._names, self._arguments, self._tasks, self._below):
+        for known in (self._early, self._names, self._arguments, self._tasks, self._below):
             known.clear()
         usage = turn.usage if turn is not None and turn.usage != AcpUsage() else native.usage
         events = self.protocol.translate(replace(native, usage=usage))

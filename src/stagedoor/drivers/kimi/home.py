@@ -18,7 +18,7 @@ FOLDERS = ("sessions", "logs", "credentials", "blobs")
 FILES = ("session_index.jsonl", "workspaces.json")
 
 
-class Refusal:
+class RefusedTools:
     """The tools that a session does not have, and what the model is told when it calls one."""
 
     def __init__(self, names: str, reason: str) -> None:
@@ -36,7 +36,7 @@ def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=True).replace("\\/", "/")
 
 
-def fill_home(place: Path, user: Path, refusals: list[Refusal]) -> None:
+def fill_home(place: Path, user: Path, refusals: list[RefusedTools]) -> None:
     """Links to everything of the user's, and a configuration of our own."""
     with contextlib.suppress(OSError):  # a home that cannot be written is the CLI's to complain about
         for name in FOLDERS:

@@ -162,4 +162,4 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Kimi
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise
-    return KimiSession(session, environ, records)
+    return KimiSession(session, environ, records, home)

@@ -36,7 +36,7 @@ def records_file(session_id: str, env: Mapping[str, str]) -> Path | None:
     return next(places, None)
 
 
-class SessionRecords:
+class KimiRecords:
     """The file of one session, read from ``start`` on."""
 
     def __init__(self, session_id: str, env: Mapping[str, str], start: int) -> None:

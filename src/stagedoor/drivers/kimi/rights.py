@@ -17,7 +17,7 @@ from __future__ import annotations
 from ...unified.options import Options
 from ...unified.tool_lists import ToolLists, tool_lists
 from ..acp.questions import DRY_RUN, Stance, stance_of
-from .home import Refusal, all_but, any_of
+from .home import RefusedTools, all_but, any_of
 from .tools import OWN_TOOLS, TITLE
 
 MODES: dict[Stance, str] = {"read": "plan", "ask": "default", "edit": "default", "act": "auto"}
@@ -31,21 +31,21 @@ def lists_of(options: Options) -> ToolLists:
     return tool_lists(options, OWN_TOOLS, agent=TITLE)
 
 
-def refusals_of(options: Options) -> list[Refusal]:
+def refusals_of(options: Options) -> list[RefusedTools]:
     stance, lists = stance_of(options), lists_of(options)
-    refusals: list[Refusal] = []
+    refusals: list[RefusedTools] = []
     if stance == "read":
-        refusals.append(Refusal(any_of(ACTING), DRY_RUN))
+        refusals.append(RefusedTools(any_of(ACTING), DRY_RUN))
     elif stance != "act":
-        refusals.append(Refusal(any_of(UNASKED), NOBODY))
+        refusals.append(RefusedTools(any_of(UNASKED), NOBODY))
     denied = [tool.name for tool in lists.withheld]
     denied += [f"mcp__{one.server}__{one.tool or '*'}" for one in lists.denied.servers]
     denied += ["mcp__*"] if lists.denied.all_servers else []
     if denied:
-        refusals.append(Refusal(any_of(denied), UNLISTED))
+        refusals.append(RefusedTools(any_of(denied), UNLISTED))
     if lists.allowed is not None:
         names = [tool.name for tool in lists.offered]
         names += [f"mcp__{one.server}__{one.tool or '*'}" for one in lists.allowed.servers]
         names += ["mcp__*"] if lists.allowed.all_servers else []
-        refusals.append(Refusal(all_but(names), UNLISTED))
+        refusals.append(RefusedTools(all_but(names), UNLISTED))
     return refusals

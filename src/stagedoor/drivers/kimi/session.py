@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import weakref
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 from ...agents.acp import AcpSession
 from ...agents.acp.events import Event as AcpEvent
 from ...agents.acp.responses import PromptResponse
-from .records import KimiTurn, NativeEvent, SessionRecords, records_file
+from .records import KimiRecords, KimiTurn, NativeEvent, records_file
 
 PATIENCE = 2.0
 """Seconds that the records may be behind the protocol."""
 
 
 class KimiSession:
-    """``env`` says where the CLI keeps its records; what they hold already was told before."""
+    """``env`` says where the CLI keeps its records; what they hold already was told before. ``home`` was made for this
+    session and goes with it: links and a copy of the user's configuration."""
 
-    def __init__(self, inner: AcpSession, env: Mapping[str, str], start: int) -> None:
+    def __init__(self, inner: AcpSession, env: Mapping[str, str], start: int, home: Path) -> None:
+        self._remove_home = weakref.finalize(self, shutil.rmtree, home, ignore_errors=True)
         self._inner = inner
         self._env = env
         self._start = start
@@ -28,7 +33,7 @@ class KimiSession:
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, NativeEvent]]:
-        return _received(self, self._inner.received, SessionRecords(self.session_id, self._env, self._start))
+        return _received(self, self._inner.received, KimiRecords(self.session_id, self._env, self._start))
 
     async def send(self, prompt: str) -> None:
         await self._inner.send(literal(prompt))
@@ -38,9 +43,11 @@ class KimiSession:
 
     async def cancel(self) -> None:
         await self._inner.cancel()
+        await asyncio.to_thread(self._remove_home)
 
     async def close(self) -> None:
         await self._inner.close()
+        await asyncio.to_thread(self._remove_home)
 
 
 def literal(prompt: str) -> str:
@@ -54,7 +61,7 @@ def size_of_records(session_id: str | None, env: Mapping[str, str]) -> int:
 
 
 async def _received(
-    session: KimiSession, inner: AsyncIterator[tuple[bytes, AcpEvent]], records: SessionRecords
+    session: KimiSession, inner: AsyncIterator[tuple[bytes, AcpEvent]], records: KimiRecords
 ) -> AsyncIterator[tuple[bytes, NativeEvent]]:
     """Holds the session: whoever still reads it still has it."""
     async for raw, event in inner:
@@ -63,7 +70,7 @@ async def _received(
         yield raw, event
 
 
-async def _turn(records: SessionRecords) -> KimiTurn:
+async def _turn(records: KimiRecords) -> KimiTurn:
     turn = KimiTurn()
     until = asyncio.get_running_loop().time() + PATIENCE
     while True:

@@ -62,7 +62,7 @@ MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
 class QwenDictionary:
     def __init__(self) -> None:
         self.protocol = AcpDictionary(MANNER)
-        self._held = HeldCalls()
+        self._early = HeldCalls()
         self._usage = AcpUsage()
 
     def translate(self, native: AcpEvent) -> list[Event]:
@@ -73,15 +73,15 @@ class QwenDictionary:
                 self._count(chunk.meta)
                 return self.protocol.translate(native)
             case SessionUpdate(update=AcpToolCall() as call) if not call.raw_input and call.status == "pending":
-                self._held.hold(call)
+                self._early.hold(call)
                 return []
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call):
-                return self.protocol.translate(replace(native, update=_plain(self._held.release(call))))
+                return self.protocol.translate(replace(native, update=_plain(self._early.release(call))))
             case RequestPermission():
-                return self.protocol.translate(replace(native, tool_call=_plain(self._held.release(native.tool_call))))
+                return self.protocol.translate(replace(native, tool_call=_plain(self._early.release(native.tool_call))))
             case PromptResponse():
                 usage, self._usage = self._usage, AcpUsage()
-                self._held.clear()
+                self._early.clear()
                 return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
             case Exited() if native.code < 0 or native.code in ENDED_BY_SIGNAL:
                 return []  # the signal was ours, and the last lines of its standard error are chatter
@@ -91,7 +91,7 @@ class QwenDictionary:
                 return self.protocol.translate(native)
 
     def request(self, question: RequestPermission) -> PermissionRequest:
-        return self.protocol.request(replace(question, tool_call=_plain(self._held.merged(question.tool_call))))
+        return self.protocol.request(replace(question, tool_call=_plain(self._early.merged(question.tool_call))))
 
     def is_known(self, question: RequestPermission) -> bool:
         return True  # its questions hold all there is
