@@ -365,7 +365,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "kimi": Expected(
         signed_out=("KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY", "KIMI_MODEL_BASE_URL", "KIMI_MODEL_PROVIDER_TYPE"),
-        patience=60.0,
+        faults={"empty answer": ("connection_failed", "error")},
     ),
     "qwen": Expected(
         signed_out=("OPENAI_API_KEY",),

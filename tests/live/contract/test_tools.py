@@ -103,7 +103,7 @@ def test_a_list_of_tools_holds_whatever_the_model_calls(
             assert found == made, turn.describe()
             results = [event for event in turn.of(stagedoor.ToolResult) if event.name in ("shell", "mcp")]
             assert [event.status for event in results if event.status == "success"] == [], turn.describe()
-            if kinds and scene.model is not None:
+            if kinds and scene.model is not None and rig.agent != "kimi":  # it has no switch: a hook refuses the call
                 by_name = {tool.name: tool for tool in catalog.agent(rig.agent).tools}
                 tools = [by_name[name] for name in offered(scene) if by_name[name].control != "plumbing"]
                 more = {"edit_file"} if rig.agent == "codex" else set()  # it has no switch, and is denied

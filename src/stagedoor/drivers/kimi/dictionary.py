@@ -28,6 +28,8 @@ UNREPORTED = "Kimi Code does not tell what became of a call of its sub-agents"
 """What we put beside a call for the protocol's dictionary."""
 _EXIT_LINE = re.compile(r"\n?Command failed with exit code: (-?\d+)\.?\s*$")
 _PREVIEW = re.compile(r"Requesting approval to (?:Running|Starting background): (.*)", re.DOTALL)
+NO_ROOM = "Compaction failed"
+"""It shortens a conversation that is too long until it gives up."""
 CUT_SHORT = "…"
 
 
@@ -144,10 +146,10 @@ class KimiDictionary:
         call_id = call.tool_call_id
         if isinstance(call.raw_input, dict):
             self._arguments[call_id] = call.raw_input
-        over = call.status in ("completed", "failed")
-        plain = self._plain(self._early.release(call), over=over)
+        finished = call.status in ("completed", "failed")
+        plain = self._plain(self._early.release(call), finished=finished)
         events = self.protocol.translate(replace(native, update=plain))
-        if over:
+        if finished:
             self._arguments.pop(call_id, None)
             self._names.pop(call_id, None)
             self._below.pop(call_id, None)
@@ -177,13 +179,13 @@ class KimiDictionary:
     def _parent(self) -> str | None:
         return self._tasks[-1] if self._tasks else None
 
-    def _plain(self, call: Call, *, over: bool) -> Call:
+    def _plain(self, call: Call, *, finished: bool) -> Call:
         """``call`` as other agents send it: what it shows while it runs are its arguments, not output."""
         name, arguments = self._names.get(call.tool_call_id, ""), self._arguments.get(call.tool_call_id)
-        content = [raw for raw, one in _pairs(call) if over or isinstance(one, DiffContent)]
+        content = [raw for raw, one in _pairs(call) if finished or isinstance(one, DiffContent)]
         raw_output: Any = call.raw_output
         match raw_output:
-            case str(output) if name == "Bash" and over:
+            case str(output) if name == "Bash" and finished:
                 failed = _EXIT_LINE.search(output)
                 raw_output = (
                     {"exitCode": int(failed[1]) if failed else 0} if failed or call.status == "completed" else None
@@ -217,7 +219,8 @@ class KimiDictionary:
                 case Notice(code="no_answer"):
                     pass
                 case TurnCompleted():
-                    out.append(Error(kind=kind_of(message, turn.status), message=message, fatal=True))
+                    kind = "context_overflow" if message.startswith(NO_ROOM) else kind_of(message, turn.status)
+                    out.append(Error(kind=kind, message=message, fatal=True))
                     out.append(replace(event, status="error"))
                 case _:
                     out.append(event)

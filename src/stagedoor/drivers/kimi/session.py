@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...agents.acp import AcpSession
 from ...agents.acp.events import Event as AcpEvent
+from ...agents.acp.events import RequestFailed
 from ...agents.acp.responses import PromptResponse
 from .records import KimiRecords, KimiTurn, NativeEvent, records_file
 
@@ -65,8 +66,13 @@ async def _received(
 ) -> AsyncIterator[tuple[bytes, NativeEvent]]:
     """Holds the session: whoever still reads it still has it."""
     async for raw, event in inner:
-        if isinstance(event, PromptResponse):
-            yield b"", await _turn(records)
+        match event:
+            case PromptResponse():
+                yield b"", await _turn(records)
+            case RequestFailed(method="session/prompt"):
+                await _turn(records)  # it is told as it is; what the records say of it must not stand for the next one
+            case _:
+                pass
         yield raw, event
 
 
