@@ -6,7 +6,7 @@ import weakref
 
 from msgspec.structs import replace
 
-from ...agents.acp import AcpClient, AcpConfig, AcpSession
+from ...agents.acp import AcpClient, AcpSessionConfig, AcpSession
 from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.config import AcpProfile, AskPermission
 from ...transports.launch import Launch
@@ -19,7 +19,7 @@ async def open_launched(
     start: Launch,
     prompt: str,
     options: Options,
-    settings: AcpConfig,
+    settings: AcpSessionConfig,
     questions: AcpQuestions,
     *,
     offered: ClientCapabilities | None = None,
@@ -38,7 +38,7 @@ async def open_launched(
         profile=profile,
         quiet=options.stall_after,
     )
-    settings = replace(settings, request_permission=decide or questions.decide)
+    settings = replace(settings, can_use_tool=decide or questions.decide)
     blocks = prompt_blocks(prompt, options)
     if options.resume is None:
         session = await client.create_session(blocks, settings)
