@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module, metadata
 from importlib.util import find_spec
 
 from .drivers.acp.definition import ANY, AcpAgent
+from .drivers.acp.unproven import UNPROVEN
 from .drivers.agent import Agent, AnyDriver
 from .errors import ConfigError, NotSupported
 from .unified.capabilities import require
@@ -61,17 +63,26 @@ def is_configured(name: str) -> bool:
 
 
 def names() -> tuple[str, ...]:
-    """All agents: those of our own, those that installed packages bring, then those that the configuration adds."""
+    """All agents: those of our own, those that installed packages bring, those that the configuration adds, then those
+    on this machine that nobody has tried."""
     added: list[str] = []
     with contextlib.suppress(ConfigError):  # told when the configuration is read, or one of its agents is named
         added = sorted(configured())
-    return (*BUILT_IN, *sorted(_installed()), *added)
+    present = [name for name in unproven_names() if shutil.which(UNPROVEN[name].command[0])]
+    return (*BUILT_IN, *sorted(_installed()), *added, *present)
+
+
+def unproven_names() -> tuple[str, ...]:
+    """The agents of which we know a command and no more, unless somebody else has described them."""
+    return tuple(name for name in UNPROVEN if name not in _installed() and not is_configured(name))
 
 
 def canonical_name(name: str) -> str:
     """The name we have for the agent called ``name``. Raises ``NotSupported`` with the nearest one we know."""
     canonical = ALIASES.get(name, name)
     if canonical in BUILT_IN or canonical in _installed() or canonical in configured():
+        return canonical
+    if canonical in UNPROVEN:
         return canonical
     if name == ANY:
         raise NotSupported(
@@ -92,7 +103,7 @@ def agent(name: str | AcpAgent) -> Agent:
         return built_in
     if canonical in _installed():
         return _load(_installed()[canonical])
-    return _from_definition(configured()[canonical])
+    return _from_definition(configured().get(canonical) or UNPROVEN[canonical])
 
 
 def _from_definition(definition: AcpAgent) -> Agent:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from .. import catalog
+from ..drivers.acp.unproven import MARK
 from ..drivers.agent import Presence
 from ..errors import NotSupported, StagedoorError
 from ..unified.capabilities import Capabilities
@@ -52,7 +53,9 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     style = style_for(sys.stdout)
     try:
-        names = [catalog.canonical_name(name) for name in arguments.agent] or list(catalog.names())
+        names = [catalog.canonical_name(name) for name in arguments.agent] or list(
+            dict.fromkeys((*catalog.names(), *catalog.unproven_names()))
+        )
     except NotSupported as fault:
         return report("agents", fault)
     agents = asyncio.run(inspect_agents(names))
@@ -61,7 +64,10 @@ def main(argv: list[str]) -> int:
             print(msgspec.json.encode(agent).decode())
         return 0
     print(_overview(agents, style))
-    for text in [_problems(agents, style), *(_abilities(agent, style) for agent in agents if arguments.agent)]:
+    shown = [
+        agent for agent in agents if arguments.agent or agent.installed or agent.agent not in catalog.unproven_names()
+    ]
+    for text in [_problems(shown, style), *(_abilities(agent, style) for agent in agents if arguments.agent)]:
         if text:
             print(f"\n{text}")
     return 0
@@ -83,10 +89,14 @@ async def _inspect(name: str) -> Presence:
 
 def _overview(agents: Iterable[Presence], style: Style) -> str:
     rows: list[list[Cell]] = [
-        [agent.agent, _version(agent), _signed_in(agent), ", ".join(agent.drivers), agent.executable]
+        [_label(agent), _version(agent), _signed_in(agent), ", ".join(agent.drivers), agent.executable]
         for agent in agents
     ]
     return table(["agent", "version", "signed in", "drivers", "program"], rows, style)
+
+
+def _label(agent: Presence) -> str:
+    return f"{agent.agent} ({MARK})" if agent.agent in catalog.unproven_names() else agent.agent
 
 
 def _problems(agents: Iterable[Presence], style: Style) -> str:
@@ -96,7 +106,7 @@ def _problems(agents: Iterable[Presence], style: Style) -> str:
         if agent.problem or not agent.installed:
             problem = "not installed" if agent.fix and not agent.installed else agent.problem or "not installed"
             fix = f"\n    {style('strong', agent.fix)}" if agent.fix else ""
-            lines.append(f"{style('bad', agent.agent)}: {problem}{fix}")
+            lines.append(f"{style('bad', _label(agent))}: {problem}{fix}")
     return "\n".join(lines)
 
 

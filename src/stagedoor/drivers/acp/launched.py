@@ -6,7 +6,7 @@ import weakref
 
 from msgspec.structs import replace
 
-from ...agents.acp import AcpClient, AcpSessionConfig, AcpSession
+from ...agents.acp import AcpClient, AcpSession, AcpSessionConfig
 from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.config import AcpProfile, AskPermission
 from ...transports.launch import Launch
