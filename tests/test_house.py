@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "stagedoor"
 FILES = sorted(SOURCE.rglob("*.py"))
 LIMIT = 700
 MOST_FILES = 16
-AGENTS = ("claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi")
+AGENTS = ("claude", "codex", "gemini", "opencode")
 FORBIDDEN_WORDS = re.compile(r"(^|_)(handlers?|managers?|processors?|helpers?|utils?|base|common|impl|info)(_|$)")
 # Where an agent's name may stand: its own two rooms, the catalog, and where it is a word of somebody else's protocol
 # (the vendors' APIs that the scripted model speaks, the documents whose vocabularies the dialects speak).

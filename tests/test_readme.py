@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stagedoor import catalog
 from stagedoor.testing import find_cli
 
 ROOT = Path(__file__).parent.parent
@@ -61,3 +62,15 @@ def test_every_target_the_readme_names_is_in_the_makefile() -> None:
     text = README + (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"(?:`|^    )make ([a-z]+)", text, re.MULTILINE))
     assert {target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
+
+
+def test_the_table_of_agents_is_that_of_the_catalog() -> None:
+    rows = [line.split(" | ") for line in README.splitlines() if line.startswith("| `")]
+    table = {row[0].strip("| `"): (row[2].strip(), row[3].strip(" |").replace("`", "").split(", ")) for row in rows}
+    expected = {}
+    for name in catalog.BUILT_IN:
+        agent = catalog.agent(name)
+        proven = agent.versions
+        span = "" if proven is None else " – ".join(dict.fromkeys((proven.oldest, proven.newest)))
+        expected[name] = (span, list(agent.drivers))
+    assert table == expected

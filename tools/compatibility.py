@@ -15,8 +15,11 @@ from typing import Literal
 
 import msgspec
 
+from stagedoor.drivers.acp.unproven import UNPROVEN
+
 RECORDS = ".pytest_cache/d/compatibility"
 PAGE = "docs/compatibility.md"
+UNPROVEN_TITLE = "Unproven"
 
 Outcome = Literal["yes", "no", "n/a", "failed"]
 
@@ -63,10 +66,11 @@ def read(folder: Path) -> list[Record]:
     return list(newest.values())
 
 
-def page(records: Iterable[Record]) -> str:
-    """The whole page as Markdown."""
+def page(records: Iterable[Record], before: str = "") -> str:
+    """The whole page as Markdown. The sections of agents that were not tried now are taken from the page ``before``."""
     cells = list(records)
-    agents = sorted({record.agent for record in cells})
+    kept = {name: section for name, section in sections_of(before).items() if name != UNPROVEN_TITLE}
+    agents = sorted({*kept, *(record.agent for record in cells)})
     lines = [
         "# Compatibility",
         "",
@@ -77,8 +81,32 @@ def page(records: Iterable[Record]) -> str:
         "* an empty cell: it was not tried with that version (second versions run the scenarios that tell drift)",
     ]
     for agent in agents:
-        lines += ["", *_section(agent, [record for record in cells if record.agent == agent])]
-    return "\n".join(lines) + "\n"
+        tried = [record for record in cells if record.agent == agent]
+        lines += ["", *(_section(agent, tried) if tried else kept[agent])]
+    return "\n".join([*lines, "", *_unproven()]) + "\n"
+
+
+def sections_of(text: str) -> dict[str, list[str]]:
+    """The sections of a page by their titles."""
+    sections: dict[str, list[str]] = {}
+    for part in text.split("\n## ")[1:]:
+        lines = f"## {part}".rstrip().splitlines()
+        sections[lines[0].removeprefix("## ")] = lines
+    return sections
+
+
+def _unproven() -> list[str]:
+    return [
+        f"## {UNPROVEN_TITLE}",
+        "",
+        "Known by name and command only: nobody has tried these with Stagedoor. They run as any agent that uses the",
+        "Agent Client Protocol, in `autonomous` sessions and in dry runs with `confine`; describe one in the",
+        "configuration when you know which of its modes keeps which tier.",
+        "",
+        "| agent | command | install |",
+        "|---|---|---|",
+        *(f"| `{name}` | `{' '.join(one.command)}` | `{one.install}` |" for name, one in UNPROVEN.items()),
+    ]
 
 
 def _section(agent: str, records: list[Record]) -> list[str]:
@@ -117,7 +145,8 @@ def main() -> int:
     if not records:
         print(f"no records in {folder}: run `pytest tests/live/contract` first", file=sys.stderr)
         return 1
-    target.write_text(page(records), encoding="utf-8")
+    before = target.read_text("utf-8") if target.exists() else ""
+    target.write_text(page(records, before), encoding="utf-8")
     failed = [record for record in records if record.outcome == "failed"]
     for record in failed:
         print(f"failed: {record.agent} ({record.driver}, {record.version}): {record.capability}", file=sys.stderr)

@@ -23,7 +23,10 @@ def test_records_of_all_workers_are_read_and_the_newest_counts(tmp_path: Path) -
 
 
 def test_each_agent_has_a_table_of_what_was_proven() -> None:
-    _, claude, codex = page([PLAN, FORK, OTHER]).split("\n## ")
+    whole = page([PLAN, FORK, OTHER])
+    _, claude, codex, unproven = whole.split("\n## ")
+    assert "| `goose` | `goose acp` |" in unproven
+    assert page([PLAN, FORK], whole) == whole  # what was not tried again stays
     assert claude == (
         "claude\n\n"
         "| | stream (2.1.197) | stream (2.2.0) |\n"

@@ -64,9 +64,8 @@ def main(argv: list[str]) -> int:
             print(msgspec.json.encode(agent).decode())
         return 0
     print(_overview(agents, style))
-    shown = [
-        agent for agent in agents if arguments.agent or agent.installed or agent.agent not in catalog.unproven_names()
-    ]
+    missing = {name for name in catalog.unproven_names() if not arguments.agent}
+    shown = [agent for agent in agents if agent.installed or agent.agent not in missing]
     for text in [_problems(shown, style), *(_abilities(agent, style) for agent in agents if arguments.agent)]:
         if text:
             print(f"\n{text}")

@@ -53,6 +53,7 @@ REPLAY_LIMIT = 10**6
 """A replay comes before anybody can read it, so it must not wait for readers."""
 
 UNKNOWN_SESSION = re.compile(r"not found|no such|(unknown|invalid|no previous) session|does not exist", re.IGNORECASE)
+IN_THAT_MODE = re.compile(r"already in \w+ mode", re.IGNORECASE)
 MAX_PAGES = 1000
 
 OpenRequest: TypeAlias = NewSessionRequest | LoadSessionRequest | ForkSessionRequest
@@ -231,7 +232,11 @@ class AcpClient:
         if self._profile.replays_after_load and isinstance(request, LoadSessionRequest):
             await session.commands_listed(self._profile.replays_after_load)
         if config.mode is not None:
-            await session.set_mode(config.mode)
+            try:
+                await session.set_mode(config.mode)
+            except AgentRefused as refused:
+                if not IN_THAT_MODE.search(str(refused)):  # a resumed session may be in it, and say so by refusing
+                    raise
         if config.model is not None:
             await session.set_model(config.model)
         for config_id, value in config.options.items():
