@@ -65,8 +65,8 @@ def test_every_target_the_readme_names_is_in_the_makefile() -> None:
 
 
 def test_the_table_of_agents_is_that_of_the_catalog() -> None:
-    rows = [line.split(" | ") for line in README.splitlines() if line.startswith("| `")]
-    table = {row[0].strip("| `"): (row[2].strip(), row[3].strip(" |").replace("`", "").split(", ")) for row in rows}
+    rows = [line.replace("`", "").split("|") for line in README.splitlines() if line.startswith("| `")]
+    table = {row[1].strip(): (row[3].strip(), row[4].strip().split(", ")) for row in rows}
     expected = {}
     for name in catalog.BUILT_IN:
         agent = catalog.agent(name)
