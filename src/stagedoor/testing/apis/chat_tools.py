@@ -187,6 +187,7 @@ _KIMI_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed":
 
 
 _AGENTS: tuple[tuple[frozenset[str], Callable[[ScriptedCall, Tools], NativeCall]], ...] = (
+    (frozenset({"read", "write", "webfetch", "todowrite"}), opencode_call),
     (frozenset({"run_shell_command", "tool_search", "grep_search", "notebook_edit", "get_goal"}), qwen_call),
     (frozenset({"Bash", "Read", "Write", "TodoList", "FetchURL"}), kimi_call),
     (frozenset({"view", "create", "read_bash", "sql"}), copilot_call),
