@@ -188,7 +188,7 @@ _KIMI_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed":
 
 _AGENTS: tuple[tuple[frozenset[str], Callable[[ScriptedCall, Tools], NativeCall]], ...] = (
     (frozenset({"read", "write", "webfetch", "todowrite"}), opencode_call),
-    (frozenset({"run_shell_command", "tool_search", "grep_search", "notebook_edit", "get_goal"}), qwen_call),
-    (frozenset({"Bash", "Read", "Write", "TodoList", "FetchURL"}), kimi_call),
+    (frozenset({"tool_search", "tool_call", "grep_search", "notebook_edit", "get_goal"}), qwen_call),
+    (frozenset({"TodoList", "FetchURL", "AgentSwarm"}), kimi_call),
     (frozenset({"view", "create", "read_bash", "sql"}), copilot_call),
 )
