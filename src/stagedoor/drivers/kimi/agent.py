@@ -12,7 +12,7 @@ from ...agents.acp import RequestPermission
 from ...agents.acp.protocol import AcpProtocol
 from ...transports.versions import CheckedVersion
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
-from ..acp.recording import AcpRecordingReader
+from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import KimiDictionary
@@ -100,8 +100,9 @@ AGENT = Agent(
             open_session,
             (RequestPermission,),
             recording,
-            check_version,
-            check,
+            check_version=check_version,
+            recognize=recognize_acp("kimi"),
+            check=check,
         )
     },
     choose_driver=lambda options: "acp",

@@ -11,7 +11,7 @@ from ...agents.acp import RequestPermission
 from ...agents.acp.protocol import AcpProtocol
 from ...transports.versions import CheckedVersion
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
-from ..acp.recording import AcpRecordingReader
+from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import QwenDictionary
@@ -75,7 +75,8 @@ AGENT = Agent(
             open_session,
             (RequestPermission,),
             lambda _: AcpRecordingReader(lasting=("proceed_always_project", "proceed_always_user")),
-            check_version,
+            check_version=check_version,
+            recognize=recognize_acp("qwen-code"),
         )
     },
     choose_driver=lambda options: "acp",
