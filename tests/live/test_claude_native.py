@@ -120,8 +120,8 @@ def test_create_follow_up_resume_fork_and_list(start: Start) -> None:
             async with await client.create_session("first prompt") as session:
                 first = await turn(session)
                 assert result_of(first).result == "one"
-                pieces = [e.step() for e in first if isinstance(e, StreamEvent)]
-                assert TextBlockDelta("one") in [p.piece() for p in pieces if isinstance(p, ContentBlockDelta)]
+                pieces = [e.event for e in first if isinstance(e, StreamEvent)]
+                assert TextBlockDelta("one") in [p.delta for p in pieces if isinstance(p, ContentBlockDelta)]
                 await session.send("second prompt")
                 assert result_of(await turn(session)).result == "two"
                 assert await session.binary_version() == "2.1.197" or await session.binary_version()
@@ -257,7 +257,7 @@ def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
             config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.bypass_permissions)
             async with await client.create_session("talk", config) as session:
                 async for event in session.events:
-                    if isinstance(event, StreamEvent) and isinstance(event.step(), ContentBlockDelta):
+                    if isinstance(event, StreamEvent) and isinstance(event.event, ContentBlockDelta):
                         break
                 await session.interrupt()
                 assert result_of(await turn(session)).terminal_reason == "aborted_streaming"

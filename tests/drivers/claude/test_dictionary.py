@@ -454,8 +454,10 @@ BY_HAND: dict[str, tuple[list[bytes], list[Event]]] = {
         [stream_event({"type": "content_block_delta", "index": 0, "delta": {"type": "smell", "x": 1}}), RESULT],
         [
             Unrecognized(
-                raw='{"type": "content_block_delta", "index": 0, "delta": {"type": "smell", "x": 1}}',
-                why="unknown delta 'smell'",
+                raw=stream_event(
+                    {"type": "content_block_delta", "index": 0, "delta": {"type": "smell", "x": 1}}
+                ).decode(),
+                why="Invalid value 'smell' - at `$.event.delta.type`",
             )
         ],
     ),

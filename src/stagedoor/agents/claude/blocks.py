@@ -177,61 +177,48 @@ class ApiMessage(msgspec.Struct, frozen=True, gc=False):
 # ------------------------------------------------------------------------------------------- pieces of a message
 
 
-class TextBlockDelta(msgspec.Struct, frozen=True):
+class TextBlockDelta(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text_delta"):
     text: str
 
 
-class ThinkingBlockDelta(msgspec.Struct, frozen=True):
+class ThinkingBlockDelta(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="thinking_delta"):
     thinking: str
 
 
-class SignatureDelta(msgspec.Struct, frozen=True):
+class SignatureDelta(msgspec.Struct, frozen=True, tag_field="type", tag="signature_delta"):
     signature: str
 
 
-class InputJsonDelta(msgspec.Struct, frozen=True):
+class InputJsonDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_json_delta"):
     partial_json: str
 
 
-class CitationsDelta(msgspec.Struct, frozen=True):
+class CitationsDelta(msgspec.Struct, frozen=True, tag_field="type", tag="citations_delta"):
     citation: dict[str, Any]
 
 
 BlockDelta: TypeAlias = TextBlockDelta | ThinkingBlockDelta | SignatureDelta | InputJsonDelta | CitationsDelta
 
-DELTAS: Shapes[BlockDelta] = Shapes(
-    {
-        "text_delta": TextBlockDelta,
-        "thinking_delta": ThinkingBlockDelta,
-        "signature_delta": SignatureDelta,
-        "input_json_delta": InputJsonDelta,
-        "citations_delta": CitationsDelta,
-    }
-)
 
-
-class MessageStart(msgspec.Struct, frozen=True):
+class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
     message: ApiMessage
 
 
-class ContentBlockStart(msgspec.Struct, frozen=True):
-    index: int
+class ContentBlockStart(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_start"):
+    index: int = 0
     content_block: msgspec.Raw = NOTHING
 
     def block(self) -> Block:
         return BLOCKS.decode(bytes(self.content_block))
 
 
-class ContentBlockDelta(msgspec.Struct, frozen=True):
-    index: int
-    delta: msgspec.Raw = NOTHING
-
-    def piece(self) -> BlockDelta | UnknownMessage:
-        return DELTAS.decode(bytes(self.delta))
+class ContentBlockDelta(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="content_block_delta"):
+    delta: BlockDelta
+    index: int = 0
 
 
-class ContentBlockStop(msgspec.Struct, frozen=True):
-    index: int
+class ContentBlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_stop"):
+    index: int = 0
 
 
 class StopDelta(msgspec.Struct, frozen=True):
@@ -239,31 +226,19 @@ class StopDelta(msgspec.Struct, frozen=True):
     stop_sequence: str | None = None
 
 
-class MessageDelta(msgspec.Struct, frozen=True):
+class MessageDelta(msgspec.Struct, frozen=True, tag_field="type", tag="message_delta"):
     delta: StopDelta = StopDelta()
     usage: ClaudeUsage | None = None
 
 
-class MessageStop(msgspec.Struct, frozen=True):
+class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_stop"):
     pass
 
 
-class Ping(msgspec.Struct, frozen=True):
+class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
     pass
 
 
 StreamStep: TypeAlias = (
     MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta | MessageStop | Ping
-)
-
-STEPS: Shapes[StreamStep] = Shapes(
-    {
-        "message_start": MessageStart,
-        "content_block_start": ContentBlockStart,
-        "content_block_delta": ContentBlockDelta,
-        "content_block_stop": ContentBlockStop,
-        "message_delta": MessageDelta,
-        "message_stop": MessageStop,
-        "ping": Ping,
-    }
 )

@@ -13,7 +13,7 @@ import msgspec
 from ...transports.launch import Exited, Stalled
 from ...wire.shapes import Shapes, UnknownMessage
 from ...wire.stamps import Stamped, written_at
-from .blocks import NOTHING, STEPS, ApiMessage, ClaudeUsage, StreamStep
+from .blocks import NOTHING, ApiMessage, ClaudeUsage, StreamStep
 
 # ------------------------------------------------------------------------------------------------------------- the turn
 
@@ -80,13 +80,10 @@ class User(Stamped, frozen=True, kw_only=True, gc=False):
 class StreamEvent(Stamped, frozen=True, kw_only=True, gc=False):
     """A piece of the model's stream, as the API sent it (``include_partial_messages``)."""
 
-    event: msgspec.Raw
+    event: StreamStep
     parent_tool_use_id: str | None = None
     ttft_ms: float | None = None
     session_id: str = ""
-
-    def step(self) -> StreamStep | UnknownMessage:
-        return STEPS.decode(bytes(self.event))
 
 
 class PermissionDenial(msgspec.Struct, frozen=True):

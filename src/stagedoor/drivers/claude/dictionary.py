@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, assert_never
 
 import msgspec
@@ -105,14 +104,9 @@ class ClaudeDictionary:
     # ------------------------------------------------------------------------------------------- from Claude Code
 
     def translate(self, native: cli.Event) -> list[Event]:
-        if type(native) is StreamEvent:  # the bulk of a stream, before the long way through the table
-            parent = native.parent_tool_use_id
-            thread = self._main if parent is None else self._thread(parent)
-            pieces = thread.piece(native)
-            return self._step(thread, native) if pieces is None else pieces
         match native:
-            case StreamEvent():
-                return self._step(self._thread(native.parent_tool_use_id), native)
+            case StreamEvent():  # first: the bulk of a stream
+                return self._step(native)
             case cli.Assistant():
                 return self._assistant(native)
             case cli.User():
@@ -157,8 +151,9 @@ class ClaudeDictionary:
             thread = self._threads[parent] = Deltas(parent)
         return thread
 
-    def _step(self, thread: Deltas, native: StreamEvent) -> list[Event]:
-        step = native.step()
+    def _step(self, native: StreamEvent) -> list[Event]:
+        parent, step = native.parent_tool_use_id, native.event
+        thread = self._main if parent is None else self._thread(parent)
         if isinstance(step, blocks.MessageDelta) and step.usage is not None:
             return [self._spending.call(thread.call, step.usage)]
         return thread.step(step)
@@ -419,22 +414,6 @@ def _local(content: str) -> list[Event]:
 # ---------------------------------------------------------------------------- the model's stream, piece by piece
 
 
-class _QuickDelta(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-
-
-class _QuickStep(msgspec.Struct, gc=False):
-    type: str = ""
-    delta: _QuickDelta | None = None
-
-
-# Nearly every line of a stream is a piece of text: it is decoded once, without the detour over the tables.
-_QUICK_STEP: Callable[[msgspec.Raw], _QuickStep] = msgspec.json.Decoder(_QuickStep).decode
-_WITHOUT_TEXT = frozenset({"input_json_delta", "signature_delta", "citations_delta"})
-
-
 class Deltas:
     """The block that one thread of the conversation (the main one, or a sub-agent's) is streaming."""
 
@@ -446,34 +425,25 @@ class Deltas:
         self._repeated = 0
         self.call = ClaudeUsage()
 
-    def piece(self, native: StreamEvent) -> list[Event] | None:
-        """The quick way; ``None`` for all that is not a piece of a block."""
-        try:
-            step = _QUICK_STEP(native.event)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        delta = step.delta
-        if delta is None or step.type != "content_block_delta":
-            return None
-        kind = delta.type
-        if kind == "text_delta":
-            if self._kind != "text":
-                return self._begin("text", delta.text)
-            self._pieces.append(delta.text)
-            return [TextDelta(text=delta.text, message_id=self._message_id, parent_tool_use_id=self._parent)]
-        if kind == "thinking_delta":
-            if self._kind != "thinking":
-                return self._begin("thinking", delta.thinking)
-            self._pieces.append(delta.thinking)
-            return [ThinkingDelta(text=delta.thinking, parent_tool_use_id=self._parent)]
-        if kind in _WITHOUT_TEXT:
-            return []
-        return [Unrecognized(raw=bytes(native.event).decode("utf-8", "replace"), why=f"unknown delta {kind!r}")]
+    def piece(self, delta: blocks.BlockDelta) -> list[Event]:
+        match delta:
+            case blocks.TextBlockDelta():
+                if self._kind != "text":
+                    return self._begin("text", delta.text)
+                self._pieces.append(delta.text)
+                return [TextDelta(text=delta.text, message_id=self._message_id, parent_tool_use_id=self._parent)]
+            case blocks.ThinkingBlockDelta():
+                if self._kind != "thinking":
+                    return self._begin("thinking", delta.thinking)
+                self._pieces.append(delta.thinking)
+                return [ThinkingDelta(text=delta.thinking, parent_tool_use_id=self._parent)]
+            case blocks.InputJsonDelta() | blocks.SignatureDelta() | blocks.CitationsDelta():
+                return []
 
-    def step(self, step: blocks.StreamStep | shapes.UnknownMessage) -> list[Event]:
+    def step(self, step: blocks.StreamStep) -> list[Event]:
         match step:
-            case shapes.UnknownMessage():
-                return [Unrecognized(raw=step.raw.decode("utf-8", "replace"), why=step.why)]
+            case blocks.ContentBlockDelta():
+                return self.piece(step.delta)
             case blocks.MessageStart():
                 out = self.break_off()
                 self._message_id = step.message.id
