@@ -406,7 +406,7 @@ def test_the_end_of_the_program_ends_the_turn(number: str, exited: Exited, messa
     protocol = ExecProtocol() if of_exec else AppServerProtocol()
     dictionary: Any = ExecDictionary(prompted=True) if of_exec else AppServerDictionary(prompted=True)
     for line in path.read_bytes().splitlines():
-        side, message_of_line = replay._side(line)  # pyright: ignore[reportPrivateUsage]
+        side, message_of_line = replay.side_of(line)
         if side == "out" and isinstance(message_of_line, bytes):
             for native in protocol.receive(message_of_line):
                 dictionary.translate(native)
@@ -452,7 +452,7 @@ def question_of(number: str) -> tuple[Question, PermissionRequest]:
     [path] = TRANSCRIPTS.glob(f"{number}-*.jsonl")
     protocol, dictionary = AppServerProtocol(), AppServerDictionary()
     for line in path.read_bytes().splitlines():
-        both = replay._side(line)  # pyright: ignore[reportPrivateUsage]
+        both = replay.side_of(line)
         if both[0] == "out" and isinstance(both[1], bytes):
             for native in protocol.receive(both[1]):
                 if isinstance(native, Question):
@@ -580,7 +580,7 @@ def test_a_refusal_is_told_with_its_reason() -> None:
     dictionary.refuse(question, "not now")
     [path] = TRANSCRIPTS.glob("109f-*.jsonl")
     resolved = next(line for line in path.read_bytes().splitlines() if b"serverRequest/resolved" in line)
-    _, message = replay._side(resolved)  # pyright: ignore[reportPrivateUsage]
+    _, message = replay.side_of(resolved)
     assert isinstance(message, bytes)
     [native] = AppServerProtocol().receive(message)
     assert [_without_header(event) for event in dictionary.translate(native)] == [
