@@ -60,7 +60,7 @@ def judge(
     """Never raises on content. ``cwd`` is the workspace; ``home`` makes ``~`` a known place."""
     ground = as_ground(cwd, home)
     if tool_name == "shell" or operation == "execute":
-        return _shell(command_text(input), _start(input, ground), ground)
+        return _as_run(_shell(command_text(input), _start(input, ground), ground), input)
     if operation in ("read", "write"):
         verdict = _files(operation, paths_of(tool_name, input), ground)
         if tool_name not in ("mcp", "other") or verdict.risk != "low":
@@ -139,6 +139,36 @@ def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
         findings += _named_anywhere(text, start, ground)
     verdict = _verdict(findings, script.commands)
     return RiskVerdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
+
+
+_LEAVES_SANDBOX = re.compile(
+    r"disable_?sandbox|no_?sandbox|bypass_?sandbox|escalat|privileged|as_?root|sudo|unsandboxed", re.I
+)
+_CHANGES_SHELL = frozenset(
+    {"env", "environment", "envs", "environment_variables", "shell", "stdin", "user", "interpreter"}
+)
+_USUAL_SHELLS = frozenset(
+    {"", "bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash", "/usr/bin/zsh"}
+)
+
+
+def _as_run(verdict: RiskVerdict, input: Mapping[str, Any]) -> RiskVerdict:
+    """What the other fields of a call make of its command: where it runs, as whom, with which shell and variables."""
+    findings: list[Finding] = []
+    problems: list[str] = []
+    for key, value in input.items():
+        if not value or (key == "shell" and value in _USUAL_SHELLS):
+            continue
+        if _LEAVES_SANDBOX.search(key) or (isinstance(value, str) and key.startswith("sandbox") and "escalat" in value):
+            findings.append(Finding("high", f"asks to run outside the agent's sandbox ({key})"))
+            problems.append(f"not understood: the call says `{key}`, which changes how the command runs")
+        elif key in _CHANGES_SHELL:
+            findings.append(Finding("medium", f"sets `{key}`, which changes how the command runs"))
+            problems.append(f"not understood: the call says `{key}`, which changes how the command runs")
+    if not findings:
+        return verdict
+    whole = _verdict([*findings, *(Finding(verdict.risk, reason) for reason in verdict.reasons)], verdict.commands)
+    return RiskVerdict(whole.risk, whole.reasons, whole.commands, (), (*verdict.problems, *problems))
 
 
 def _named_anywhere(text: str, start: str | None, ground: Ground) -> list[Finding]:
