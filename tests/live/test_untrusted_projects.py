@@ -15,7 +15,7 @@ import pytest
 import stagedoor
 from stagedoor import catalog
 from stagedoor.testing import ScriptedModel, say, shell, write_file
-from tests.live.hostile_projects import INSTRUCTION, PLANT, PLUGINS, SECRET, HostileProject
+from tests.live.hostile_projects import HARDER, INSTRUCTION, PLANT, PLUGINS, SECRET, HostileProject
 
 pytestmark = pytest.mark.live
 
@@ -121,6 +121,7 @@ def test_nothing_of_an_untrusted_project_runs(rig: Any, trial: Trial, tier: str)
         pytest.skip("it loads nothing of a project")
     if tier != TIERS[rig.agent] or rig.id in SLOW:
         only_with_everything()
+    HARDER[rig.agent](trial.project)
     refusal = asyncio.run(trial.run(tier=tier))
     assert trial.project.left == []
     assert not trial.redirected
