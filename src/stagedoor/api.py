@@ -61,11 +61,12 @@ def conversation(
     requested = _requested(options, entry.name)
     effective = _with_policy(_with_protected_files(requested))
     driver = catalog.driver(entry, effective)
-    if requested.policy is not None and driver.capabilities.permissions == "none":
+    ruled = requested.policy is not None or bool(requested.before_tool_call)
+    if ruled and driver.capabilities.permissions == "none":
         others = [name for name, other in entry.drivers.items() if other.capabilities.permissions != "none"]
         raise NotSupported(
-            f"{entry.name} ({driver.name}) does not ask before it acts, so no policy can be enforced: "
-            f"leave the policy out, or use driver={' or '.join(map(repr, others))}"
+            f"{entry.name} ({driver.name}) does not ask before it acts, so no policy or hook can be enforced: "
+            f"leave them out, or use driver={' or '.join(map(repr, others))}"
         )
     identity: dict[str, Any] = {} if session_id is None else {"new_id": lambda: session_id}
     return Session(
@@ -168,6 +169,10 @@ def _with_policy(options: Options) -> Options:
     Where the rules are silent, what was asked for by tier and modes holds. Without a policy, ours is needed for two
     modes that no agent knows, and with a list of tools: an agent may have to ask about those that it has.
     """
+    if options.before_tool_call and options.policy is None:
+        from .permissions.policy import Policy
+
+        options = replace(options, policy=Policy())  # then every call is asked about, and reaches the hook
     listed = options.allowed_tools is not None or bool(options.disallowed_tools)
     if options.policy is None and not listed and options.tier != "dry-run" and options.approval != "askDangerous":
         return options

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -57,6 +58,7 @@ from .workspace import WorkspaceChanges, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import AuditEntry
+    from .permissions.hooks import ToolHooks
     from .permissions.risk.judge import RiskVerdict
     from .permissions.rules import Rule
 
@@ -88,6 +90,8 @@ class SessionEngine:
         self.session_id = session_id
         self.native_id = ""
         self.relay: Relay[Event] = Relay()
+        self._agent = agent
+        self._hooks = self._hooks_of(options)
         self.questions = SessionQuestions(
             emit=self.emit,
             now=now,
@@ -95,6 +99,7 @@ class SessionEngine:
             timeout=options.permission_timeout,
             attended=attended,
             judge=_listed(lists),
+            hook=None if self._hooks is None else self._hooks.decide,
             policy=options.policy,
             always=_always(options.remember_in),
             audit=_audit(options.audit),
@@ -103,7 +108,6 @@ class SessionEngine:
         )
         self.unrecognized = 0
         self.capabilities = driver.capabilities
-        self._agent = agent
         self._options = options
         self._requested = requested
         self._standing = standing
@@ -275,6 +279,8 @@ class SessionEngine:
             await asyncio.wait([self._pump])
         self._end()
         await self.questions.recorded()
+        if self._hooks is not None:
+            await self._hooks.finish()
 
     def abandon(self) -> None:
         """For the finalizer: let go of everything; the native session's own finalizer kills its processes."""
@@ -422,7 +428,7 @@ class SessionEngine:
 
     def _describe(self, init: Init) -> None:
         """How this session was opened."""
-        options = self._options
+        options = self._requested
         force_setattr(init, "tier", options.tier)
         force_setattr(init, "approval", options.approval or APPROVALS[options.tier])
         force_setattr(init, "sandbox", options.sandbox or CONFINED[options.confine] or SANDBOXES[options.tier])
@@ -507,7 +513,26 @@ class SessionEngine:
             force_setattr(event, "timestamp", at)
             force_setattr(event, "turn", turn)
         self._seq, self._turn = seq, turn
+        if self._hooks is not None:
+            for event in events:
+                self._hooks.observe(event)
         return events
+
+    def _hooks_of(self, options: Options) -> ToolHooks | None:
+        if not options.before_tool_call and not options.after_tool_call:
+            return None
+        from .permissions.hooks import ToolHooks
+
+        return ToolHooks(
+            options.before_tool_call,
+            options.after_tool_call,
+            cwd=options.cwd,
+            agent=self._agent,
+            session_id=self.session_id,
+            env={**(os.environ if options.inherit_env else {}), **options.env},
+            timeout=options.hook_timeout,
+            emit=lambda event: None if self._grammar.is_done else self.emit(event),
+        )
 
 
 async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes, Any]]]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.seeds.client_002 import Phone, check_event, phone
+import pytest
+
+from stagedoor.service.config.settings import Settings
+from tests.seeds.client_002 import Phone, RpcError, check_event, phone
 
 Script = Callable[..., str]
 ASK = {"question": {"text": "Which colour?", "options": ["Red", "Blue"]}}
@@ -112,3 +118,64 @@ def test_watching_without_a_session_is_a_clear_error(serve: Any) -> None:
         return ""
 
     assert "send the sessionId" in play(serve, part)
+
+
+def _git(folder: Path, *words: str) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ("-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_git_from_both_doors(serve: Any, settings: Settings, tmp_path: Path, script: Script) -> None:
+    """§1.1 the server has git: stage, unstage, discard, commit, branches, checkout and push; no hook of the repository
+    runs, and nothing is pushed where the configuration does not say so."""
+    folder, origin, proof = Path(settings.roots[0]), tmp_path / "origin.git", tmp_path / "ran"
+    _git(tmp_path, "init", "--bare", str(origin))
+    _git(folder, "init")
+    (folder / "a.txt").write_text("one\n")
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-m", "first")
+    _git(folder, "remote", "add", "origin", f"file://{origin}")
+    for name in ("pre-commit", "post-checkout", "pre-push", "post-commit"):
+        hook = folder / ".git" / "hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {proof}\n")
+        hook.chmod(0o755)
+
+    async def part(client: Phone, server: Any) -> None:
+        session_id = (await client.run(script([{"say": "ok"}])))["sessionId"]
+        await client.hear("agent_complete")
+        (folder / "a.txt").write_text("two\n")
+        (folder / "b.txt").write_text("new\n")
+        staged = await client.call("git/stage", {"paths": ["a.txt"]})
+        assert {file["path"]: file["staged"] for file in staged["files"]} == {"a.txt": True, "b.txt": False}
+        assert _git(folder, "diff", "--cached", "--name-only") == "a.txt"
+        unstaged = await client.call("git/unstage", {"paths": ["a.txt"]})
+        assert not any(file["staged"] for file in unstaged["files"])
+        await client.call("git/discard", {"paths": ["a.txt"]})
+        assert (folder / "a.txt").read_text() == "one\n"
+        for wrong in ("../outside", "", ".."):
+            with pytest.raises(RpcError):
+                await client.call("git/stage", {"paths": [wrong]})
+        with pytest.raises(RpcError):
+            await client.call("git/discard", {"paths": []})
+        made = await client.call("git/commit", {"message": "second", "all": True})
+        assert (_git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain")) == (made["commit"], "")
+        async with server.client() as rest:
+            where = f"/api/sessions/{session_id}/git"
+            assert (await rest.post(f"{where}/checkout", json={"branch": "next", "create": True})).status_code == 200
+            branches = (await rest.get(f"{where}/branches")).json()
+            assert (branches["current"], [branch["name"] for branch in branches["branches"]]) == (
+                "next", ["main", "next"],
+            )  # fmt: skip
+            (folder / "c.txt").write_text("new\n")
+            assert (await rest.post(f"{where}/stage", json={})).status_code == 200
+            third = (await rest.post(f"{where}/commit", json={"message": "third"})).json()["commit"]
+            pushed = (await rest.post(f"{where}/push", json={})).json()
+            assert (pushed["branch"], _git(origin, "rev-parse", "next")) == ("next", third)
+        _git(folder, "remote", "set-url", "origin", f"file://{tmp_path / 'elsewhere.git'}")
+        with pytest.raises(RpcError, match="pushes nothing to"):
+            await client.call("git/push", {})
+        assert not proof.exists()
+
+    play(serve, part, push=(f"file://{origin}",))

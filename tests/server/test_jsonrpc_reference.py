@@ -38,5 +38,9 @@ def test_the_methods_are_those_that_were_asked_for() -> None:
             f"session/{name}"
             for name in ("list", "get", "events", "send", "subscribe", "unsubscribe", "listen", "resume")
         ),
-        *("git/status", "git/diff", "file/list", "file/read", "permission/list", "permission/answer"),
+        *(
+            f"git/{name}"
+            for name in ("status", "diff", "stage", "unstage", "discard", "commit", "branches", "checkout", "push")
+        ),
+        *("file/list", "file/read", "permission/list", "permission/answer"),
     ]

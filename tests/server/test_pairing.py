@@ -120,7 +120,7 @@ def test_pairing_from_code_to_device(server: Any) -> None:
         assert phone.get("/api/devices").status_code == 403
         assert phone.post("/api/pairing", json={}).status_code == 403
         [listed] = server.http.get("/api/devices").json()["devices"]
-        assert set(listed) == {"id", "name", "scopes", "createdAt", "seenAt", "current"}
+        assert set(listed) == {"id", "name", "scopes", "createdAt", "seenAt", "dialect", "current"}
         assert (listed["id"], listed["current"]) == (paired["deviceId"], False)
         assert listed["seenAt"] >= listed["createdAt"] > 0
         assert phone.delete("/api/devices/local").status_code == 403

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..dialects import DIALECTS
 from . import EXIT_SUCCESS, EXIT_USAGE
 from .command import Parser, report
 
@@ -27,6 +28,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--name", default="", help="a name for the device (default: the name it sends)")
     parser.add_argument(
+        "--dialect",
+        choices=tuple(DIALECTS),
+        default="",
+        help="what its event streams speak where a request does not say (default: what the server speaks)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object: code, url, scope, expiresAt, qr (SVG)"
     )
     arguments = parser.parse_args(argv)
@@ -36,9 +43,8 @@ def main(argv: list[str]) -> int:
     try:
         from ..server.running import is_loopback, send_request
 
-        pairing: dict[str, Any] = send_request(
-            home(), "POST", "/api/pairing", {"scope": arguments.scope, "name": arguments.name}
-        )
+        body = {"scope": arguments.scope, "name": arguments.name, "dialect": arguments.dialect}
+        pairing: dict[str, Any] = send_request(home(), "POST", "/api/pairing", body)
         if arguments.json:
             import msgspec
 

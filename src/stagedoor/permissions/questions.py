@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what judges is loaded when there is something to judge
 
 
 RECORDING_SECONDS = 10.0
+UNATTENDED = "unattended"
 
 
 class Judge(Protocol):
@@ -54,7 +55,8 @@ class _OpenQuestion(msgspec.Struct, frozen=True):
 
 
 class SessionQuestions:
-    """Decides by ``policy``, then by what was remembered, then by whoever answers first, closed when time is up.
+    """Decides by ``policy``, then by ``hook``, by what was remembered, then by whoever answers first, closed when time
+    is up.
 
     ``emit`` puts the question and its resolution into the stream; ``on_resolved`` and ``audit`` are told of every
     decision (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer``
@@ -69,6 +71,7 @@ class SessionQuestions:
         now: Callable[[], int],
         callback: CanUseTool | None = None,
         judge: Judge | None = None,
+        hook: Callable[[PermissionRequest], Awaitable[Decision | None]] | None = None,
         policy: Policy | None = None,
         cwd: Folder = ".",
         home: str | None = None,
@@ -83,6 +86,7 @@ class SessionQuestions:
         self._now = now
         self._callback = callback
         self._judge = judge
+        self._hook = hook
         self._policy = policy
         self._cwd = cwd
         self._home = home
@@ -104,7 +108,7 @@ class SessionQuestions:
 
     async def ask(self, request: PermissionRequest) -> Decision:
         """Decide ``request``. Never raises, except that the asking task itself may be cancelled."""
-        resolution = self._without_asking(request)
+        resolution = await self._hooked(request, self._without_asking(request))
         if resolution is not None:
             request = replace(request, automatic=True)
             self._emit(request)
@@ -189,8 +193,22 @@ class SessionQuestions:
         if self._attended:
             return None
         return _Resolution(
-            Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", "unattended"
+            Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", UNATTENDED
         )
+
+    async def _hooked(self, request: PermissionRequest, resolution: _Resolution | None) -> _Resolution | None:
+        """What the user's hook makes of it. What a rule or a list denies stays denied; the hook answers no questions
+        of the agent's own."""
+        ruled_out = resolution is not None and isinstance(resolution.decision, Deny) and resolution.rule != UNATTENDED
+        if self._hook is None or ruled_out or request.tool_name == "question":
+            return resolution
+        try:
+            decision = await self._hook(request)
+        except Exception as fault:  # closed when in doubt
+            decision = Deny(f"the hook beforeToolCall failed: {fault!r}")
+        if decision is None:
+            return resolution
+        return self._checked(request, _Resolution(decision, "callback", "hook beforeToolCall"))
 
     def _ruling(self, request: PermissionRequest) -> Ruling | None:
         return None if self._policy is None else self._policy.decide(request, self._cwd, home=self._home)

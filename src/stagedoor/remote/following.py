@@ -99,7 +99,7 @@ async def by_websocket(
         raise NotInstalled("websockets is not installed; run: pip install websockets") from missing
     address = connection.address
     opening = connect(
-        f"{address.ws_url}/ws/sessions/{session_id}?after={after}",
+        f"{address.ws_url}/ws/sessions/{session_id}?after={after}&dialect=stagedoor",
         additional_headers=bearer(address),
         open_timeout=connection.first_message_within,
         close_timeout=1.0,
@@ -153,7 +153,7 @@ async def by_sse(connection: ServerConnection, session_id: str, after: int) -> A
         request = client.build_request(
             "GET",
             connection.url(f"/api/sessions/{session_id}/stream"),
-            params={"after": after},
+            params={"after": after, "dialect": "stagedoor"},
             headers=bearer(connection.address) | {"Accept": "text/event-stream"},
             timeout=httpx.Timeout(CONNECT_WITHIN, read=SILENCE),
         )
@@ -215,7 +215,7 @@ async def by_polling(connection: ServerConnection, session_id: str, after: int) 
             try:
                 response = await client.get(
                     connection.url(f"/api/sessions/{session_id}/poll"),
-                    params={"after": after, "wait": WAIT, "limit": limit},
+                    params={"after": after, "wait": WAIT, "limit": limit, "dialect": "stagedoor"},
                     headers=bearer(connection.address),
                     timeout=httpx.Timeout(CONNECT_WITHIN, read=SILENCE),
                 )

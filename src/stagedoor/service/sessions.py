@@ -44,7 +44,12 @@ class Sessions:
         self._home = home
         self._now = now
         self._new_id = new_id
-        self.workspaces = Workspaces(self.get, home / "snapshots", check=lambda place: check_allowed(place, settings))
+        self.workspaces = Workspaces(
+            self.get,
+            home / "snapshots",
+            check=lambda place: check_allowed(place, settings),
+            push_to=settings.push,
+        )
 
     @property
     def tasks(self) -> TaskOwner:

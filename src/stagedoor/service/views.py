@@ -201,6 +201,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int
     seen_at: int = 0
     revoked_at: int | None = None
+    dialect: str = ""
+    """What its streams speak where the request does not say; empty: what the server speaks."""
 
 
 class IdempotentReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

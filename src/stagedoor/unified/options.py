@@ -83,6 +83,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     denied."""
     policy: Any = None
     """A `Policy` or the path of a policy file. Its rules decide before anybody is asked."""
+    before_tool_call: tuple[str, ...] = ()
+    """A command that decides about every call before it runs: JSON on its standard input, its answer on its standard
+    output. See [permissions](permissions.md#hooks)."""
+    after_tool_call: tuple[str, ...] = ()
+    """A command that is told of every call when it is over."""
+    hook_timeout: float = 60.0
+    """Seconds that one of these commands may take; a decision that is late is a no."""
     protected: Mapping[str, str] = {}
     """More files that are asked about before they are written, in every tier but `autonomous`: path patterns, or
     patterns with the reason that is shown. See [permissions](permissions.md#protected-files)."""
@@ -143,6 +150,9 @@ class OpenOptions(TypedDict, total=False):
     disallowed_tools: list[str] | tuple[str, ...]
     can_use_tool: CanUseTool | None
     policy: Policy | str | PathLike[str] | None
+    before_tool_call: list[str] | tuple[str, ...]
+    after_tool_call: list[str] | tuple[str, ...]
+    hook_timeout: float
     protected: list[str] | tuple[str, ...] | Mapping[str, str]
     remember_in: str | PathLike[str] | None
     audit: str | PathLike[str] | None
@@ -169,7 +179,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "sandbox": get_args(Sandbox),
     "confine": get_args(Confine),
 }
-_ABOVE_ZERO = ("max_turns", "max_budget_usd", "timeout", "permission_timeout", "stall_after")
+_ABOVE_ZERO = ("hook_timeout", "max_turns", "max_budget_usd", "timeout", "permission_timeout", "stall_after")
 _AS_THEY_ARE = ("can_use_tool", "policy")  # a function, and what is read where policies are known
 
 

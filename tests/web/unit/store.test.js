@@ -174,7 +174,7 @@ describe("events", () => {
     const whole = [...EVENTS];
     for (let from = 0; from < whole.length; from += 2) {
       const socket = server.socket("/ws/sessions/s");
-      assert.equal(socket.path, `/ws/sessions/s?after=${from}`);
+      assert.equal(socket.path, `/ws/sessions/s?after=${from}&dialect=stagedoor`);
       if (from) socket.accept();
       socket.deliver(...whole.slice(Math.max(0, from - 1), from + 2)); // one of them again
       socket.drop();
@@ -189,7 +189,7 @@ describe("events", () => {
     server.socket("/ws/sessions/s").deliver(text(1), text(3));
     mock.timers.tick(20000);
     const next = server.socket("/ws/sessions/s");
-    assert.equal(next.path, "/ws/sessions/s?after=1");
+    assert.equal(next.path, "/ws/sessions/s?after=1&dialect=stagedoor");
     next.accept();
     next.deliver(text(2), text(3));
     assert.deepEqual(numbers(open), [1, 2, 3]);
@@ -228,7 +228,7 @@ describe("events", () => {
   test("the end comes first; what came before is loaded on request, and items keep their keys", async () => {
     const [, open] = await opened(view({ lastSeq: 1200 }));
     const socket = server.socket("/ws/sessions/s");
-    assert.equal(socket.path, "/ws/sessions/s?after=700");
+    assert.equal(socket.path, "/ws/sessions/s?after=700&dialect=stagedoor");
     await open.loadEarlier();
     assert.equal(server.of("GET /api/sessions/s/events").length, 0); // the end is not there yet
     socket.deliver(...Array.from({ length: 500 }, (_, at) => text(701 + at)));
@@ -236,7 +236,7 @@ describe("events", () => {
     server.answers["GET /api/sessions/s/events"] = { events: Array.from({ length: 700 }, (_, at) => text(1 + at)) };
     await Promise.all([open.loadEarlier(), open.loadEarlier()]);
     const [request, ...others] = server.of("GET /api/sessions/s/events");
-    assert.deepEqual([request.path, others], ["/api/sessions/s/events?after=0&limit=700", []]);
+    assert.deepEqual([request.path, others], ["/api/sessions/s/events?after=0&limit=700&dialect=stagedoor", []]);
     assert.deepEqual(
       numbers(open),
       Array.from({ length: 1200 }, (_, at) => at + 1),

@@ -35,6 +35,8 @@ class Caller(msgspec.Struct, frozen=True):
     device_id: str
     name: str
     scopes: tuple[Scope, ...]
+    dialect: str = ""
+    """What its streams speak where a request does not say; empty: what the server speaks."""
 
     def may(self, right: Scope) -> bool:
         return any(RIGHTS.index(scope) >= RIGHTS.index(right) for scope in self.scopes)
@@ -92,16 +94,23 @@ class Devices:
         caller = administrator if hmac.compare_digest(own_hash.encode(), sent_hash) else None
         for device in self._devices.values():
             if hmac.compare_digest(device.token_hash.encode(), sent_hash) and device.revoked_at is None:
-                caller = Caller(device.id, device.name, device.scopes)
+                caller = Caller(device.id, device.name, device.scopes, device.dialect)
                 self._store_last_use(device)
         return caller
 
-    async def add(self, device_id: str, name: str, scope: Scope) -> tuple[Device, str]:
+    async def add(self, device_id: str, name: str, scope: Scope, dialect: str = "") -> tuple[Device, str]:
         """Pair a device. The token is returned this once and never again."""
         if sum(device.revoked_at is None for device in self._devices.values()) >= MAX_DEVICES:
             raise TooMany(f"{MAX_DEVICES} devices are paired, which is the limit; revoke those you no longer use")
         token = new_token()
-        device = Device(id=device_id, name=name, scopes=(scope,), token_hash=token_hash(token), created_at=self._now())
+        device = Device(
+            id=device_id,
+            name=name,
+            scopes=(scope,),
+            token_hash=token_hash(token),
+            created_at=self._now(),
+            dialect=dialect,
+        )
         await self._rows.save(device)
         self._devices[device.id] = device
         return device, token
@@ -115,6 +124,15 @@ class Devices:
         self._devices[device_id] = device  # before it is stored: fail closed
         for visit in [visit for visit in self._visits if visit.device_id == device_id]:
             visit.end("revoked")
+        await self._rows.save(device)
+        return device
+
+    async def speak(self, device_id: str, dialect: str) -> Device:
+        """Its streams speak ``dialect`` from now on where a request does not say; empty: what the server speaks."""
+        device = self._devices.get(device_id)
+        if device is None or device.revoked_at is not None:
+            raise SessionNotFound(f"device {device_id!r} not found; GET /api/devices lists the paired devices")
+        device = self._devices[device_id] = replace(device, dialect=dialect)
         await self._rows.save(device)
         return device
 

@@ -28,6 +28,7 @@ from stagedoor.service.views import Device, Scope
 from ..problems import RefusedRequest
 from ..reading import as_type, read_body, read_query
 from ..running import public_url
+from ..streams.dialect_cursor import CANONICAL, check_dialect
 from .auth import COOKIE, caller_of
 from .devices import LOCAL, Devices, demand
 
@@ -52,6 +53,7 @@ class PairingCode(msgspec.Struct, frozen=True):
     name: str
     until: float
     by: str = ""
+    dialect: str = ""
 
     @property
     def display(self) -> str:
@@ -72,10 +74,10 @@ class PairingCodes:
         self._codes: list[PairingCode] = []
         self._wrong: deque[tuple[float, str]] = deque(maxlen=WRONG_FROM_ALL)
 
-    def new(self, scope: Scope, name: str = "", *, by: str = "") -> PairingCode:
+    def new(self, scope: Scope, name: str = "", *, by: str = "", dialect: str = "") -> PairingCode:
         self._drop_old()
         text = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
-        code = PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by)
+        code = PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by, dialect)
         self._codes = [*self._codes, code][-MAX_CODES:]
         return code
 
@@ -117,6 +119,14 @@ class InviteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     scope: Scope = "run"
     name: Annotated[str, Meta(max_length=80)] = ""
+    dialect: Annotated[str, Meta(max_length=80)] = ""
+    """What its streams speak where a request does not say; empty: what the server speaks."""
+
+
+class DeviceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What its streams speak where a request does not say; empty: what the server speaks."""
+
+    dialect: Annotated[str, Meta(max_length=80)]
 
 
 class Pairing(msgspec.Struct, frozen=True, rename="camel"):
@@ -149,6 +159,7 @@ class DeviceView(msgspec.Struct, frozen=True, rename="camel"):
     scopes: tuple[Scope, ...]
     created_at: int
     seen_at: int | None
+    dialect: str
     current: bool
     """The one that sends this request."""
 
@@ -169,6 +180,7 @@ def routes(service: Service, devices: Devices, codes: PairingCodes) -> list[Base
         ("POST", "/api/pairing", door.invite),
         ("POST", "/api/pair", door.pair),
         ("GET", "/api/devices", door.list),
+        ("PATCH", "/api/devices/{id}", door.change),
         ("DELETE", "/api/devices/{id}", door.revoke),
         ("GET", "/api/me", door.me),
     ]
@@ -186,7 +198,8 @@ class _PairingDoor:
         demand(caller, "admin")
         body = await _body(request)
         invite: InviteBody = as_type({} if body is msgspec.UNSET else body, InviteBody)
-        code = self._codes.new(invite.scope, invite.name, by=caller.device_id)
+        check_dialect(invite.dialect or CANONICAL)
+        code = self._codes.new(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
         url = f"{public_url(self._settings, request.scope)}/#pair={code.display}"
         return _json(
             Pairing(
@@ -203,7 +216,7 @@ class _PairingDoor:
         body: PairBody = as_type(await _body(request), PairBody)
         code = self._codes.use(body.code, request.client.host if request.client else "")
         name = code.name or body.name.strip() or "a device"
-        device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope)
+        device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope, code.dialect)
         paired = Paired(device.id, device.name, device.scopes, None if body.cookie else token)
         _log.info("a device was paired", extra={"device": device.id, "called": device.name, "scope": code.scope})
         response = _json(paired, 201)
@@ -220,6 +233,15 @@ class _PairingDoor:
         demand(caller, "admin")
         read_query(request.scope["query_string"], None)
         return _json(DeviceList([_view(device, caller.device_id) for device in self._devices.all()]))
+
+    async def change(self, request: Request) -> Response:
+        """Changing another device needs ``admin``; changing oneself needs nothing."""
+        caller, device_id = caller_of(request), request.path_params["id"]
+        if device_id != caller.device_id or device_id == LOCAL:
+            demand(caller, "admin")
+        body: DeviceBody = as_type(await _body(request), DeviceBody)
+        check_dialect(body.dialect or CANONICAL)
+        return _json(_view(await self._devices.speak(device_id, body.dialect), caller.device_id))
 
     async def revoke(self, request: Request) -> Response:
         """Revoking another device needs ``admin``; revoking oneself needs nothing."""
@@ -255,6 +277,7 @@ def _view(device: Device, current: str) -> DeviceView:
         scopes=device.scopes,
         created_at=device.created_at,
         seen_at=device.seen_at or None,
+        dialect=device.dialect,
         current=device.id == current,
     )
 

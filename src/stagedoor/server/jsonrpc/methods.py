@@ -9,8 +9,9 @@ from typing import Any
 from stagedoor.service.views import Scope
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
+from stagedoor.service.workspaces.git_changes import GitBranches, GitCommit, GitPush
 
-from . import agents, params, results, sessions
+from . import agents, git, params, results, sessions
 from .client import RpcCall
 
 
@@ -56,9 +57,23 @@ _TABLE = (
     RpcMethod("session/resume", "Continue an ended session in a new one, or any session with `fork`.",
            "run", params.ResumeParams, results.RunResult, sessions.resume),
     RpcMethod("git/status", "Show the git status of a session's workspace, and which files have changed.",
-           "watch", params.GitStatusParams, GitStatus, sessions.git_status),
+           "watch", params.GitStatusParams, GitStatus, git.status),
     RpcMethod("git/diff", "Show all changes in the workspace since the session started, new files included.",
-           "watch", params.GitDiffParams, WorkspaceDiff, sessions.git_diff),
+           "watch", params.GitDiffParams, WorkspaceDiff, git.diff),
+    RpcMethod("git/stage", "Stage changes of the workspace.",
+           "run", params.GitPathsParams, GitStatus, git.stage),
+    RpcMethod("git/unstage", "Unstage changes of the workspace.",
+           "run", params.GitPathsParams, GitStatus, git.unstage),
+    RpcMethod("git/discard", "Discard changes that are not staged; they are gone.",
+           "run", params.GitDiscardParams, GitStatus, git.discard),
+    RpcMethod("git/commit", "Commit what is staged, or all changes of the workspace.",
+           "run", params.GitCommitParams, GitCommit, git.commit),
+    RpcMethod("git/branches", "List the branches of the repository.",
+           "watch", params.GitStatusParams, GitBranches, git.branches),
+    RpcMethod("git/checkout", "Check out a branch, or create one; refused where it would overwrite changes.",
+           "run", params.GitCheckoutParams, GitStatus, git.checkout),
+    RpcMethod("git/push", "Push a branch to an address that the configuration allows (`workspaces.push`).",
+           "run", params.GitPushParams, GitPush, git.push),
     RpcMethod("file/list", "List a folder of the workspace.",
            "watch", params.FileListParams, Listing, sessions.file_list),
     RpcMethod("file/read", "Read a file of the workspace, or some of its lines.",

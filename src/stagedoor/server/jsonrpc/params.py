@@ -176,6 +176,44 @@ class GitDiffParams(RpcParams, frozen=True, kw_only=True):
     path: str = ""
 
 
+class GitPathsParams(RpcParams, frozen=True, kw_only=True):
+    """``paths`` are files and folders of the workspace; none: all of it."""
+
+    session_id: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class GitDiscardParams(RpcParams, frozen=True, kw_only=True):
+    """``paths`` are files and folders of the workspace. What is not tracked is left alone."""
+
+    paths: tuple[str, ...]
+    session_id: str = ""
+
+
+class GitCommitParams(RpcParams, frozen=True, kw_only=True):
+    """``all``: everything that has changed in the workspace, new files too; else what is staged."""
+
+    message: str
+    all: bool = False
+    session_id: str = ""
+
+
+class GitCheckoutParams(RpcParams, frozen=True, kw_only=True):
+    """``create``: a new branch, which begins at the commit that is checked out."""
+
+    branch: str
+    create: bool = False
+    session_id: str = ""
+
+
+class GitPushParams(RpcParams, frozen=True, kw_only=True):
+    """Left out: the branch that is checked out, to the remote it follows, else ``origin``."""
+
+    branch: str = ""
+    remote: str = ""
+    session_id: str = ""
+
+
 class FileListParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
     path: str = ""

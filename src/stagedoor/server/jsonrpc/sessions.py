@@ -1,4 +1,4 @@
-"""``session/*``, ``permission/*``, ``git/*``, ``file/*``: sessions, their questions, and their workspaces.
+"""``session/*``, ``permission/*``, ``file/*``: sessions, their questions, and their workspaces.
 
 A workspace is by default that of the session this client ran last.
 """
@@ -12,7 +12,6 @@ from stagedoor import catalog
 from stagedoor.errors import BadRequest
 from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.workspaces.files import FileText, Listing
-from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
 from ..problems import InvalidField
@@ -22,8 +21,6 @@ from .params import (
     EventsParams,
     FileListParams,
     FileReadParams,
-    GitDiffParams,
-    GitStatusParams,
     ListenParams,
     PermissionAnswerParams,
     PermissionListParams,
@@ -183,14 +180,6 @@ def _decision(params: PermissionAnswerParams) -> Decision:
         if value:
             raise InvalidField(f"{name} works only with allow; leave it out", field=f"$.{name}")
     return Deny(params.message, params.interrupt)
-
-
-async def git_status(call: RpcCall, params: GitStatusParams) -> GitStatus:
-    return await call.service.workspaces.git_status(call.session(params.session_id))
-
-
-async def git_diff(call: RpcCall, params: GitDiffParams) -> WorkspaceDiff:
-    return await call.service.workspaces.diff(call.session(params.session_id), path=params.path)
 
 
 async def file_list(call: RpcCall, params: FileListParams) -> Listing:

@@ -21,7 +21,7 @@ from ..access.auth import caller_of
 from ..access.devices import demand
 from ..problems import MEDIA_TYPE, RefusedRequest, problem, problem_response
 from ..reading import as_type, read_body, read_query
-from . import permissions, rendering, server, sessions, workspaces
+from . import git, permissions, rendering, server, sessions, workspaces
 from .event_pages import EventPages
 from .idempotency import HEADER, IdempotencyKeys, RestReply, checked_key, fingerprint
 from .openapi import OTHER_DOORS, openapi_route
@@ -33,6 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
     *permissions.OPERATIONS,
     *workspaces.OPERATIONS,
+    *git.OPERATIONS,
     *server.OPERATIONS,
     *rendering.OPERATIONS,
     *OTHER_DOORS,

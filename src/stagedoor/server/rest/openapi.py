@@ -17,7 +17,7 @@ from stagedoor.dialects.session_request import RequestedConfig, SessionRequest
 from stagedoor.service.views import SessionSpec
 from stagedoor.unified.events import Event
 
-from ..access.pairing import DeviceList, InviteBody, Me, PairBody, Paired, Pairing
+from ..access.pairing import DeviceBody, DeviceList, DeviceView, InviteBody, Me, PairBody, Paired, Pairing
 from ..problems import KINDS, MEDIA_TYPE, REFUSALS, UNEXPECTED, Problem
 from ..streams.exporting import ExportQuery
 from ..streams.polling import PollAnswer, PollQuery
@@ -68,6 +68,11 @@ OTHER_DOORS: tuple[Operation, ...] = (
     Operation(
         name="listDevices", method="GET", path="/api/devices", tag="devices", scope="admin",
         summary="The paired devices", answer=DeviceList,
+    ),
+    Operation(
+        name="changeDevice", method="PATCH", path="/api/devices/{id}", tag="devices", scope="admin",
+        summary="Choose what the streams of a device speak where a request does not say", bodies=(DeviceBody,),
+        answer=DeviceView, faults=(404,),
     ),
     Operation(
         name="revokeDevice", method="DELETE", path="/api/devices/{id}", tag="devices", scope="admin", status=204,

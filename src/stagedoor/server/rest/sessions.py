@@ -14,7 +14,7 @@ from stagedoor.service.stored import PastSession
 from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
 
 from ..problems import InvalidField
-from ..streams.dialect_cursor import CANONICAL, check_dialect
+from ..streams.following import spoken_by
 from .create_bodies import BoardBody, CreateBody, carry_out, read_create_body
 from .event_pages import EventPage
 from .operations import AgentName, Count, DialectName, Operation, PathText, RestCall, Words
@@ -52,7 +52,7 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     offset: Count | None = None
     after: Count | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
-    dialect: DialectName = CANONICAL
+    dialect: DialectName | None = None
 
 
 class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,13 +145,13 @@ async def delete(call: RestCall[None, None]) -> None:
 
 async def events(call: RestCall[EventsQuery, None]) -> EventPage:
     query = call.query
-    check_dialect(query.dialect)
+    dialect = spoken_by(query.dialect, call.caller, call.service)
     if query.after is not None and query.offset is not None:
         raise InvalidField("send after or offset, not both", field="offset")
     view = await call.service.sessions.get(call.session_id)
     if query.after is not None:
-        return await call.pages.after(view, query.dialect, query.after, query.limit)
-    return await call.pages.offset(view, query.dialect, query.offset or 0, query.limit)
+        return await call.pages.after(view, dialect, query.after, query.limit)
+    return await call.pages.offset(view, dialect, query.offset or 0, query.limit)
 
 
 async def send(call: RestCall[None, MessageBody]) -> QueuedPrompt:

@@ -13,12 +13,16 @@ from types import TracebackType
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
+from starlette.types import Scope
 
 from stagedoor.errors import BadRequest
 from stagedoor.service.service import Service
 from stagedoor.service.views import Record, SessionView, VerdictMessage
 from stagedoor.transports.tasks import TaskOwner
 
+from ..access.auth import caller_of
+from ..access.devices import Caller
 from ..reading import read_query
 from .dialect_cursor import CANONICAL, DialectCursor, DialectCursors, check_dialect
 
@@ -28,6 +32,9 @@ CACHED_BYTES = 8 * 1024 * 1024
 STALL_SECONDS = 60.0
 """How long a client may leave a full socket untouched before it is cut off. It can come back with ``after``."""
 
+NOT_NAMED = "*"
+"""As the device or the server speaks."""
+
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -36,16 +43,23 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The query of every stream: the events after a ``seq``, in a dialect. Each door adds its own fields."""
 
     after: Place = 0
-    dialect: str = CANONICAL
+    dialect: str = NOT_NAMED
 
 
 Query = TypeVar("Query", bound=StreamQuery)
 
 
-def read_stream_query(raw: bytes, shape: type[Query]) -> Query:
-    query = cast("Query", read_query(raw, shape))
-    check_dialect(query.dialect)
-    return query
+def read_stream_query(scope: Scope, service: Service, shape: type[Query]) -> Query:
+    """The query, with the dialect it will be: the one it names, else the device's, else the server's."""
+    query = cast("Query", read_query(scope["query_string"], shape))
+    return replace(query, dialect=spoken_by(query.dialect, caller_of(scope), service))
+
+
+def spoken_by(dialect: str | None, caller: Caller, service: Service) -> str:
+    """The dialect of a request. Raises ``BadRequest`` for one that nobody knows."""
+    named = caller.dialect or service.settings.dialect if dialect is None or dialect == NOT_NAMED else dialect
+    check_dialect(named)
+    return named
 
 
 class StreamStart(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def poll(request: Request) -> Response:
         demand(caller_of(request), "watch")
-        query = read_stream_query(request.scope["query_string"], PollQuery)
+        query = read_stream_query(request.scope, service, PollQuery)
         start = await start_at(service, request.path_params["id"], query.after)
         reader = _PollReader(service, start, await cursors.at(start.view.id, query.dialect, start.after), query.limit)
         if not await reader.read_on() and query.wait:

@@ -71,7 +71,7 @@ class SessionStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         demand(caller_of(scope), "watch")
         request = Request(scope)
-        query = read_stream_query(scope["query_string"], SseQuery)
+        query = read_stream_query(scope, self._service, SseQuery)
         last_event_id = request.headers.get("last-event-id")
         after, received = (query.after, 0) if last_event_id is None else _read_event_id(last_event_id)
         start = await start_at(self._service, scope["path_params"]["id"], after)

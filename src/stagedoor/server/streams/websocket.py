@@ -77,7 +77,7 @@ class SessionSocket:
             await send({"type": "websocket.accept"})
             try:
                 demand(caller_of(scope), "watch")
-                query = read_stream_query(scope["query_string"], SocketQuery)
+                query = read_stream_query(scope, self._service, SocketQuery)
                 start = await start_at(self._service, scope["path_params"]["id"], query.after)
                 cursor = await cursor_from(self._cursors, start, query.dialect)
             except StagedoorError as fault:

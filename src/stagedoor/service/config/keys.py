@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from stagedoor.dialects import DIALECTS
 from stagedoor.unified.options import Approval, Confine, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
@@ -50,6 +51,14 @@ KEYS: tuple[Key, ...] = (
         "`https://NAME` where a proxy does TLS",
         setting="hosts",
     ),
+    Key(
+        path="server.dialect",
+        kind="text",
+        about="the vocabulary of event streams and pages where neither the request (`?dialect=`) nor the device says "
+        "(see [dialects](dialects.md))",
+        setting="dialect",
+        choices=tuple(DIALECTS),
+    ),
     Key(path="server.tls_cert", kind="path", about="a certificate (PEM), for HTTPS", setting="tls_cert"),
     Key(path="server.tls_key", kind="path", about="its private key (PEM)", setting="tls_key"),
     Key(
@@ -59,6 +68,13 @@ KEYS: tuple[Key, ...] = (
         setting="roots",
     ),
     Key(path="workspaces.projects", kind="places", about="project id → folder", setting="projects"),
+    Key(
+        path="workspaces.push",
+        kind="texts",
+        about="git addresses that clients may push a workspace's branches to; one that ends with `/` or `:` stands for "
+        "all that begin so; none: nothing is pushed",
+        setting="push",
+    ),
     Key(
         path="workspaces.trusted_folders",
         kind="paths",
@@ -158,6 +174,25 @@ KEYS: tuple[Key, ...] = (
         setting="protected",
     ),
     Key(
+        path="hooks.beforeToolCall",
+        kind="command",
+        about="a command that decides about every call before it runs (see [hooks](permissions.md#hooks))",
+        setting="before_tool_call",
+    ),
+    Key(
+        path="hooks.afterToolCall",
+        kind="command",
+        about="a command that is told of every call when it is over",
+        setting="after_tool_call",
+    ),
+    Key(
+        path="hooks.timeout",
+        kind="number",
+        about="seconds that one of these commands may take; a decision that is late is a no",
+        setting="hook_timeout",
+        most=3600,
+    ),
+    Key(
         path="log.durable",
         kind="text",
         about="what is acknowledged survives a crash of this process, or also a power failure",
@@ -254,8 +289,10 @@ _HEAD = """\
 _EXAMPLES: dict[str, str] = {
     "server.hosts": "[stagedoor.example.org]", "server.tls_cert": "cert.pem", "server.tls_key": "key.pem",
     "workspaces.roots": "[~/projects]", "workspaces.trusted_folders": "[~/projects/mine]",
+    "workspaces.push": "['git@example.org:me/']",
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "policy.protected": "[deploy/**]",
+    "hooks.beforeToolCall": "./approve-tool.sh", "hooks.afterToolCall": "./log-tool.sh",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
     "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",
     "agents.*.install": "npm install -g my-agent", "agents.*.title": "My agent",

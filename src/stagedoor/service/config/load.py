@@ -163,6 +163,8 @@ class _Reading:
         match key.kind:
             case "path":
                 fields = _placed(fields, folder)
+            case "command" if key.setting:  # a hook is our program; an agent's is looked for as the agent does
+                fields = (_placed(fields[0], folder) if "/" in fields[0] else fields[0], *fields[1:])
             case "paths":
                 fields = tuple(_placed(one, folder) for one in fields)
             case "places":
@@ -265,7 +267,7 @@ def _is_section(at: Where, added: frozenset[str]) -> bool:
 
 def _from_text(key: Key, text: str) -> object:
     """What a variable says: lists may be written with commas, tables and all else as YAML would be."""
-    if key.kind in ("text", "path"):
+    if key.kind in ("text", "path") or (key.kind == "command" and not text.lstrip().startswith("[")):
         return text
     if key.kind in ("texts", "paths") and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -54,6 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Stagedoor's own folder: log, token, audit. Empty: ``register.home()``."""
     host: str = "127.0.0.1"
     port: int = 16180
+    dialect: str = "stagedoor"
+    """What streams and pages of events speak where neither the request nor the device says."""
     hosts: tuple[str, ...] = ()
     """More names this server is reached by (``Host`` and ``Origin`` are checked against them)."""
     tls_cert: str = ""
@@ -61,12 +63,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     """Sessions run, and files are read, only under these folders."""
     projects: Mapping[str, str] = {}
+    push: tuple[str, ...] = ()
+    """Addresses that branches may be pushed to; one that ends with ``/`` or ``:`` stands for all that begin so."""
     trusted_folders: tuple[str, ...] = ()
     """Folders whose own settings, hooks and tool servers take part, whichever agent runs there."""
     default_agent: str = ""
     agents: Mapping[str, AgentSettings] = {}
     policy: str = ""
     """A policy file; read again when it changes."""
+    before_tool_call: tuple[str, ...] = ()
+    """A command that decides about every call of every agent before it runs."""
+    after_tool_call: tuple[str, ...] = ()
+    """A command that is told of every call when it is over."""
+    hook_timeout: int = 60
     protected: tuple[str, ...] = ()
     """Patterns of files that are asked about before they are written, beside the built-in ones."""
     tier: Tier = "supervised"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ..views import SessionSpec, SessionView
 from . import files, git
 from .files import FileText, Listing
 from .git import GitStatus, WorkspaceDiff
+from .git_changes import GitChanges
 from .watch import Touched, Watches
 
 _DIFF = "diff.json"
@@ -30,7 +31,7 @@ _DIFF = "diff.json"
 class Workspaces:
     """``get`` finds a session by its id; ``kept`` is the folder for how workspaces were when sessions began.
 
-    ``check`` raises for a place that may not be shown.
+    ``check`` raises for a place that may not be shown or changed; ``push_to``: where branches may be pushed.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class Workspaces:
         snapshots: Path | None = None,
         *,
         check: Callable[[Path], None] = lambda place: None,
+        push_to: Sequence[str] = (),
     ) -> None:
         self._get = get
         self._snapshots = snapshots
         self._check = check
+        self._push_to = push_to
         self._watches = Watches()
 
     async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
@@ -56,6 +59,11 @@ class Workspaces:
 
     async def git_status(self, session_id: str) -> GitStatus:
         return await git.status(await self._folder(session_id))
+
+    async def changes(self, session_id: str, *, who: str = "") -> GitChanges:
+        """What can be changed with git there."""
+        folder = await self._folder(session_id)
+        return GitChanges(folder, check=self._check, push_to=self._push_to, who=who)
 
     async def diff(self, session_id: str, *, path: str = "") -> WorkspaceDiff:
         """All that has changed since the session began; with ``path`` of that file or folder alone."""

@@ -125,7 +125,7 @@ export class EventLink extends Link {
   }
 
   path() {
-    return `/ws/sessions/${encodeURIComponent(this.sessionId)}?after=${this.after}`;
+    return `/ws/sessions/${encodeURIComponent(this.sessionId)}?after=${this.after}&dialect=stagedoor`;
   }
 
   /** @param {any} message */
