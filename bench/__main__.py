@@ -13,6 +13,7 @@ ALL = (
     "bench.history_claude",
     "bench.log",
     "bench.big_log",
+    "bench.growth",
     "bench.fanout",
     "bench.page",
 )
