@@ -193,6 +193,17 @@ def test_messages_are_counted_across_the_blocks_of_a_large_file(tmp_path: Path) 
     assert session.message_count == 3000
 
 
+def test_a_recording_that_grows_is_read_again(tmp_path: Path) -> None:
+    path = write(tmp_path, FIRST, meta(FIRST, str(tmp_path)), message("AgentMessage", 1, "one"))
+    for count in (1, 2, 3):
+        for _ in range(2):
+            (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
+            assert (session.message_count, session.path) == (count, str(path))
+        with path.open("a") as file:
+            file.write(message("AgentMessage", 1, "more") + "\n")
+    assert list_sessions(str(tmp_path / "elsewhere"), home=tmp_path).sessions == []
+
+
 @pytest.mark.parametrize("form", ["as Codex writes it", "with spaces", "with a byte order mark"])
 def test_what_is_stored_for_the_model_only(tmp_path: Path, form: str) -> None:
     """Prompts and answers that no event displayed; one that was displayed too is read once."""

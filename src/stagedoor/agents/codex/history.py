@@ -23,9 +23,9 @@ from .locate import codex_home
 HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
 HEAD_BOUND = 6 * 2**20
 TITLE_LENGTH = 100
-MOST_COUNTS = 20_000
-_COUNTS: dict[tuple[int, int, int, int], int] = {}
-"""Messages by version of a file: its place, size and time."""
+MOST_REMEMBERED = 5000
+_REMEMBERED: dict[tuple[int, int, int, int], CodexStoredSession] = {}
+"""What was read of each version of a file (its place, size and time), for the whole of it must be read to count."""
 
 # Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
 _USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
@@ -182,8 +182,25 @@ def _rollouts(folder: Path) -> list[Path]:
 def _read(path: Path, folder: str | None, named: Mapping[str, str], buffer: bytearray) -> CodexStoredSession | None:
     if path.suffix != ".jsonl":
         raise ValueError(f"the recording is compressed ({path.suffix}): resume it in Codex to unpack it")
+    status = path.stat()
+    version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    session = _REMEMBERED.get(version)
+    if session is None:
+        session = _read_file(path, folder, status, buffer)
+        if session is None:
+            return None
+        if len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        _REMEMBERED[version] = session
+    if folder is not None and os.path.realpath(session.cwd) != folder:
+        return None
+    return msgspec.structs.replace(session, path=str(path), title=named.get(session.session_id) or session.title)
+
+
+def _read_file(path: Path, folder: str | None, status: os.stat_result, buffer: bytearray) -> CodexStoredSession | None:
+    """``None`` for a sub-agent's, and for one of another folder."""
     with path.open("rb") as file:
-        fd, status = file.fileno(), path.stat()
+        fd = file.fileno()
         head = _head(fd)
         meta = _meta(head[0] if head else b"")
         if isinstance(meta.source, dict) or (folder is not None and os.path.realpath(meta.cwd) != folder):
@@ -196,9 +213,9 @@ def _read(path: Path, folder: str | None, named: Mapping[str, str], buffer: byte
         return CodexStoredSession(
             session_id=meta.id,
             cwd=meta.cwd,
-            title=named.get(meta.id) or _shortened(prompt),
+            title=_shortened(prompt),
             first_prompt=prompt,
-            message_count=_message_count(fd, status, buffer, spaced=b'"type": "session_meta"' in head[0]),
+            message_count=_message_count(fd, buffer, spaced=b'"type": "session_meta"' in head[0]),
             model=model,
             git_branch=git.branch,
             started_ms=_milliseconds(meta.timestamp) or int(status.st_mtime * 1000),
@@ -276,21 +293,12 @@ def _model(line: bytes) -> str | None:
     return _payload(line).model if b'"model"' in line else None
 
 
-def _message_count(fd: int, status: os.stat_result, buffer: bytearray, *, spaced: bool) -> int:
-    """How many messages the whole file holds. Some are stored for the model only.
-
-    The whole file is read for it, so it is remembered as long as the file stays as it is.
-    """
-    version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    if (remembered := _COUNTS.get(version)) is not None:
-        return remembered
+def _message_count(fd: int, buffer: bytearray, *, spaced: bool) -> int:
+    """How many messages the whole file holds. Some are stored for the model only."""
     count = _stored_messages(fd, buffer, spaced=spaced)
     # One more is what Codex itself says of the surroundings.
     prompts = count["prompt"] or max(0, count["raw prompt"] - 1)
-    if len(_COUNTS) >= MOST_COUNTS:
-        _COUNTS.clear()
-    _COUNTS[version] = prompts + max(count["answer"], count["raw answer"])
-    return _COUNTS[version]
+    return prompts + max(count["answer"], count["raw answer"])
 
 
 def _stored_messages(fd: int, buffer: bytearray, *, spaced: bool) -> Counter[str]:
