@@ -7,7 +7,7 @@ CLIS   ?= .clis
 WORKERS ?= 4
 SECONDS ?= 600
 
-.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract confinement clis browser sandbox page clean
+.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement clis browser sandbox page clean
 
 help:  ## say what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -75,6 +75,9 @@ compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibi
 contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md
 	$(BIN)/python -m tools.contract --clis $(CLIS)
 	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_untrusted_projects.py
+
+drift: $(VENV)/.dev clis  ## install the newest of every agent, compare its schema, play the core of the contract; write docs/versions.md
+	$(BIN)/python -m tools.drift --clis $(CLIS)
 
 clis: $(VENV)/.runtime  ## install the pinned real CLIs into $(CLIS)
 	@if $(BIN)/python -m tools.clis $(CLIS); then :; \

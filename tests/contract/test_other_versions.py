@@ -13,6 +13,8 @@ import pytest
 
 from stagedoor import catalog
 from stagedoor.agents.claude.protocol import ClaudeProtocol
+from stagedoor.agents.codex.protocol import AppServerProtocol
+from stagedoor.agents.codex.questions import FileChangeRequestApproval
 from stagedoor.replay import Account, translate
 from stagedoor.unified import events
 from stagedoor.unified.events import Event
@@ -228,6 +230,27 @@ def test_a_question_with_a_member_that_cannot_be_read_is_no_question() -> None:
         protocol.receive(json.dumps(line).encode())
         assert bool(protocol.open_questions) is asked
         assert bool(protocol.outgoing()) is not asked  # it is refused
+
+
+def test_a_question_about_files_never_shows_a_part_of_them() -> None:
+    """The question itself names no files: they are those of the item before it."""
+    protocol = AppServerProtocol()
+
+    def item(*changes: object) -> bytes:
+        item = {"type": "fileChange", "id": "f", "changes": changes, "status": "inProgress"}
+        return json.dumps({"method": "item/started", "params": {"threadId": "a", "turnId": "1", "item": item}}).encode()
+
+    good = {"path": "/w/a", "kind": {"type": "add"}, "diff": "x"}
+    asks = b'{"id":5,"method":"item/fileChange/requestApproval","params":{"threadId":"a","turnId":"1","itemId":"f"}}'
+    protocol.receive(item(good))
+    protocol.receive(item(good, {"path": {"new": "/etc/passwd"}, "kind": {"type": "add"}, "diff": "x"}))
+    (question,) = protocol.receive(asks)
+    assert isinstance(question, FileChangeRequestApproval)
+    assert question.changes == []
+    protocol.receive(item(good))
+    (question,) = protocol.receive(asks)
+    assert isinstance(question, FileChangeRequestApproval)
+    assert [change.path for change in question.changes] == ["/w/a"]
 
 
 def test_a_sub_agent_of_an_older_codex_ends_with_its_turn() -> None:

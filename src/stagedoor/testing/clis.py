@@ -126,6 +126,12 @@ def npm_install(folder: Path, *arguments: str, clis: Path) -> None:
     _run([npm, "install", "--no-audit", "--no-fund", "--loglevel=error", *arguments], folder, env)
 
 
+def newest_version(package: str, clis: Path) -> str:
+    """The newest version of an npm package that the registry offers to everybody."""
+    npm, env = _npm(clis.absolute())
+    return _run([npm, "view", package, "version", "--loglevel=error"], None, env).strip()
+
+
 def installed_cli(folder: Path, agent: str) -> str | None:
     """The program of ``agent`` that ``install_clis`` put into ``folder``, if it is there."""
     program = folder / _PROGRAMS / agent
@@ -156,10 +162,11 @@ def _npm(folder: Path) -> tuple[str, dict[str, str]]:
     return str(node / "bin" / "npm"), dict(os.environ) | {"PATH": path, "PYTHONPATH": str(node)}
 
 
-def _run(argv: list[str], cwd: Path | None, env: dict[str, str]) -> None:
+def _run(argv: list[str], cwd: Path | None, env: dict[str, str]) -> str:
     try:
         done = run_blocking(argv, cwd=str(cwd or Path.cwd()), env=env, timeout=INSTALL)
     except ProgramOverdue as fault:
         raise InstallFailed(f"{' '.join(argv[:3])} …", str(fault)) from fault
     if done.code:
         raise InstallFailed(f"{' '.join(argv[:3])} …", (done.complaint or done.out).decode("utf-8", "replace")[-2000:])
+    return done.out.decode("utf-8", "replace")

@@ -30,15 +30,19 @@ class Shapes(Generic[Shape]):
     """A table from discriminator to struct, with the decoders compiled once.
 
     ``fields`` names one or two discriminating fields. A key of the table is the value of the first field
-    (``"assistant"``), or both joined by a slash (``"system/init"``); the longer key wins. ``exact``: a message that
-    somebody will decide about, of which no member may be left out because we cannot read it.
+    (``"assistant"``), or both joined by a slash (``"system/init"``); the longer key wins. ``exact`` (all, or
+    these keys): messages that somebody will decide about, of which no member may be left out because we cannot read it.
     """
 
     def __init__(
-        self, table: Mapping[str, type[Shape]], fields: tuple[str, ...] = ("type",), *, exact: bool = False
+        self,
+        table: Mapping[str, type[Shape]],
+        fields: tuple[str, ...] = ("type",),
+        *,
+        exact: bool | frozenset[str] = False,
     ) -> None:
         self._fields = fields
-        self._exact = exact
+        self._exact = frozenset(table) if exact is True else exact or frozenset()
         header = msgspec.defstruct(
             "Header", [(f"key{n}", Any, None) for n in range(len(fields))], rename=lambda name: fields[int(name[3:])]
         )
@@ -91,7 +95,7 @@ class Shapes(Generic[Shape]):
         decoder = self._decoders.get(key) or self._decoders.get(first)
         if decoder is None:
             return UnknownMessage(message, f"unknown {'/'.join(self._fields)} {key!r}")
-        value = _decoded(decoder, whole, exact=self._exact)
+        value = _decoded(decoder, whole, exact=key in self._exact or first in self._exact)
         return UnknownMessage(message, value) if isinstance(value, str) else value
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...transports.launch import Exited, Stalled
-from ...wire.shapes import UnknownMessage, decode_or_reason
+from ...wire.shapes import UnknownMessage, decode_or_reason, decode_question
 from ...wire.stamps import Stamped
 from .events import CodexUsage
 from .questions import Question
@@ -435,7 +435,8 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
         if method in WITHOUT_MEANING:
             return OtherNotification(method, params)
         return UnknownMessage(message, f"unknown notification {method!r}")
-    value = decode_or_reason(decoder, params)
+    decode_params = decode_question if decoder.type is FileChangePatchUpdatedNotification else decode_or_reason
+    value = decode_params(decoder, params)
     if isinstance(value, str):
         return UnknownMessage(message, f"{method}: {value}")
     if isinstance(value, ItemParams):

@@ -211,6 +211,11 @@ class ThreadStates:
                 pass
         return event
 
+    def forget_files(self) -> None:
+        """Something was said of them that we cannot read: a question must not show what was said before."""
+        for state in self._states.values():
+            state.files.clear()
+
     def learn_reply(self, reply: CallReply) -> None:
         match reply.result:
             case ThreadResponse(thread):
@@ -302,6 +307,8 @@ class ThreadStates:
                 for receiver in receivers:
                     if receiver not in (sender, event.thread_id):
                         self._parents.setdefault(receiver, sender or event.thread_id)
+            case UnknownMessage():
+                state.files.clear()  # it may have changed one of them
             case SubAgentActivityThreadItem(agent_thread_id=child) if child and child != event.thread_id:
                 self._parents.setdefault(child, event.thread_id)
             case _:
@@ -387,7 +394,11 @@ class AppServerProtocol:
         match parse(message):
             case Notification(method, params):
                 event = notifications.decode(message, method, params)
-                return event if isinstance(event, UnknownMessage) else self._notified(event)
+                if not isinstance(event, UnknownMessage):
+                    return self._notified(event)
+                if method in notifications.NOTIFICATIONS:
+                    self.thread_states.forget_files()
+                return event
             case Request(request_id, method, params):
                 return self._question(message, request_id, method, params)
             case Response() as response:

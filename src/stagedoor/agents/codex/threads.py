@@ -262,7 +262,8 @@ ITEM_SHAPES: Shapes[ThreadItem] = Shapes(
         "enteredReviewMode": EnteredReviewModeThreadItem,
         "exitedReviewMode": ExitedReviewModeThreadItem,
         "contextCompaction": ContextCompactionThreadItem,
-    }
+    },
+    exact=frozenset({"fileChange"}),  # a question about these files shows what the item said
 )
 
 
