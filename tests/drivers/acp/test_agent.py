@@ -160,7 +160,7 @@ def test_the_library_knows_the_agents_of_the_users_configuration(config: Path, t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("agents: {mine: {acp: my-agent}}", "agents.mine: Expected `array`, got `str` - at `[$].acp`"),
+        ("agents: {mine: {acp: 5}}", "agents.mine: Expected `array`, got `int` - at `[$].acp`"),
         ("agents: {claude: {acp: [x]}}", "claude is an agent of its own; give yours another name"),
         ("agents: {mine: {acp: [x], modes: {careful: y}}}", "agents.mine: Invalid enum value 'careful'"),
         ("agents: [", "not valid YAML"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stagedoor.transports.callbacks import run_callback
 from stagedoor.transports.launch import SCRATCH, Launch, Signal
@@ -22,7 +23,8 @@ from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
-from .config import AcpProfile, AcpSessionConfig
+from .config import AcpProfile, AcpSessionConfig, ServedRequest
+from .events import FileServed, TerminalServed
 from .requests import (
     AgentRequest,
     CreateElicitation,
@@ -71,10 +73,12 @@ class AcpAnswers:
         self._cwd = cwd
         self._base_env = base_env
         self._reply = reply
-        self._files = ServedFiles([cwd, *config.add_dirs])
+        self._files = ServedFiles([cwd, *config.add_dirs], anywhere=config.authorize is not None)
         self._terminals = Terminals()
         self._remembered: dict[bytes, PermissionKind] = {}
         self._tasks = TaskOwner()
+        self.report: Callable[[FileServed | TerminalServed], None] = lambda event: None
+        """Told what became of what we served; set by the connection."""
 
     def ask(self, question: AgentRequest) -> None:
         self._tasks.start(self._answer(question), key=question.request_id)
@@ -143,6 +147,18 @@ class AcpAnswers:
         return AnswerElicitation(question.request_id, "accept", dict(filled))
 
     async def _service(self, question: AgentRequest) -> Command:
+        answer = await self._served(question)
+        refusal = answer.message if isinstance(answer, RefuseRequest) else ""
+        match question:
+            case ReadTextFile() | WriteTextFile():
+                self.report(FileServed(question, refusal))
+            case CreateTerminal() if refusal:
+                self.report(TerminalServed(question, refusal=refusal))
+            case _:
+                pass
+        return answer
+
+    async def _served(self, question: AgentRequest) -> AnswerRequest | RefuseRequest:
         try:
             return AnswerRequest(question.request_id, await self._result(question))
         except FileNotFoundError:
@@ -159,15 +175,22 @@ class AcpAnswers:
     async def _result(self, question: AgentRequest) -> dict[str, Any]:
         match question:
             case ReadTextFile(path=path, line=line, limit=limit):
-                return {"content": await asyncio.to_thread(self._files.read, path, line, limit)}
+                place = await asyncio.to_thread(self._files.locate, path)
+                await self._authorize(replace(question, path=str(place)))
+                return {"content": await asyncio.to_thread(self._files.read, place, line, limit)}
             case WriteTextFile(path=path, content=content):
+                place = await asyncio.to_thread(self._files.locate, path)
+                await self._authorize(replace(question, path=str(place)))
                 if refusal := await self._refusal(question):
                     raise PermissionError(refusal)
-                await asyncio.to_thread(self._files.write, path, content)
+                await asyncio.to_thread(self._files.write, place, content)
                 return {}
             case CreateTerminal(cwd=cwd):
-                place = str(self._files.locate(cwd)) if cwd else self._cwd
-                return {"terminalId": await self._terminals.create(question, place, self._base_env)}
+                folder = str(self._files.locate(cwd, everywhere=False)) if cwd else self._cwd
+                await self._authorize(question)
+                terminal_id, terminal = await self._terminals.create(question, folder, self._base_env)
+                self._tasks.start(self._watch(question, terminal_id, terminal))
+                return {"terminalId": terminal_id}
             case TerminalOutput(terminal_id=terminal_id):
                 return self._terminals[terminal_id].output()
             case WaitForTerminalExit(terminal_id=terminal_id):
@@ -186,6 +209,28 @@ class AcpAnswers:
             return ""
         return await run_callback(self._config.allow_write, question, timeout=self._config.permission_timeout)
 
+    async def _authorize(self, question: ServedRequest) -> None:
+        """Raises ``NotServed``. A callback that is broken lets nothing through."""
+        if self._config.authorize is None:
+            return
+        try:
+            refusal: str = await run_callback(self._config.authorize, question, timeout=None)
+        except Exception as fault:
+            refusal = f"it could not be decided: {fault}"
+        if refusal != "":
+            raise NotServed(refusal or "not allowed")
+
+    async def _watch(self, question: CreateTerminal, terminal_id: str, terminal: Terminal) -> None:
+        """Report a command's end before the agent can know of it."""
+        code = await terminal.process.wait()
+        output = terminal.output()["output"]
+        self.report(TerminalServed(question, terminal_id, output, code))
+        terminal.ended.set()
+
+
+class NotServed(Exception):
+    """The rules of the session do not allow it."""
+
 
 OUTPUT_LIMIT = 2**20
 TO_A_FILE = 'exec "$@" >"$0" 2>&1'
@@ -199,7 +244,9 @@ class Terminal:
     """A command whose output goes to a private file: nobody has to read it while it runs, and nothing is lost."""
 
     def __init__(self, process: ChildProcess, limit: int) -> None:
-        self._process = process
+        self.process = process
+        self.ended = asyncio.Event()
+        """It is over, and that was reported."""
         self._output = Path(process.scratch) / "output"
         self._limit = limit
 
@@ -226,21 +273,23 @@ class Terminal:
         while len(end) < len(whole) and end and end[0] & 0xC0 == 0x80:
             end = end[1:]
         answer: dict[str, Any] = {"output": end.decode("utf-8", "replace"), "truncated": len(end) < len(whole)}
-        if self._process.code is not None:
-            answer["exitStatus"] = _status(self._process.code)
+        if self.process.code is not None and self.ended.is_set():
+            answer["exitStatus"] = _status(self.process.code)
         return answer
 
     async def exit_status(self) -> dict[str, Any]:
-        return _status(await self._process.wait())
+        code = await self.process.wait()
+        await self.ended.wait()
+        return _status(code)
 
     def kill(self) -> None:
-        self._process.signal(signal.SIGKILL, group=True)
+        self.process.signal(signal.SIGKILL, group=True)
 
     async def release(self) -> None:
-        await self._process.stop()
+        await self.process.stop()
 
     def abandon(self) -> None:
-        self._process.abandon()
+        self.process.abandon()
 
 
 class Terminals:
@@ -256,12 +305,14 @@ class Terminals:
         except KeyError:
             raise UnknownTerminal(f"terminal {terminal_id!r} not found") from None
 
-    async def create(self, request: CreateTerminal, cwd: str, base_env: Mapping[str, str] | None) -> str:
+    async def create(
+        self, request: CreateTerminal, cwd: str, base_env: Mapping[str, str] | None
+    ) -> tuple[str, Terminal]:
         terminal = await Terminal.start(request, cwd, base_env)
         self._count += 1
         terminal_id = f"terminal-{self._count}"
         self._open[terminal_id] = terminal
-        return terminal_id
+        return terminal_id, terminal
 
     async def release(self, terminal_id: str) -> None:
         terminal = self[terminal_id]
@@ -295,26 +346,31 @@ class OutsideWorkspace(Exception):
 
 
 class ServedFiles:
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = [Path(root).resolve() for root in roots]
+    """``anywhere``: somebody else decides about each file, so none is out of reach."""
 
-    def locate(self, path: str) -> Path:
+    def __init__(self, roots: Sequence[str], *, anywhere: bool = False) -> None:
+        self._roots = [Path(root).resolve() for root in roots]
+        self._anywhere = anywhere
+
+    def locate(self, path: str, *, everywhere: bool = True) -> Path:
         """The real file behind ``path``. Raises :class:`OutsideWorkspace`."""
         place = Path(os.path.join(self._roots[0], path)).resolve()  # noqa: PTH118 (an absolute path replaces the root)
-        if not any(place == root or root in place.parents for root in self._roots):
+        free = self._anywhere and everywhere
+        if not free and not any(place == root or root in place.parents for root in self._roots):
             raise OutsideWorkspace(f"{path} is outside the workspace {self._roots[0]}")
         return place
 
-    def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+    def read(self, place: Path, line: int | None = None, limit: int | None = None) -> str:
         """The text from ``line`` (counted from 1), at most ``limit`` lines of it."""
-        text = self.locate(path).read_bytes().decode("utf-8", "replace")
+        text = place.read_bytes().decode("utf-8", "replace")
         if line is None and limit is None:
             return text
         first = max(0, (line or 1) - 1)
         lines = text.splitlines(keepends=True)
         return "".join(lines[first:] if limit is None else lines[first : first + limit])
 
-    def write(self, path: str, content: str) -> None:
-        place = self.locate(path)
+    def write(self, place: Path, content: str) -> None:
+        if place.resolve() != place:  # a link was put there while it was decided
+            raise OutsideWorkspace(f"{place} is no longer the file that was asked about")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content.encode("utf-8", "replace"))

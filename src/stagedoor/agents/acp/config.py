@@ -11,7 +11,15 @@ import msgspec
 from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import McpServer
-from .requests import CreateElicitation, PermissionKind, PermissionOption, RequestPermission, WriteTextFile
+from .requests import (
+    CreateElicitation,
+    CreateTerminal,
+    PermissionKind,
+    PermissionOption,
+    ReadTextFile,
+    RequestPermission,
+    WriteTextFile,
+)
 
 
 class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +63,20 @@ Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[
 AllowWrite: TypeAlias = Callable[[WriteTextFile], Awaitable[str]]
 """Why a file must not be written through us; empty: it may."""
 
+ServedRequest: TypeAlias = ReadTextFile | WriteTextFile | CreateTerminal
+Authorize: TypeAlias = Callable[[ServedRequest], Awaitable[str]]
+"""Returns why this is not served; empty when it may be. Paths are real ones: links are followed."""
+
 
 class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
     ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``can_use_tool``
     decides about tool calls; each question has its own task, and a plain function its own thread. Without it, after
-    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``allow_write`` is asked before a file
-    is written through us; without it every one is. ``replay``: a resumed session is played
-    back first, where the agent offers both.
+    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``authorize`` decides about each file
+    and terminal that we serve, wherever the file is; without it, all in the session's folders is served and nothing
+    else. ``allow_write`` is asked before a file is written through us; without it every one is. ``replay``: a resumed
+    session is played back first, where the agent offers both.
     """
 
     mcp_servers: tuple[McpServer, ...] = ()
@@ -75,5 +88,6 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     permission_timeout: float | None = None
     elicit: Elicit | None = None
     allow_write: AllowWrite | None = None
+    authorize: Authorize | None = None
     replay: bool = False
     meta: Mapping[str, Any] | None = None

@@ -29,7 +29,7 @@ from stagedoor.wire.stamps import Stamp, mark
 from .answers import AcpAnswers
 from .commands import AnswerPermissionRequest, Call, ClientCapabilities, Command, InitializeRequest, RefuseRequest
 from .config import AcpProfile
-from .events import Event, RequestFailed, RequestWithdrawn, Unanswered, session_of
+from .events import Event, FileServed, RequestFailed, RequestWithdrawn, TerminalServed, Unanswered, session_of
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
 from .requests import AgentRequest, RequestPermission
 from .responses import InitializeResponse
@@ -185,6 +185,14 @@ class Connection:
         channel = self._channels[session_id] = Channel(answers, limit + len(early))
         self._leaving.discard(session_id)
         mark(early, Stamp(session_id, 0, time.time()))
+
+        def report(event: FileServed | TerminalServed) -> None:
+            pair = (b"", event)
+            mark((pair,), self._stamp(session_id, time.time()))
+            if not channel.relay.closed:
+                channel.relay.add([pair])
+
+        answers.report = report
         for _, event in early:
             self._notice(event, session_of(event))
         await channel.relay.publish(early)

@@ -15,7 +15,7 @@ from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.shapes import UnknownMessage
 from stagedoor.wire.stamps import Stamped
 
-from .requests import AgentRequest
+from .requests import AgentRequest, CreateTerminal, FileRequest
 from .responses import AgentResponse, UntypedResponse
 from .updates import SessionUpdate
 
@@ -53,6 +53,31 @@ class RequestDeclined(Stamped, frozen=True):
     why: str
 
 
+class FileServed(Stamped, frozen=True):
+    """We have read or written a file for the agent, or not: ``refusal`` says why."""
+
+    request: FileRequest
+    refusal: str = ""
+
+    @property
+    def session_id(self) -> str:
+        return self.request.session_id
+
+
+class TerminalServed(Stamped, frozen=True):
+    """A command that we ran for the agent has ended (``code`` is negative for a signal), or was ``refusal``-ed."""
+
+    request: CreateTerminal
+    terminal_id: str = ""
+    output: str = ""
+    code: int | None = None
+    refusal: str = ""
+
+    @property
+    def session_id(self) -> str:
+        return self.request.session_id
+
+
 class CompleteElicitation(Stamped, frozen=True, rename="camel"):
     """A page opened by an elicitation has done its work."""
 
@@ -75,6 +100,8 @@ KnownEvent: TypeAlias = (
     | Unanswered
     | RequestWithdrawn
     | RequestDeclined
+    | FileServed
+    | TerminalServed
     | CompleteElicitation
     | ExtensionNotification
 )

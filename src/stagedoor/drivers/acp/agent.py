@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ...agents.acp import AcpClient, AcpSession, AcpSessionConfig, RequestPermission
+from ...agents.acp import AcpClient, AcpProfile, AcpSession, AcpSessionConfig, RequestPermission
 from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.protocol import AcpProtocol
 from ...transports.executables import find_executable
@@ -21,12 +21,27 @@ from ..agent import Agent, Driver, Presence, StateFolders, StoredSession
 from ..confinement import confinement_of, environ_of
 from ..inspection import inspected_program
 from .definition import AcpAgent
-from .dictionary import AcpDictionary, Manner
+from .dictionary import AcpDictionary, Manner, exit_code_in, tool_name_in
 from .opening import CAPABILITIES, config, prompt_blocks
 from .recording import AcpRecordingReader, recognize_acp
 
 DRIVER = "acp"
 UNKNOWN_STATE = StateFolders(())
+FORMS = ClientCapabilities(elicitation_forms=True)
+SERVED = ClientCapabilities(read_files=True, write_files=True, terminals=True, elicitation_forms=True)
+MANNER = Manner(
+    tools={
+        "Bash": "shell", "Shell": "shell", "run_shell_command": "shell", "Write": "write_file",
+        "write_file": "write_file", "Edit": "edit_file", "edit": "edit_file", "replace": "edit_file",
+        "Read": "read_file", "read_file": "read_file", "Grep": "search_content", "grep_search": "search_content",
+        "Glob": "find_files", "glob": "find_files", "WebFetch": "web_fetch", "web_fetch": "web_fetch",
+        "WebSearch": "web_search", "Task": "task", "Agent": "task",
+    },
+    profile=AcpProfile(tool_name_in_id=r"([A-Za-z][A-Za-z_]*[A-Za-z])(?:-\d{6,}.*|__\d+)$"),
+    exit_code=exit_code_in,
+    name=tool_name_in,
+)  # fmt: skip
+"""How agents speak of which nothing more is known: the names and places that several of them use."""
 
 
 def acp_agent(
@@ -61,9 +76,9 @@ def acp_agent(
     serve, by default all of them, each under our rules; none when it is confined. ``state``: its own folders, which a
     confined one may write.
     """
-    ways = manner or Manner()
+    ways = manner or MANNER
     able = capabilities or capabilities_of(definition)
-    served = ClientCapabilities() if offered is None else offered
+    served = SERVED if offered is None else offered
     new_dictionary = dictionary or (lambda: AcpDictionary(ways))
 
     async def open_session(prompt: str, options: Options, ask: Ask, words: AcpDictionary) -> AcpSession:
@@ -76,13 +91,15 @@ def acp_agent(
             argv,
             options.cwd,
             env,
-            capabilities=served if confinement is None else ClientCapabilities(),
+            capabilities=served if confinement is None else FORMS,
             profile=ways.profile,
             quiet=options.stall_after,
             confinement=confinement,
         )
         mode = definition.modes.get(tier_of(options)) if mode_of is None else mode_of(options)
-        settings = config(options, ask, words, mode=mode, edits=allows_edits(options), free=asks_nobody(options))
+        settings = config(
+            options, ask, words, mode=mode, edits=allows_edits(options), free=asks_nobody(options), serve=True
+        )
         settings = configured(replace(settings, options={**definition.options, **settings.options}), options)
         blocks = await asyncio.to_thread(prompt_blocks, prompt, options)
         if options.resume is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, assert_never, cast
 
 import msgspec
 
 from ...agents.acp import events, requests, responses, updates
-from ...agents.acp.config import AcpProfile
+from ...agents.acp.config import AcpProfile, ServedRequest
+from ...agents.acp.events import FileServed, TerminalServed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.updates import Content, DiffContent, TerminalContent
 from ...transports.launch import Exited, Stalled
@@ -25,6 +27,7 @@ from ...unified.events import (
     ToolName,
     ToolProgress,
     ToolResult,
+    ToolStatus,
     ToolUse,
     TurnCompleted,
     Unrecognized,
@@ -37,6 +40,7 @@ from ...unified.faults import kind_of, no_answer
 from ...unified.pieces import Pieces
 from ...unified.tools import described, operation_of, target_of
 from ...wire import shapes
+from ...wire.jsonrpc import Id
 
 KINDS: dict[str, ToolName] = {
     "read": "read_file", "edit": "edit_file", "delete": "edit_file", "move": "edit_file", "search": "search_content",
@@ -53,6 +57,13 @@ REASONS = {
     "max_tokens": "the model's answer was cut off at its token limit",
     "refusal": "the model refused to answer",
 }
+
+
+OURS = "served-"
+"""Begins the ids of calls that the agent has not announced, only asked us to do its part of."""
+SERVED_NAMES: dict[ToolName, str] = {
+    "read_file": "fs/read_text_file", "write_file": "fs/write_text_file", "shell": "terminal/create",
+}  # fmt: skip
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +94,22 @@ class _CallState(msgspec.Struct):
     diffs: dict[str, DiffContent] = {}
     announced: bool = False
     parent: str | None = None
+    label: str = ""
+    """Its first title where that is one word: mostly the tool's name, before the title tells what it does."""
+    terminal: str = ""
+    """The terminal of ours that its command runs in."""
+
+    @property
+    def is_placeholder(self) -> bool:
+        """The agent has said that there is a call, not yet which: many do while the model still writes its input."""
+        if self.raw_input or self.path or self.diffs or self.terminal:
+            return False
+        return self.raw_input is not None or " " not in self.title.strip()
+
+    @property
+    def is_being_written(self) -> bool:
+        """Its text is its input so far, as JSON."""
+        return not self.raw_input and self.text.lstrip().startswith("{")
 
 
 class AcpDictionary:
@@ -95,6 +122,11 @@ class AcpDictionary:
         self._cost: float | None = None
         self._running = False
         self._answered = False  # whether there was any text since the last call
+        self._terminals: dict[str, TerminalServed] = {}
+        self.serves = False
+        """What we serve in this session is told; a recording does not say what became of it."""
+        self._served: dict[Id, str] = {}
+        self._announced: set[str] = set()
 
     def translate(self, native: events.Event) -> list[Event]:
         match native:
@@ -127,11 +159,12 @@ class AcpDictionary:
                 return self._exited(native)
             case shapes.UnknownMessage():
                 return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
+            case requests.ReadTextFile() | requests.WriteTextFile() | requests.CreateTerminal():
+                return self._announce_served(native)
+            case FileServed() | TerminalServed():
+                return self._served_result(native)
             case (
-                requests.ReadTextFile()
-                | requests.WriteTextFile()
-                | requests.CreateTerminal()
-                | requests.TerminalOutput()
+                requests.TerminalOutput()
                 | requests.ReleaseTerminal()
                 | requests.WaitForTerminalExit()
                 | requests.KillTerminal()
@@ -161,17 +194,20 @@ class AcpDictionary:
                     return [Notice(level="info", code="mode", message=update.text.removeprefix(prefix).strip())]
                 parent = self._manner.parent(update.meta)
                 self._answered = self._answered or (parent is None and bool(update.text))
-                return self._pieces.text(update.text, update.message_id or "", parent=parent) if update.text else []
+                if update.text:
+                    return self._pieces.text(update.text, update.message_id or "", parent=parent)
+                return _attached(update.block)
             case updates.AgentThoughtChunk():
                 parent = self._manner.parent(update.meta)
-                return self._pieces.thinking(update.text, parent=parent) if update.text else []
+                return self._pieces.thinking(update.text, parent=parent) if update.text else _attached(update.block)
             case updates.AcpToolCall() | updates.ToolCallUpdate():
                 return [*self._pieces.whole(), *self._update_call(update), *self._progress(update)]
             case updates.AcpPlan():
                 return [*self._pieces.whole(), _plan(update.entries)]
             case updates.PlanUpdate():
-                content = update.content()
-                return [_plan(content.entries)] if isinstance(content, updates.PlanItems) else []
+                return [*self._pieces.whole(), *_other_plan(update.content())]
+            case updates.PlanRemoved():
+                return [*self._pieces.whole(), Plan(items=[])]
             case updates.CurrentModeUpdate():
                 return [Notice(level="info", code="mode", message=update.current_mode_id)]
             case updates.AcpNotice():
@@ -184,7 +220,6 @@ class AcpDictionary:
                 return []
             case (
                 updates.UserMessageChunk()
-                | updates.PlanRemoved()
                 | updates.AvailableCommandsUpdate()
                 | updates.ConfigOptionUpdate()
                 | updates.SessionInfoUpdate()
@@ -201,6 +236,8 @@ class AcpDictionary:
     ) -> list[Event]:
         """Remember what an update brings; report new output. What a question shows (``in_question``) is not output."""
         call = self._calls.setdefault(update.tool_call_id, _CallState(update.tool_call_id, diffs={}))
+        if not call.title and update.title and " " not in update.title:
+            call.label = update.title
         call.title = update.title or call.title
         call.native_name = self._manner.name(update.meta) or call.native_name
         call.kind = update.kind or call.kind
@@ -214,25 +251,41 @@ class AcpDictionary:
         for content in update.contents():
             match content:
                 case Content():
-                    pieces += [] if in_question else [content.text]
+                    pieces += [] if in_question else [content.text or _mark_of(content.block)]
                 case DiffContent():
                     call.diffs[content.path] = content
-                case TerminalContent() | shapes.UnknownMessage():
-                    pass
+                case TerminalContent():
+                    call.terminal = content.terminal_id
+                case shapes.UnknownMessage():
+                    pieces.append("[content of an unknown kind]")
         before, call.text = call.text, "".join(pieces) or call.text
+        if not call.announced and call.is_being_written and (arguments := _arguments_in(call.text)) is not None:
+            call.raw_input, call.text = arguments, ""
+            return []
         if update.status == "in_progress" and call.announced and call.text != before:
             grown = call.text.removeprefix(before) if call.text.startswith(before) else call.text
             return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
         return []
 
     def _progress(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
+        call, over = self._calls[update.tool_call_id], update.status in ("completed", "failed")
+        if (
+            not call.announced
+            and not over
+            and call.is_placeholder
+            and (update.status != "in_progress" or call.is_being_written)
+        ):
+            return []
         out = self._announce(update.tool_call_id)
-        if update.status not in ("completed", "failed"):
+        if not over:
             return out
-        call = self._calls.pop(update.tool_call_id)
+        del self._calls[update.tool_call_id]
         failed = update.status == "failed"
+        terminal = self._terminals.pop(call.terminal, None)
         code = self._manner.exit_code(update.raw_output)
-        text = call.text or ("" if code is not None else output_text(update.raw_output))
+        text = call.text or output_text(update.raw_output, understood=code is not None)
+        if terminal is not None:
+            code, text = terminal.code if code is None else code, text or terminal.output
         if not failed:
             changes = [change_of(d.path, d.old_text, _text_after(d), tool_use_id=call.id) for d in call.diffs.values()]
             out += [msgspec.structs.replace(change, parent_tool_use_id=call.parent) for change in changes]
@@ -268,6 +321,59 @@ class AcpDictionary:
                 parent_tool_use_id=call.parent,
             )
         ]
+
+    def served_call(self, request: ServedRequest) -> str:
+        """The id of the call that a file or terminal of ours is part of: the agent's, or where it has announced none
+        that fits, one that we announce. Whoever comes first decides, the stream or the question about it."""
+        if request.request_id not in self._served:
+            fitting = (call.id for call in self._calls.values() if self._fits(call, request))
+            self._served[request.request_id] = next(fitting, f"{OURS}{request.request_id}")
+        return self._served[request.request_id]
+
+    def _fits(self, call: _CallState, request: ServedRequest) -> bool:
+        match request:
+            case requests.CreateTerminal():
+                return self._name(call) == "shell" and not call.terminal
+            case requests.WriteTextFile(path=path):
+                known = call.path or (next(iter(call.diffs)) if call.diffs else "")
+                return self._name(call) in ("write_file", "edit_file") and known in ("", path)
+            case requests.ReadTextFile(path=path):
+                return self._name(call) in ("read_file", "edit_file", "write_file") and call.path in ("", path)
+
+    def _announce_served(self, request: ServedRequest) -> list[Event]:
+        call_id = self.served_call(request)
+        if not self.serves or not call_id.startswith(OURS) or call_id in self._announced:
+            return []
+        self._announced.add(call_id)
+        self._answered = False
+        name, arguments = served_as(request)
+        return [
+            *self._pieces.whole(),
+            ToolUse(
+                tool_use_id=call_id,
+                name=name,
+                native_name=SERVED_NAMES[name],
+                input=arguments,
+                operation=operation_of(name),
+                target=target_of(name, arguments),
+            ),
+        ]
+
+    def _served_result(self, served: FileServed | TerminalServed) -> list[Event]:
+        out = self._announce_served(served.request)
+        call_id = self.served_call(served.request)
+        terminal = served if isinstance(served, TerminalServed) else None
+        if not call_id.startswith(OURS):
+            if terminal is not None and terminal.terminal_id:
+                self._terminals[terminal.terminal_id] = terminal
+                if (call := self._calls.get(call_id)) is not None:
+                    call.terminal = call.terminal or terminal.terminal_id
+            return out
+        code = terminal.code if terminal is not None else None
+        status: ToolStatus = "denied" if served.refusal else "error" if code else "success"
+        output = served.refusal or (terminal.output if terminal is not None else "")
+        name, _ = served_as(served.request)
+        return [*out, ToolResult(tool_use_id=call_id, name=name, status=status, output=output, exit_code=code)]
 
     def request(self, question: RequestPermission | requests.CreateElicitation) -> PermissionRequest:
         """A question of the agent, in our words."""
@@ -308,7 +414,7 @@ class AcpDictionary:
 
     def _native_name(self, call: _CallState) -> str:
         named = call.native_name or self._manner.profile.tool_name(call.id)
-        return named or call.title.split(" ", 1)[0] or call.kind
+        return named or call.label or call.title.split(" ", 1)[0] or call.kind
 
     def _name(self, call: _CallState) -> ToolName:
         name = self._manner.tools.get(self._native_name(call)) or self._manner.tools.get(call.title)
@@ -318,7 +424,7 @@ class AcpDictionary:
 
     def _arguments(self, call: _CallState) -> dict[str, Any]:
         raw_input: object = call.raw_input
-        if isinstance(raw_input, dict):
+        if isinstance(raw_input, dict) and (raw_input or not (call.path or call.diffs)):
             return cast("dict[str, Any]", raw_input)
         match KINDS.get(call.kind, "other"):
             case "shell":
@@ -383,9 +489,12 @@ class AcpDictionary:
         return [Notice(level="warning", code="exited", message=f"the agent ended with code {native.code}: {last}")]
 
     def _end(self) -> list[Event]:
+        unannounced = [event for call_id in list(self._calls) for event in self._announce(call_id)]
         self._running = self._answered = False
         self._calls.clear()
-        return self._pieces.whole()
+        self._terminals.clear()
+        self._served.clear()
+        return [*self._pieces.whole(), *unannounced]
 
 
 def _plan(entries: list[updates.PlanEntry]) -> Plan:
@@ -405,16 +514,101 @@ def _text_after(diff: DiffContent) -> str | None:
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
 
 
-def output_text(raw_output: Any) -> str:
+def output_text(raw_output: Any, *, understood: bool = False) -> str:
+    """The text of a raw output. ``understood``: it was read otherwise, and without a text it is not shown whole."""
     match raw_output:
         case None:
             return ""
         case str():
             return raw_output
-        case {"output": str(text)} | {"error": str(text)}:
+        case {"formatted_output": str(text)} | {"aggregated_output": str(text)} | {"output": str(text)}:
             return text
+        case {"error": str(text)} | {"message": str(text)} | {"content": str(text)} if not understood:
+            return text
+        case {"stdout": str(out), "stderr": str(err)}:
+            return out + err
         case _:
-            return msgspec.json.encode(raw_output).decode()
+            return "" if understood else msgspec.json.encode(raw_output).decode()
+
+
+def exit_code_in(raw_output: Any) -> int | None:
+    """The exit code of a command, where agents put it."""
+    match raw_output:
+        case {"exitCode": int(code)} | {"exit_code": int(code)} if not isinstance(code, bool):
+            return code
+        case {"contents": [{"exitCode": int(code)}, *_]}:
+            return code
+        case _:
+            return None
+
+
+def tool_name_in(meta: Any) -> str:
+    """A tool's own name, where agents put it."""
+    match meta:
+        case {"toolName": str(name)} | {"claudeCode": {"toolName": str(name)}} if name:
+            return name
+        case _:
+            return ""
+
+
+def served_as(request: ServedRequest) -> tuple[ToolName, dict[str, Any]]:
+    """What the agent wants of us, as a tool and its input."""
+    match request:
+        case requests.ReadTextFile(path=path):
+            return "read_file", {"file_path": path}
+        case requests.WriteTextFile(path=path, content=content):
+            return "write_file", {"file_path": path, "content": content}
+        case requests.CreateTerminal():
+            return "shell", {"command": command_line(request)}
+
+
+def command_line(request: requests.CreateTerminal) -> str:
+    """The command of a terminal as a shell would be given it, with the variables that it gets."""
+    words = shlex.join([request.command, *request.args]) if request.args else request.command
+    assigned = [f"{variable.name}={shlex.quote(variable.value)}" for variable in request.env or ()]
+    return " ".join([*assigned, words])
+
+
+def _arguments_in(text: str) -> dict[str, Any] | None:
+    """The input of a call that is told as text, once it is whole."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+
+
+def _other_plan(content: object) -> list[Event]:
+    match content:
+        case updates.PlanItems(entries=entries):
+            return [_plan(entries)]
+        case updates.PlanMarkdown(content=text):
+            return [Notice(level="info", code="plan", message=text)]
+        case updates.PlanFile(uri=uri):
+            return [Notice(level="info", code="plan", message=f"the plan is in {uri}")]
+        case _:
+            return [Notice(level="info", code="plan", message="a plan of an unknown kind")]
+
+
+def _attached(block: updates.ContentBlock) -> list[Event]:
+    """What the agent sends that is no text: there is no word for it, so it is at least named."""
+    mark = _mark_of(block)
+    return [Notice(level="info", code="attachment", message=f"the agent sent {mark[1:-1]}")] if mark else []
+
+
+def _mark_of(block: updates.ContentBlock) -> str:
+    match block:
+        case updates.ImageContent(data=content, mime_type=kind, uri=uri):
+            return f"[an image: {uri or kind}, {len(content) * 3 // 4} bytes]"
+        case updates.AudioContent(data=content, mime_type=kind):
+            return f"[a sound: {kind}, {len(content) * 3 // 4} bytes]"
+        case updates.ResourceLink(uri=uri):
+            return f"[a link: {uri}]"
+        case updates.EmbeddedResource(resource=resource):
+            return "" if resource.text is not None else f"[a file: {resource.uri}]"
+        case updates.TextContent():
+            return ""
+        case shapes.UnknownMessage():
+            return "[content of an unknown kind]"
 
 
 def usage_of(native: responses.PromptResponse) -> Usage:

@@ -22,6 +22,7 @@ from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import McpServer as Server
 from ...unified.options import Options
 from .dictionary import AcpDictionary
+from .serving import ServedCalls
 
 CAPABILITIES = Capabilities(
     text_deltas=True,
@@ -54,16 +55,23 @@ def config(
     mode: str | None = None,
     edits: bool = False,
     free: bool = False,
+    serve: bool = False,
 ) -> AcpSessionConfig:
     """Our options in the protocol's words. ``mode`` is the agent's own name for the tier. ``edits``: the agent asks
-    about them so that we see them, and those that need no question are allowed at once; ``free``: all are."""
+    about them so that we see them, and those that need no question are allowed at once; ``free``: all are. ``serve``:
+    what it asks us to read, write and run is decided by the same rules."""
+
+    dictionary.serves = serve
+    served = ServedCalls(options, ask, dictionary.served_call, edits=edits, free=free)
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
         request = dictionary.request(question)
         if free or (edits and is_free_edit(request, options)):
+            served.grant(request)
             return "allow_once"
         decision = await ask(request)
         if isinstance(decision, Allow):
+            served.grant(request)
             return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"
 
@@ -81,6 +89,7 @@ def config(
         model=options.model,
         can_use_tool=decide,
         elicit=elicit,
+        authorize=served.authorize if serve else None,
     )
 
 
