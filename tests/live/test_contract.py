@@ -32,7 +32,7 @@ PART = {
     "opencode serve": ("approval ask", "disallowed_tools shell"),
     "opencode run": ("tier supervised",),
     "opencode acp": ("tier supervised",),
-    "copilot acp": ("tier dry-run", "tier supervised", "approval ask"),
+    "copilot acp": ("tier dry-run", "approval ask"),
     "qwen acp": ("tier supervised",),
     "kimi acp": ("tier supervised",),
 }  # fmt: skip

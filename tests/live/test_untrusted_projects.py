@@ -93,7 +93,13 @@ class Trial:
         return [event for event in self.events if isinstance(event, stagedoor.Notice) and event.trusted is not None]
 
 
-TIERS = {"claude": "dry-run", "codex": "autonomous", "gemini": "dry-run", "opencode": "supervised"}
+TIERS = {
+    "claude": "dry-run",
+    "codex": "autonomous",
+    "gemini": "dry-run",
+    "opencode": "supervised",
+    "qwen": "supervised",
+}
 """The tier that is tried each time. The programs get the same switches in the others: with STAGEDOOR_CONTRACT=1."""
 QUICK, SLOW = ("claude-stream", "codex-app-server"), ("opencode-run", "opencode-acp")
 EVERYTHING = os.environ.get("STAGEDOOR_CONTRACT") == "1"
@@ -105,6 +111,7 @@ LOADED: dict[str, set[str]] = {
     "codex": {"git-clean", "git-clean-included", "mcp"},
     "gemini": {"discovery", "hook-BeforeAgent", "mcp", "telemetry"},
     "opencode": {"formatter", "mcp", "tool"},
+    "qwen": {"hook-PreToolUse", "hook-SessionStart", "hook-UserPromptSubmit"},
 }  # fmt: skip
 """What runs, at least, in the same folder when it is trusted: so that the marks are known to appear."""
 
@@ -117,8 +124,8 @@ def only_with_everything() -> None:
 @pytest.mark.drift
 @pytest.mark.parametrize("tier", ["dry-run", "supervised", "autonomous"])
 def test_nothing_of_an_untrusted_project_runs(rig: Any, trial: Trial, tier: str) -> None:
-    if rig.is_embedded:
-        pytest.skip("it loads nothing of a project")
+    if rig.agent not in PLANT:
+        pytest.skip("it loads nothing of a project, or is refused where there is something to load")
     if tier != TIERS[rig.agent] or rig.id in SLOW:
         only_with_everything()
     HARDER[rig.agent](trial.project)
@@ -139,8 +146,8 @@ def test_nothing_of_an_untrusted_project_runs(rig: Any, trial: Trial, tier: str)
 
 
 def test_a_trusted_project_takes_part(rig: Any, trial: Trial) -> None:
-    if rig.is_embedded:
-        pytest.skip("it loads nothing of a project")
+    if rig.agent not in PLANT:
+        pytest.skip("it loads nothing of a project, or is refused where there is something to load")
     if rig.id in SLOW:
         only_with_everything()
     (trial.project.parent / ".mcp.json").unlink(missing_ok=True)  # what lies above a project is not trusted with it
@@ -180,7 +187,7 @@ def test_looking_at_the_agents_runs_nothing(rig: Any, trial: Trial, monkeypatch:
 @pytest.mark.parametrize("fork", [False, True])
 def test_a_session_that_goes_on_is_decided_anew(rig: Any, trial: Trial, fork: bool) -> None:
     """It was trusted when it began; nobody trusts the folder now."""
-    if rig.is_embedded or not (rig.capabilities.fork if fork else rig.capabilities.resume):
+    if rig.agent not in PLANT or not (rig.capabilities.fork if fork else rig.capabilities.resume):
         pytest.skip("it loads nothing of a project, or cannot go on")
     if rig.id not in QUICK or (fork and rig.agent == "claude"):
         only_with_everything()
@@ -210,3 +217,17 @@ def test_plugins_that_no_switch_stops_are_refused(rig: Any, tmp_path: Path, list
     if EVERYTHING:
         assert asyncio.run(trial.run(prompts=(ACT,), tier="supervised", trust=True)) == ""
         assert project.left == ["plugin"]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_hooks_that_no_switch_stops_are_refused(
+    rig: Any, tmp_path: Path, listener: socket.socket, *, trusted: bool
+) -> None:
+    if rig.agent != "copilot":
+        pytest.skip("only Copilot CLI runs hooks whatever it is told")
+    project = HostileProject(tmp_path / "place", port=listener.getsockname()[1])
+    hook = {"type": "command", "bash": project.script("hook"), "timeoutSec": 10}
+    project.write(".github/hooks/x.json", {"version": 1, "hooks": {"userPromptSubmitted": [hook]}})
+    trial = Trial(rig, project, tmp_path / "home", listener)
+    refusal = asyncio.run(trial.run(prompts=(ACT,), tier="supervised", trust=trusted))
+    assert ("UntrustedProject" in refusal, project.left) == (not trusted, ["hook"] if trusted else [])
