@@ -6,7 +6,6 @@ calls every failure a success; what its records say comes in as events of our ow
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -29,9 +28,8 @@ from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.held_calls import Call
 from .records import CopilotFailure, CopilotLine
 from .session import NativeEvent, line_of
-from .tools import TOOLS, name_of
+from .tools import EXIT_LINE, TOOLS, name_of
 
-_EXIT_LINE = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*$")
 Chunk = TypeVar("Chunk", AgentMessageChunk, AgentThoughtChunk)
 NAME, PARENT = "toolName", "parentToolCallId"
 """What we put beside a call for the protocol's dictionary."""
@@ -247,9 +245,9 @@ def _plain_content(raw: msgspec.Raw, content: Any) -> msgspec.Raw:
             return raw
         case _:
             text = getattr(content, "text", "")
-            if not _EXIT_LINE.search(text):
+            if not EXIT_LINE.search(text):
                 return raw
-            block = {"type": "content", "content": msgspec.to_builtins(TextContent(_EXIT_LINE.sub("", text)))}
+            block = {"type": "content", "content": msgspec.to_builtins(TextContent(EXIT_LINE.sub("", text)))}
             return msgspec.Raw(msgspec.json.encode(block))
 
 

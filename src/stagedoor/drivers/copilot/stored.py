@@ -9,9 +9,9 @@ from pathlib import Path
 from ...unified.events import Error, Event, Text, TurnStarted
 from ...unified.faults import kind_of
 from ..agent import StoredSession
-from ..stored import Json, ended, lines_of, milliseconds, table, tables, text, used
+from ..stored import Json, ended, lines_of, milliseconds, table, text, used
 from .state import user_folder
-from .tools import TOOLS
+from .tools import EXIT_LINE, TOOLS
 
 
 def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSession]:
@@ -93,14 +93,15 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
 
 def _result(content: Json, native: str, at: int) -> Event:
     result = table(content.get("result"))
-    code = next((part.get("exitCode") for part in tables(result.get("contents")) if "exitCode" in part), None)
-    failed = content.get("success") is False or bool(code)
     output = text(result.get("content")) or text(table(content.get("error")).get("message"))
+    exit_line = EXIT_LINE.search(output)
+    code = int(exit_line[1]) if exit_line else None
+    failed = content.get("success") is False or bool(code)
     return ended(
         text(content.get("toolCallId")),
         TOOLS.get(native, "other"),
         "error" if failed else "success",
-        output,
+        EXIT_LINE.sub("", output),
         at,
-        code if isinstance(code, int) else None,
+        code,
     )

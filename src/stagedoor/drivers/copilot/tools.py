@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ OWN_TOOLS: tuple[AgentTool, ...] = (
 )
 """``sql`` is a database of its own for notes. What a sub-agent does is asked about like the rest."""
 NAMES: dict[str, ToolName] = {tool.name: tool.kind for tool in OWN_TOOLS}
+EXIT_LINE = re.compile(r"\n?<shellId: \S+ completed with exit code (-?\d+)>\s*$")
+"""What it adds to the output of a command."""
 READING = ("view", "grep", "glob")
 
 

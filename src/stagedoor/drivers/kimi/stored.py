@@ -61,13 +61,14 @@ def _prompt(record: Json) -> str:
 
 
 def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event]:
+    names: dict[str, str] = {}
     for record in lines_of(stored.path):
         at = _time(record.get("time"))
         match record.get("type"):
             case "turn.prompt":
                 yield TurnStarted(prompt=_prompt(record), timestamp=at)
             case "context.append_loop_event":
-                yield from _loop_events(table(record.get("event")), at)
+                yield from _loop_events(table(record.get("event")), names, at)
             case "turn.ended" if record.get("reason") == "failed":
                 error = table(record.get("error"))
                 message, status = text(error.get("message")), table(error.get("details")).get("statusCode")
@@ -78,7 +79,7 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
                 pass
 
 
-def _loop_events(event: Json, at: int) -> Iterator[Event]:
+def _loop_events(event: Json, names: dict[str, str], at: int) -> Iterator[Event]:
     match event.get("type"):
         case "content.part":
             part = table(event.get("part"))
@@ -87,12 +88,14 @@ def _loop_events(event: Json, at: int) -> Iterator[Event]:
             elif thought := text(part.get("think")):
                 yield Thinking(text=thought, timestamp=at)
         case "tool.call":
-            native = text(event.get("name"))
+            native = names[text(event.get("toolCallId"))] = text(event.get("name"))
             yield used(text(event.get("toolCallId")), TOOLS.get(native, "other"), native, table(event.get("args")), at)
         case "tool.result":
             result = table(event.get("result"))
             output = text_of_blocks(result.get("output")) or text(event.get("output"))
             failed = bool(result.get("isError") or event.get("isError"))
-            yield ended(text(event.get("toolCallId")), "other", "error" if failed else "success", output, at)
+            call_id = text(event.get("toolCallId"))
+            name = TOOLS.get(names.get(call_id, ""), "other")
+            yield ended(call_id, name, "error" if failed else "success", output, at)
         case _:
             pass

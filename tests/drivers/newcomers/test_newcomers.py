@@ -1,0 +1,308 @@
+"""How Copilot CLI, Qwen Code and Kimi Code are started, and what their own records put right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import stagedoor
+from stagedoor import catalog
+from stagedoor.agents.acp.responses import PromptResponse
+from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, TextContent
+from stagedoor.drivers.copilot import opening as copilot
+from stagedoor.drivers.copilot.dictionary import CopilotDictionary
+from stagedoor.drivers.copilot.session import CopilotSession
+from stagedoor.drivers.kimi import opening as kimi
+from stagedoor.drivers.qwen import opening as qwen
+from stagedoor.errors import NotSupported, UntrustedProject
+from stagedoor.unified.options import Options
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A home, a workspace, and programs as npm installs them."""
+    for name in ("home", "workspace", "bin"):
+        (tmp_path / name).mkdir()
+    modules = tmp_path / "node_modules"
+    for name in (
+        "@github/copilot/npm-loader.js", f"@github/copilot-{os.uname().sysname.lower()}-x64/copilot",
+        "@qwen-code/qwen-code/cli-entry.js", "@qwen-code/qwen-code/cli.js", "@moonshot-ai/kimi-code/dist/main.mjs",
+        "node/bin/node",
+    ):  # fmt: skip
+        program = modules / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    links = {
+        "copilot": "@github/copilot/npm-loader.js", "qwen": "@qwen-code/qwen-code/cli-entry.js",
+        "kimi": "@moonshot-ai/kimi-code/dist/main.mjs", "node": "node/bin/node",
+    }  # fmt: skip
+    for name, target in links.items():
+        (tmp_path / "bin" / name).symlink_to(modules / target)
+    return tmp_path
+
+
+def options(place: Path, **more: Any) -> Options:
+    env = {"PATH": str(place / "bin"), "HOME": str(place / "home")}
+    return Options(cwd=str(place / "workspace"), env=env, inherit_env=False, **more)
+
+
+# ------------------------------------------------------------------------------------------------------------- qwen
+
+
+@pytest.mark.parametrize(
+    ("chosen", "mode", "rules"),
+    [
+        ({"tier": "dry-run"}, "plan", {"deny"}),
+        ({"tier": "supervised"}, "default", {"ask", "deny"}),
+        ({"approval": "ask"}, "default", {"ask", "deny"}),
+        ({"tier": "autonomous"}, "yolo", set()),
+        ({"tier": "autonomous", "disallowed_tools": ("shell",)}, "yolo", {"deny"}),
+    ],
+)
+def test_qwen_starts_in_a_mode_that_asks_and_never_in_its_own(
+    place: Path, chosen: dict[str, Any], mode: str, rules: set[str]
+) -> None:
+    launch = qwen.launch_of(options(place, **chosen))
+    package = place / "node_modules" / "@qwen-code" / "qwen-code"
+    assert launch.argv[:5] == (str(place / "bin" / "node"), str(package / "cli.js"), "--acp", "--approval-mode", mode)
+    settings = json.loads(launch.files["settings.json"])
+    assert settings["permissions"].keys() == rules
+    assert settings["ui"] == {"enableFollowupSuggestions": False}
+
+
+def test_the_settings_of_the_machines_owner_stay_in_force(place: Path) -> None:
+    theirs = place / "settings.json"
+    theirs.write_text(
+        json.dumps({"permissions": {"deny": ["Bash(rm *)"]}, "privacy": {"usageStatisticsEnabled": False}})
+    )
+    chosen = options(place, tier="supervised")
+    chosen = msgspec.structs.replace(chosen, env={**chosen.env, "QWEN_CODE_SYSTEM_SETTINGS_PATH": str(theirs)})
+    launch = qwen.launch_of(chosen)
+    settings = json.loads(launch.files["settings.json"])
+    assert "Bash(rm *)" in settings["permissions"]["deny"]
+    assert settings["privacy"] == {"usageStatisticsEnabled": False}
+    assert launch.env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"] == str(place / "system-defaults.json")
+
+
+def test_qwen_runs_restricted_where_the_project_has_something_to_load(place: Path) -> None:
+    (place / "workspace" / ".env").write_text("OPENAI_BASE_URL=http://elsewhere\n")
+    launch = qwen.launch_of(options(place))
+    assert json.loads(launch.files["settings.json"])["security"] == {"folderTrust": {"enabled": True}}
+    assert set(json.loads(launch.files["folders.json"]).values()) == {"DO_NOT_TRUST"}
+    with pytest.raises(UntrustedProject, match="leave mcp_servers out"):
+        qwen.launch_of(options(place, mcp_servers={"sums": stagedoor.McpServer(command="sums")}))
+    trusted = qwen.launch_of(options(place, trust=True))
+    assert set(json.loads(trusted.files["folders.json"]).values()) == {"TRUST_FOLDER"}
+
+
+# ---------------------------------------------------------------------------------------------------------- copilot
+
+
+def test_copilot_is_started_without_its_launcher_and_what_would_let_it_ask_nobody(place: Path) -> None:
+    launch = copilot.launch_of(options(place, tier="supervised"))
+    assert Path(launch.argv[0]).parent.name.startswith("copilot-")
+    assert "COPILOT_ALLOW_ALL" in launch.unset
+    assert "--allow-all" not in launch.argv
+    assert "--excluded-tools=lsp,skill" in launch.argv
+    assert "--allow-all" in copilot.launch_of(options(place, tier="autonomous")).argv
+    dry = copilot.launch_of(options(place, tier="dry-run", mcp_servers={"sums": stagedoor.McpServer(command="sums")}))
+    assert "--available-tools=view,grep,glob" in dry.argv
+    assert dry.files == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "listed", "refused"),
+    [
+        (".github/hooks/x.json", False, True),
+        (".mcp.json", False, False),
+        (".mcp.json", True, True),
+        (".claude/settings.json", True, True),
+        ("AGENTS.md", True, False),
+    ],
+)
+def test_copilot_is_refused_where_a_projects_programs_would_run(
+    place: Path, file: str, listed: bool, refused: bool
+) -> None:
+    planted = place / "workspace" / file
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text("{}")
+    if listed:
+        (place / "home" / ".copilot").mkdir()
+        (place / "home" / ".copilot" / "config.json").write_text(
+            "// written by the program\n" + json.dumps({"trustedFolders": [str(place)]})
+        )
+    if refused:
+        with pytest.raises(UntrustedProject, match="stagedoor trust"):
+            copilot.launch_of(options(place))
+    else:
+        copilot.launch_of(options(place))
+    copilot.launch_of(options(place, trust=True))
+
+
+class Received:
+    """A session's messages, as they came."""
+
+    session_id = "s"
+
+    def __init__(self, *events: Any) -> None:
+        self._events = events
+
+    @property
+    def received(self) -> AsyncIterator[tuple[bytes, Any]]:
+        async def each() -> AsyncIterator[tuple[bytes, Any]]:
+            for event in self._events:
+                yield b"", event
+
+        return each()
+
+
+def chunk(text: str) -> SessionUpdate:
+    return SessionUpdate("s", AgentMessageChunk(msgspec.Raw(msgspec.json.encode(TextContent(text)))))
+
+
+def record(kind: str, **content: Any) -> str:
+    return json.dumps({"type": kind, "data": content}) + "\n"
+
+
+def told(records: str, *events: Any, at: Path) -> list[tuple[str, str]]:
+    """The events of a turn of Copilot CLI that wrote ``records`` while it ran."""
+    at.write_text(record("session.error", message="of an earlier turn"))
+    session = CopilotSession(Received(*events), at)  # type: ignore[arg-type]
+    with at.open("a") as file:
+        file.write(records)
+    dictionary = CopilotDictionary()
+    dictionary.expect_records()
+
+    async def read() -> list[stagedoor.Event]:
+        return [event async for _, native in session.received for event in dictionary.translate(native)]
+
+    kinds = ("text", "retry", "error", "turn_completed")
+    return [
+        (event.type, getattr(event, "text", "") or getattr(event, "message", "") or getattr(event, "status", ""))
+        for event in asyncio.run(read())
+        if event.type in kinds
+    ]
+
+
+def test_copilots_records_decide_what_was_said_and_what_failed(tmp_path: Path) -> None:
+    ended = PromptResponse("end_turn")
+    at = tmp_path / "events.jsonl"
+    failed = record("session.error", message="401 wrong key", statusCode=401, errorType="authentication")
+    assert told(failed, chunk("Error: 401 wrong key"), ended, at=at) == [
+        ("error", "401 wrong key"),
+        ("turn_completed", "error"),
+    ]
+    said = record("assistant.message", content="Error: it is only a word") + record("assistant.turn_end")
+    assert told(said, chunk("Error: it is"), chunk(" only a word"), ended, at=at) == [
+        ("text", "Error: it is only a word"),
+        ("turn_completed", "success"),
+    ]
+    again = record("assistant.message", content="The first half, and the second.") + record("assistant.turn_end")
+    words = ("The first ", "half", "Info: It was interrupted. Retrying...", "The first half, ", "and the second.")
+    events = [*map(chunk, words), ended]
+    assert told(again, *events, at=at) == [
+        ("retry", ""),
+        ("text", "The first half, and the second."),
+        ("turn_completed", "success"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- kimi
+
+
+def test_kimi_gets_the_users_configuration_with_our_refusals_and_no_trusted_folder(place: Path) -> None:
+    user = place / "home" / ".kimi-code"
+    (user / "workspace-trust").mkdir(parents=True)
+    (user / "config.toml").write_text('default_model = "mine"\n[models.mine]\nmodel = "m"\n')
+    home = place / "private"
+    launch = kimi.launch_of(options(place, tier="supervised"), home)
+    config = tomllib.loads((home / "config.toml").read_text())
+    assert (config["default_model"], [hook["event"] for hook in config["hooks"]]) == ("mine", ["PreToolUse"])
+    assert "FetchURL" in config["hooks"][0]["matcher"]
+    assert (home / "sessions").resolve() == (user / "sessions").resolve()
+    assert not (home / "workspace-trust").exists()
+    assert launch.env["KIMI_CODE_HOME"] == str(home)
+    assert launch.folders == (str(home),)
+
+
+def test_kimi_is_not_confined_where_its_files_are_written_through_us(place: Path) -> None:
+    with pytest.raises(NotSupported, match="use tier='autonomous' or tier='dry-run'"):
+        kimi.check(options(place, tier="supervised", confine="workspace"))
+    kimi.check(options(place, tier="autonomous", confine="workspace"))
+
+
+# -------------------------------------------------------------------------------------------------- what they store
+
+
+def test_their_stored_sessions_are_listed_and_read(place: Path) -> None:
+    cwd, home = str(place / "workspace"), place / "home"
+    chosen = options(place)
+    time = "2026-11-16T05:00:00.000Z"
+    chats = home / ".qwen" / "projects" / "".join(c if c.isalnum() else "-" for c in cwd) / "chats"
+    chats.mkdir(parents=True)
+    lines: list[Any] = [
+        {"type": "user", "sessionId": "q", "cwd": cwd, "timestamp": time, "message": {"parts": [{"text": "Run it"}]}},
+        {"type": "assistant", "timestamp": time, "message": {"parts": [
+            {"text": "Hm.", "thought": True},
+            {"functionCall": {"id": "1", "name": "run_shell_command", "args": {"command": "ls"}}}]}},
+        {"type": "tool_result", "timestamp": time,
+         "toolCallResult": {"status": "error", "resultDisplay": {"output": "no", "exitCode": 2}}, "message": {"parts": [{"functionResponse": {"id": "1", "name": "run_shell_command"}}]}},
+    ]  # fmt: skip
+    (chats / "q.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    state = home / ".copilot" / "session-state" / "c"
+    state.mkdir(parents=True)
+    (state / "workspace.yaml").write_text(f"id: c\ncwd: {cwd}\nname: Run it\ncreated_at: {time}\n")
+    (state / "events.jsonl").write_text(
+        record("user.message", content="Run it")
+        + record("tool.execution_start", toolCallId="1", toolName="bash", arguments={"command": "ls"})
+        + record("tool.execution_complete", toolCallId="1", success=True,
+                 result={"content": "no\n<shellId: 0 completed with exit code 2>"})
+    )  # fmt: skip
+    session = home / ".kimi-code" / "sessions" / "wd_x" / "k"
+    (session / "agents" / "main").mkdir(parents=True)
+    (session / "state.json").write_text(json.dumps({"cwd": cwd, "title": "Run it", "createdAt": 1}))
+    wire: list[Any] = [
+        {"type": "turn.prompt", "input": [{"type": "text", "text": "Run it"}]},
+        {"type": "context.append_loop_event", "event": {"type": "tool.call", "toolCallId": "1", "name": "Bash",
+         "args": {"command": "ls"}}},
+        {"type": "context.append_loop_event", "event": {"type": "tool.result", "toolCallId": "1",
+         "result": {"output": "no", "isError": True}}},
+        {"type": "turn.ended", "reason": "failed", "error": {"message": "429 slow", "details": {"statusCode": 429}}},
+    ]  # fmt: skip
+    (session / "agents" / "main" / "wire.jsonl").write_text("\n".join(map(json.dumps, wire)))
+    for agent, expected in (("qwen", "q"), ("copilot", "c"), ("kimi", "k")):
+        [stored] = catalog.agent(agent).list_stored(cwd, chosen.env)
+        assert (stored.session_id, stored.title, stored.cwd) == (expected, "Run it", cwd)
+        read = catalog.agent(agent).read_stored
+        assert read is not None
+        events = [event for event in read(stored, chosen.env) if not isinstance(event, stagedoor.Thinking)]
+        assert [event.type for event in events[:3]] == ["turn_started", "tool_use", "tool_result"]
+        [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
+        assert (result.name, result.status, result.output) == ("shell", "error", "no")
+        assert [event.kind for event in events if isinstance(event, stagedoor.Error)] == (
+            ["rate_limited"] if agent == "kimi" else []
+        )
+
+
+# --------------------------------------------------------------------------------------------------------- unproven
+
+
+def test_agents_that_nobody_tried_are_known_and_called_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(place / "bin"))
+    assert "goose" in catalog.unproven_names()
+    assert "goose" not in catalog.names()
+    (place / "bin" / "goose").symlink_to(place / "node_modules" / "node" / "bin" / "node")
+    assert "goose" in catalog.names()
+    goose = catalog.agent("goose")
+    assert (goose.title, goose.install) == ("Goose (unproven)", "brew install block-goose-cli")
+    with pytest.raises(NotSupported, match="cannot be promised"):
+        stagedoor.open("goose", cwd=str(place), tier="supervised")
