@@ -255,7 +255,8 @@ def test_their_stored_sessions_are_listed_and_read(place: Path) -> None:
             {"text": "Hm.", "thought": True},
             {"functionCall": {"id": "1", "name": "run_shell_command", "args": {"command": "ls"}}}]}},
         {"type": "tool_result", "timestamp": time,
-         "toolCallResult": {"status": "error", "resultDisplay": {"output": "no", "exitCode": 2}}, "message": {"parts": [{"functionResponse": {"id": "1", "name": "run_shell_command"}}]}},
+         "toolCallResult": {"status": "error", "resultDisplay": {"output": "no", "exitCode": 2}},
+         "message": {"parts": [{"functionResponse": {"id": "1", "name": "run_shell_command"}}]}},
     ]  # fmt: skip
     (chats / "q.jsonl").write_text("\n".join(map(json.dumps, lines)))
     state = home / ".copilot" / "session-state" / "c"
