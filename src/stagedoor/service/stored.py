@@ -68,13 +68,16 @@ class Past:
         """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
         folders = [self._folder(cwd, agent and _canonical(agent))] if cwd else self._folders()
         names = [_canonical(agent)] if agent else list(catalog.names())
-        logged = await self._journal.store.sessions(Query(agent=names[0] if agent else "", limit=EVERYTHING))
-        here = [view for view in logged if not cwd or Path(view.cwd) == folders[0]]
+        query = Query(agent=names[0] if agent else "", cwd=str(folders[0]) if cwd else "", limit=EVERYTHING)
+        logged = await self._journal.store.sessions(query)
         known = {(view.agent, view.native_id) for view in logged if view.native_id}
-        found = [_of_log(view) for view in here]
+        found = [_of_log(view) for view in logged]
         for stored in await asyncio.to_thread(self._stored, folders, names):
-            if (stored.agent, stored.session_id) not in known:
-                known.add((stored.agent, stored.session_id))
+            if (stored.agent, stored.session_id) in known:
+                continue
+            known.add((stored.agent, stored.session_id))
+            # One that ran here may stand in the log as one of another folder: its worktree.
+            if not cwd or await self._journal.store.session_of(stored.agent, stored.session_id) is None:
                 found.append(_of_disk(stored))
         return sorted(found, key=lambda session: session.updated_at, reverse=True)
 
