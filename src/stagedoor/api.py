@@ -14,14 +14,18 @@ from msgspec.structs import replace
 from . import catalog
 from .cancel import CancelToken, ends_with
 from .drivers.acp.definition import AcpAgent
-from .drivers.agent import Presence, StoredSession
-from .errors import BadRequest, NotSupported
+from .drivers.agent import Agent, Presence, StoredSession
+from .drivers.confinement import environ_of
+from .errors import BadRequest, NotSupported, SessionNotFound
 from .permissions.ground import home_of
 from .register import Register, resumed
 from .session import Session
 from .trust.project import standing_of
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
-from .unified.options import OpenOptions, Options, check_options
+from .unified.options import OpenOptions, Options, check_options, without_modes
+
+LAST = "last"
+"""``resume="last"``: the agent's newest session in this folder."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +62,7 @@ def conversation(
 ) -> Session:
     """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     entry = catalog.agent(agent)
-    requested = _requested(options, entry.name)
+    requested = _requested(options, entry)
     effective = _with_policy(_with_protected_files(requested))
     driver = catalog.driver(entry, effective)
     ruled = requested.policy is not None or bool(requested.before_tool_call)
@@ -151,11 +155,24 @@ def history(
     return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _requested(arguments: Mapping[str, Any], agent: str) -> Options:
+def _requested(arguments: Mapping[str, Any], entry: Agent) -> Options:
+    arguments = without_modes(arguments)
     options = check_options(arguments)
+    if options.resume == LAST:
+        options = replace(options, resume=_last_session(entry, options))
     if options.resume is not None:
-        options = resumed(options, frozenset(arguments), agent, Register().find(options.resume))
+        options = resumed(options, frozenset(arguments), entry.name, Register().find(options.resume))
     return replace(options, cwd=str(Path(options.cwd).resolve()))
+
+
+def _last_session(entry: Agent, options: Options) -> str:
+    folder = str(Path(options.cwd).resolve())
+    stored = list(entry.list_stored(folder, environ_of(options)))
+    if not stored:
+        raise SessionNotFound(
+            f"resume={LAST!r}: {entry.name} has no session in {folder}; start one without resume, or name another cwd"
+        )
+    return max(stored, key=lambda session: session.updated_ms).session_id
 
 
 def _with_protected_files(options: Options) -> Options:

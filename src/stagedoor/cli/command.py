@@ -151,14 +151,17 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("-m", "--model", metavar="NAME")
     where.add_argument("--driver", metavar="NAME", help="the protocol to use, where the agent has several")
     where.add_argument("--executable", metavar="FILE", help="the agent's program, if it is not on the PATH")
-    where.add_argument("--resume", metavar="ID", help="continue a stored session (stagedoor sessions lists them)")
+    where.add_argument(
+        "--resume", metavar="ID", help="continue a stored session (stagedoor sessions lists them), or last"
+    )
     where.add_argument("--fork", action="store_true", default=None, help="with --resume: continue in a copy")
     where.add_argument("--image", dest="images", action="append", metavar="FILE", help="attach an image (repeatable)")
     where.add_argument("--output-schema", metavar="FILE|JSON", help="the answer must fit this JSON Schema")
 
     rights = parser.add_argument_group("permissions")
     rights.add_argument("--tier", choices=get_args(Tier), help="default: supervised")
-    rights.add_argument("--approval", choices=get_args(Approval), help="finer than the tier")
+    modes = (*get_args(Approval), "default", "plan")
+    rights.add_argument("--approval", choices=modes, help="finer than the tier; plan: change nothing")
     rights.add_argument("--sandbox", choices=get_args(Sandbox), help="what commands may touch")
     rights.add_argument(
         "--confine",

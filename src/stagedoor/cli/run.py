@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
             "stagedoor run codex - --tier autonomous --json < task.md",
             'stagedoor run gemini "Explain this repository" --quiet > answer.md',
             'stagedoor run opencode "And now the docs" --resume 3f2a9c10 --policy team.yaml',
+            'stagedoor run codex "Go on" --resume last',
             'stagedoor run --acp "my-agent --acp" "Fix the login bug" --tier autonomous',
         ),
         closing="exit codes: 0 success · 1 the agent failed · 2 usage · 3 not installed · 4 not signed in · "

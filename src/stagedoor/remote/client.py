@@ -16,7 +16,7 @@ from ..errors import NotSupported
 from ..service.views import By, Question, SessionSpec, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
-from ..unified.options import Approval, Confine, McpServer, Options, Sandbox, Tier
+from ..unified.options import Approval, Confine, McpServer, Options, Sandbox, Tier, without_modes
 from .address import Address, find
 from .connection import ServerConnection
 from .session import OpenRequest, RemoteSession, SessionLink, answer_body
@@ -227,7 +227,7 @@ def open_request(agent: str, options: Mapping[str, Any]) -> OpenRequest:
         raise TypeError(f"unknown option {name!r}; the options with a server are {', '.join(sorted(ACCEPTED))}")
     if options.get("permission_timeout", 0) is None:
         raise NotSupported("permission_timeout=None does not work with a server: leave it out, and the server decides")
-    sent = {name: _plain(value) for name, value in options.items() if name not in _LOCAL_OPTIONS}
+    sent = {name: _plain(value) for name, value in without_modes(options).items() if name not in _LOCAL_OPTIONS}
     resume = options.get("resume")
     if resume is not None and sent:
         names = ", ".join(f"{name}=" for name in sent)

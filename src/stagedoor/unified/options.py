@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Tier = Literal["dry-run", "supervised", "autonomous"]
 Approval = Literal["ask", "askDangerous", "autoEdit", "autoAll"]
+PermissionMode = Literal["default", "accept_edits", "bypass", "plan"]
+"""Other words for modes, understood wherever ``approval`` is given to ``run`` and its relatives."""
 Sandbox = Literal["none", "readOnly", "workspaceWrite", "fullAccess"]
 Confine = Literal["off", "workspace", "read-only"]
 
@@ -51,7 +53,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How much the agent may do without asking: `dry-run` changes nothing, `supervised` asks before it runs commands,
     `autonomous` never asks. See [tiers](tiers.md)."""
     approval: Approval | None = None
-    """Which calls are asked about, in place of the tier's own choice."""
+    """Which calls are asked about, in place of the tier's own choice. `default` is the tier's own, `plan` a dry run
+    whatever the tier, `accept_edits` is `autoEdit`, `bypass` is `autoAll`."""
     sandbox: Sandbox | None = None
     """What commands may touch: by the agent's own sandbox where it has one, else by `confine`."""
     confine: Confine = "off"
@@ -70,7 +73,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
     """Cost before the turn ends as `max_budget`."""
     resume: str | None = None
-    """The session to continue: Stagedoor's id or the agent's."""
+    """The session to continue: Stagedoor's id, the agent's, or `last` for the agent's newest one in `cwd`."""
     fork: bool = False
     """With `resume`: continue in a copy and leave the original unchanged."""
     allowed_tools: tuple[str, ...] | None = None
@@ -136,7 +139,7 @@ class OpenOptions(TypedDict, total=False):
     cwd: str | PathLike[str]
     model: str | None
     tier: Tier
-    approval: Approval | None
+    approval: Approval | PermissionMode | None
     sandbox: Sandbox | None
     confine: Confine
     confine_write: list[str] | tuple[str, ...]
@@ -175,7 +178,7 @@ class OpenOptions(TypedDict, total=False):
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tier": get_args(Tier),
-    "approval": get_args(Approval),
+    "approval": (*get_args(Approval), *get_args(PermissionMode)),
     "sandbox": get_args(Sandbox),
     "confine": get_args(Confine),
 }
@@ -183,8 +186,23 @@ _ABOVE_ZERO = ("hook_timeout", "max_turns", "max_budget_usd", "timeout", "permis
 _AS_THEY_ARE = ("can_use_tool", "policy")  # a function, and what is read where policies are known
 
 
+_MODES: dict[PermissionMode, dict[str, str | None]] = {
+    "default": {"approval": None},
+    "accept_edits": {"approval": "autoEdit"},
+    "bypass": {"approval": "autoAll"},
+    "plan": {"approval": None, "tier": "dry-run"},
+}
+
+
+def without_modes(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same with ``approval`` in our own words. Planning is a dry run, whatever tier is named beside it."""
+    approval = values.get("approval")
+    return {**values, **_MODES[approval]} if isinstance(approval, str) and approval in _MODES else values
+
+
 def check_options(values: Mapping[str, Any]) -> Options:
     """The options as they were named, each checked before anything is started. Raises ``BadRequest``."""
+    values = without_modes(values)
     unknown = set(values) - set(Options.__struct_fields__)
     if unknown:
         raise TypeError(
