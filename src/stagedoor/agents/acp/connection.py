@@ -32,7 +32,7 @@ from .config import AcpProfile
 from .events import Event, FileServed, RequestFailed, RequestWithdrawn, TerminalServed, Unanswered, session_of
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
 from .requests import AgentRequest, RequestPermission
-from .responses import InitializeResponse
+from .responses import InitializeResponse, way_in
 from .updates import AvailableCommandsUpdate, SessionUpdate
 
 AUTH_REQUIRED = -32000
@@ -58,6 +58,7 @@ class Connection:
     def __init__(self, process: ChildProcess, protocol: AcpProtocol, quiet: float | None) -> None:
         self.protocol = protocol
         self.process = process
+        self.program = ""
         self._quiet = quiet
         self._channels: dict[str, Channel] = {}
         self._waiting: dict[Id, asyncio.Future[Reply]] = {}
@@ -85,6 +86,7 @@ class Connection:
         """Start the agent and shake hands."""
         process = await ChildProcess.start(launch, base_env=base_env)
         connection = cls(process, AcpProtocol(capabilities, profile), quiet)
+        connection.program = launch.argv[0]
         try:
             async with asyncio.timeout(start_timeout):
                 hello = await connection.request(InitializeRequest(client_version=CLIENT_VERSION))
@@ -240,8 +242,9 @@ class Connection:
                 pass
         if failed.code == AUTH_REQUIRED:
             agent = self.protocol.agent
-            ways = [method.name or method.id for method in (agent.auth_methods if agent else None) or ()]
-            offered = f" (ways to sign in: {', '.join(ways)})" if ways else ""
+            methods = (agent.auth_methods if agent else None) or ()
+            ways = [way_in(method, self.program) for method in methods]
+            offered = f" (ways to sign in: {'; '.join(ways)})" if ways else ""
             return NotSignedIn(f"the agent is not signed in: {reason}{offered}")
         return AgentRefused(f"the agent refused {failed.method}: {reason}", code=failed.code)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import shlex
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -66,6 +67,24 @@ class AuthMethod(msgspec.Struct, frozen=True):
     env: dict[str, str] | None = None
     link: str | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+
+def way_in(method: AuthMethod, program: str) -> str:
+    """What a person does to sign in by this method, as far as the agent says."""
+    name = method.name or method.id
+    match method.meta:
+        case {"terminal-auth": {"command": str(command), **more}}:
+            words: object = more.get("args")
+            arguments = [str(word) for word in cast("list[object]", words)] if isinstance(words, list) else []
+            return f"{name}: run {shlex.join([command, *arguments])}"
+        case _:
+            pass
+    if method.type == "terminal":
+        return f"{name}: run {shlex.join([program, *(method.args or ())])}"
+    variables = [str(variable.get("name")) for variable in method.vars or () if variable.get("name")]
+    if method.type == "env_var" and variables:
+        return f"{name}: set {' or '.join(variables)}"
+    return f"{name}: {method.description}" if method.description else name
 
 
 class Implementation(msgspec.Struct, frozen=True):

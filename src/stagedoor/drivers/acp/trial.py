@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp import AcpClient
-from ...agents.acp.responses import ConfigOption, InitializeResponse
+from ...agents.acp.responses import ConfigOption, InitializeResponse, way_in
 from ...agents.acp.session import OpenSessionResponse
 from ...errors import LaunchError, NotSignedIn, StagedoorError
 from ...transports.executables import find_executable
@@ -99,7 +99,7 @@ def _greeted(trial: Trial, agent: InitializeResponse) -> Trial:
         name=about.title or about.name if about is not None else "",
         version=about.version if about is not None else "",
         offers=("new", *(name for name, offered in offers.items() if offered)),
-        sign_in=tuple(method.name or method.id for method in agent.auth_methods or ()),
+        sign_in=tuple(way_in(method, trial.executable) for method in agent.auth_methods or ()),
     )
 
 
