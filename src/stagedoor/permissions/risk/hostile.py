@@ -58,6 +58,14 @@ _OPTIONS_THAT_RUN = re.compile(r"-(toolexec|exec|vettool|javaagent|agentpath|age
 _HIDES = re.compile(r"^(HISTFILE|HISTSIZE|HISTFILESIZE|HISTCONTROL|HISTIGNORE)$")
 
 
+_INSTALLERS = frozenset(
+    ["pip", "pipx", "npm", "pnpm", "yarn", "npx", "pnpx", "bunx", "bun", "uvx", "uv", "deno", "gem", "poetry", "cargo"]
+)
+_FROM_ELSEWHERE = re.compile(
+    r"^([\w.-]+(\[[\w,]*\])?\s*@\s*)?(git\+|https?://|github:|gitlab:|bitbucket:|gist:|ssh://|git@|git://)"
+)
+
+
 def hostile(command: ShellCommand) -> list[Finding]:
     """What the words, the input and the assignments of a command say, whatever its program is."""
     found: list[Finding] = []
@@ -71,6 +79,8 @@ def hostile(command: ShellCommand) -> list[Finding]:
         for word in command.words[1:]:
             if _UNSAFE.fullmatch(word):
                 found.append(Finding("high", f"{command.program} {word} runs with its safety off"))
+    if command.program in _INSTALLERS and any(_FROM_ELSEWHERE.match(word) for word in _operands(command)):
+        found.append(Finding("high", f"{command.program} downloads code from an address and runs it"))
     if _AUTONOMOUS in zip(command.words, command.words[1:], strict=False) or "--tier=autonomous" in command.words:
         found.append(Finding("high", f"{command.program} starts another agent that does not ask for permission"))
     if command.program in _SOCKETS and set(command.fed_by) & (SHELLS | {"python", "perl", "ruby", "php", "node"}):
@@ -84,6 +94,13 @@ def hostile(command: ShellCommand) -> list[Finding]:
         if _HIDES.match(name):
             found.append(Finding("high", f"{name} hides what was run from the history"))
     return found
+
+
+def _operands(command: ShellCommand) -> list[str]:
+    pairs = zip(command.words, command.words[1:], strict=False)
+    return [
+        word for before, word in pairs if not before.startswith("-") or before in ("--from", "-A", "-y", "--yes", "-e")
+    ]
 
 
 def _is_setting(command: ShellCommand, word: str) -> bool:
