@@ -47,7 +47,8 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any, play
         # Side by side, because some agents wait long before they try again.
         endless = ["context overflow"] if expected.patience is not None and plays_everything else []
         faults = [name for name in played if name not in endless]
-        lanes = [lane(faults[start::LANES]) for start in range(LANES)]
+        width = LANES if plays_everything else 1  # each of them starts the program once more
+        lanes = [lane(faults[start::width]) for start in range(width)]
         await asyncio.gather(*lanes, lane(endless, timeout=expected.patience))
 
     starting = asyncio.Lock()
