@@ -33,7 +33,7 @@ from types import FrameType
 
 TERM_GRACE = 0.3
 KILL_BOUND = 5.0
-DYING = 0.3
+DYING = 10.0
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -374,10 +374,13 @@ class Keeper:
             _remove(self._folders)
 
     def _is_orphaned(self) -> bool:
-        """Whether we are gone. Our end of the socket closes a moment before we are."""
+        """Whether we are gone. Our end of the socket closes a moment before we are: on a busy machine, or while our
+        interpreter takes itself apart, a long one. If we are not, we remove what is ours at once."""
         deadline = time.monotonic() + DYING
         while os.getppid() == self._parent:
             if time.monotonic() > deadline or not _is_cut_off(self._control):
+                return False
+            if not any(map(os.path.lexists, self._folders)):
                 return False
             time.sleep(0.005)
         return True
