@@ -43,7 +43,11 @@ HEADER = {"sessionId": "s", "projectHash": "h", "startTime": "1", "lastUpdated":
         ([HEADER, user("a"), user("b"), {"$rewindTo": "unknown"}], []),
         ([HEADER, user("a"), {"something": "new"}, user("b")], ["a", "b"]),
         ([{**HEADER, "messages": [user("a"), user("b")]}], ["a", "b"]),
-        ([HEADER, b"{broken", b"", user("a"), b'{"id":3}', b"[]", user("b")], ["a", "b"]),
+        ([HEADER, b"{broken", b"", user("a"), b'{"id":[3]}', b"[]", user("b")], ["a", "b"]),
+        (
+            ["\ufeff".encode() + json.dumps(HEADER).encode(), {**user("a"), "tokens": {"input": 5.0, "output": {}}}],
+            ["a"],
+        ),
         ([HEADER, b'{"id":"a","type":"user","content":"half \\ud83d"}'], ["a"]),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from stagedoor.wire.shapes import repaired
+from stagedoor.wire.shapes import decode_or_reason, repaired
 from stagedoor.wire.stamps import Stamped
 
 SHELL = "run_shell_command"
@@ -173,6 +173,13 @@ _METADATA = msgspec.json.Decoder(dict[str, Any])
 _RECORD = msgspec.json.Decoder(MessageRecord, strict=False)
 
 
+def _record(raw: bytes | msgspec.Raw) -> MessageRecord:
+    record = decode_or_reason(_RECORD, raw)
+    if isinstance(record, str):
+        raise ValueError(record)
+    return record
+
+
 class SessionFileReplay:
     """Feed it the lines of a session file, in order; unreadable ones are counted and passed over, as the CLI does."""
 
@@ -212,15 +219,16 @@ class SessionFileReplay:
     def _line(self, line: bytes) -> list[MessageRecord]:
         try:
             kind = _LINE.decode(line)
-        except msgspec.ValidationError:
-            raise
         except (msgspec.DecodeError, UnicodeDecodeError):
             line = repaired(line)
-            kind = _LINE.decode(line)
+            known = decode_or_reason(_LINE, line)
+            if isinstance(known, str):
+                raise ValueError(known) from None
+            kind = known
         if kind.rewind_to is not None:
             self._rewind(kind.rewind_to)
         elif kind.id is not None:
-            return [self._put(_RECORD.decode(line))]
+            return [self._put(_record(line))]
         elif kind.update:
             messages = _UPDATE.decode(kind.update).messages
             if messages is not None:
@@ -244,8 +252,8 @@ class SessionFileReplay:
         put: list[MessageRecord] = []
         for raw in messages or ():
             try:
-                put.append(self._put(_RECORD.decode(raw)))
-            except msgspec.ValidationError:
+                put.append(self._put(_record(raw)))
+            except ValueError:
                 self.unreadable += 1
         return put
 

@@ -16,6 +16,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -149,7 +150,8 @@ def session_id_of(path: Path) -> str:
     """From the header, which is the first line (of an older ``.json``, all of it); empty when there is none."""
     try:
         with path.open("rb") as file:
-            header: object = msgspec.json.decode(file.readline(HEAD) if path.suffix == ".jsonl" else file.read())
+            text = file.readline(HEAD) if path.suffix == ".jsonl" else file.read()
+            header: object = msgspec.json.decode(text.removeprefix(BOM_UTF8))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ""
     return str(cast("dict[str, Any]", header).get("sessionId", "")) if isinstance(header, dict) else ""
