@@ -73,13 +73,22 @@ async def answers(store: SqliteStore, like: dict[str, Any]) -> dict[str, Any]:
     return json.loads(msgspec.json.encode(found))  # type: ignore[no-any-return]
 
 
+def as_then(found: Any, expected: Any) -> Any:
+    """``found`` without the fields that views have got since then."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return {key: as_then(value, expected[key]) for key, value in found.items() if key in expected}
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        return [as_then(*pair) for pair in zip(found, expected, strict=True)]
+    return found
+
+
 def test_a_log_of_the_version_before_answers_everything_as_it_did(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     old_log(path)
     expected = json.loads((LOGS / "schema_4_answers.json").read_text("utf-8"))
 
     async def use(store: SqliteStore) -> None:
-        assert await answers(store, expected) == expected
+        assert as_then(await answers(store, expected), expected) == expected
         assert [one.id for one in await store.sessions(Query(cwd="/work/p2"))] == ["session-5", "session-2"]
         assert [await store.session_of("claude", "native-3"), await store.session_of("codex", "native-3")] == [
             await store.session("session-3"), None,
