@@ -6,6 +6,8 @@ agent asks of us) and ``responses.RESPONSES`` (what it answers to us).
 
 from __future__ import annotations
 
+# A session that the CLI names itself takes the place of the one we know:
+# pyright: reportIncompatibleMethodOverride=false
 from typing import Any, TypeAlias
 
 import msgspec

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, TypeAlias, cast
 
+# A session that the CLI names itself takes the place of the one we know:
+# pyright: reportIncompatibleMethodOverride=false
 import msgspec
 
 from stagedoor.wire.jsonrpc import Id

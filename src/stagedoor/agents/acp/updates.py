@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# A session that the CLI names itself takes the place of the one we know:
+# pyright: reportIncompatibleMethodOverride=false
 from typing import Any, TypeAlias
 
 import msgspec

@@ -5,6 +5,8 @@ Only the fields we use; the rest stays in the raw line.
 
 from __future__ import annotations
 
+# A session that the CLI names itself takes the place of the one we know:
+# pyright: reportIncompatibleMethodOverride=false
 from datetime import datetime
 from typing import Any, TypeAlias
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+# A session that the CLI names itself takes the place of the one we know:
+# pyright: reportIncompatibleMethodOverride=false
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
