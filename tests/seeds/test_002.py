@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -11,10 +12,133 @@ from typing import Any
 
 import pytest
 
-from stagedoor.service.config.settings import Settings
-from tests.seeds.client_002 import Phone, RpcError, check_event, phone
+import stagedoor
+from stagedoor.service.config.load import parse
+from stagedoor.service.config.settings import AgentSettings, Settings
+from stagedoor.testing import ScriptedModel, find_cli, question, say
+from tests.seeds.client_002 import Json, Phone, RpcError, check_event, phone
+
+COVERS: dict[str, str] = {
+    "1.1 Existing Architecture": "test_every_phone_hears_what_runs test_git_from_both_doors",
+    "1.2 Current AgentManager Interface": "test_a_whole_story test_a_text_answers_the_agents_question",
+    "2.1 Feature Comparison": "test_a_whole_story",
+    "2.1 Feature Comparison | Session Resume": "test_sessions_that_the_program_itself_has_made",
+    "2.1 Feature Comparison | Non-Interactive": "test_a_whole_story",
+    "2.1 Feature Comparison | Permission Skip": "test_the_configuration_of_the_document",
+    "2.1 Feature Comparison | Working Dir": "test_a_whole_story",
+    "2.2 Output Event Comparison": "test_a_whole_story",
+    "2.2 Output Event Comparison | Start message": "test_a_whole_story",
+    "2.2 Output Event Comparison | Assistant text": "test_a_whole_story",
+    "2.2 Output Event Comparison | Tool call": "test_a_whole_story",
+    "2.2 Output Event Comparison | Tool result": "test_a_whole_story",
+    "2.2 Output Event Comparison | Completion": "test_a_whole_story",
+    "2.2 Output Event Comparison | Error": "test_a_whole_story",
+    "2.2 Output Event Comparison | Thinking": "test_a_whole_story",
+    "2.3 Interactive Patterns": "test_a_text_answers_the_agents_question test_the_old_words_of_the_real_claude_code",
+    "3.1 Protocol Design Principles": "test_a_whole_story test_the_old_words_of_the_real_claude_code",
+    "3.2 Enhanced JSON-RPC Methods": "test_a_whole_story",
+    "3.2 › Agent Discovery (New)": "test_a_whole_story",
+    "3.2 › Agent Selection (New)": "test_the_selected_agent_survives_a_reconnect",
+    "3.2 › Enhanced Agent Run": "test_a_whole_story",
+    "3.3 Unified Event Types": "test_a_whole_story test_every_phone_hears_what_runs",
+    "4.1 Multi-Agent Manager": "test_a_whole_story",
+    "4.2 Claude Adapter": "test_the_old_words_of_the_real_claude_code",
+    "5.1 Event Normalizer": "test_a_whole_story",
+    "5.2 Tool Name Normalization": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `shell`": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `read_file`": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `write_file`": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `edit_file`": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `search_content`": "test_a_whole_story",
+    "5.2 Tool Name Normalization | `find_files`": "test_a_whole_story",
+    "5.3 Permission Risk Levels": "test_a_whole_story",
+    "6.1 Unified Session Storage": "test_sessions_that_the_program_itself_has_made",
+    "6.2 Session Location Mapping": "test_sessions_that_the_program_itself_has_made",
+    "7.1 › Claude Security": "test_the_configuration_of_the_document",
+    "7.1 › Gemini Security": "test_the_configuration_of_the_document",
+    "7.2 Unified Permission Model": "test_a_whole_story",
+    "Phase 1: Agent Abstraction Layer (Current Priority) | Add `agent/discover` RPC method": "test_a_whole_story",
+    "Phase 2: Gemini Integration | Add sandbox configuration": "test_the_configuration_of_the_document",
+    "Phase 2: Gemini Integration | Add `agent/select` RPC method": "test_the_selected_agent_survives_a_reconnect",
+    "Phase 3: Unified Events | Define unified event types": "test_a_whole_story",
+    "Phase 3: Unified Events | Update EventHub for multi-agent": "test_every_phone_hears_what_runs",
+    "Phase 3: Unified Events | Add agent_type to all events": "test_a_whole_story",
+    "Phase 3: Unified Events | Update WebSocket event format": "test_a_whole_story",
+    "Phase 3: Unified Events | Update iOS client": "test_the_old_words_of_the_real_claude_code",
+    "Phase 4: Session Unification | Unified session schema": "test_sessions_that_the_program_itself_has_made",
+    "Phase 4: Session Unification | Multi-agent session cache": "test_sessions_that_the_program_itself_has_made",
+    "Phase 4: Session Unification | Session list by agent type": "test_sessions_that_the_program_itself_has_made",
+    "9.1 New RPC Methods": "test_a_whole_story",
+    "9.2 Enhanced Event Notifications": "test_a_whole_story",
+    "9.3 Configuration Extensions": "test_the_configuration_of_the_document",
+    "B.1 iOS Client Migration": "test_the_old_words_of_the_real_claude_code",
+    "B.2 Backward Compatibility": "test_the_old_words_of_the_real_claude_code",
+    "Appendix C: Decision Log | Agent-agnostic naming (`agent/*`)": "test_a_whole_story",
+    "Appendix C: Decision Log | Single active agent": "test_the_selected_agent_survives_a_reconnect",
+    "Appendix C: Decision Log | Parallel legacy + unified events": "test_the_old_words_of_the_real_claude_code",
+    "Appendix C: Decision Log | Normalized tool names": "test_a_whole_story",
+    "Appendix C: Decision Log | Risk level assessment": "test_a_whole_story",
+}
+DIFFERS: dict[str, str] = {
+    "2.3 Interactive Patterns": "the CLIs' wires are others today; the answer of the phone is the same for all",
+    "4.1 Multi-Agent Manager": "a table of agents, matched by shape; the phone sees it as `agent/discover`",
+    "Phase 3: Unified Events | Update iOS client": "not ours to change: old and new words are spoken to it in parallel",
+    "B.1 iOS Client Migration": "the fields are those of §3.3, in an envelope with `payload`",
+    "Appendix C: Decision Log | Single active agent": "many run at once; the active one is the device's default",
+    "6.2 Session Location Mapping | Gemini": "the folders of the CLI today, read by the native library (document 001)",
+    "6.2 Session Location Mapping | Claude": "as asked, read by the native library (document 001)",
+    "6.2 Session Location Mapping | Codex": "the folders of the CLI today, read by the native library (document 001)",
+    "5.2 Tool Name Normalization | `web_fetch`": "the embedded agent has no such tool",
+    "5.2 Tool Name Normalization | `web_search`": "the embedded agent has no such tool",
+    "2.1 Feature Comparison | Output Format": "what the CLIs take today: the native libraries (document 001)",
+    "2.1 Feature Comparison | Input Format": "what the CLIs take today: the native libraries (document 001)",
+    "2.1 Feature Comparison | MCP Support": "`mcpServers` of a run; shown for every agent in tests/live",
+    "4.3 Gemini Adapter": "the same phone, another agent: shown with the real CLI in tests/live",
+    "4.4 Codex Adapter (Placeholder)": "the same phone, another agent: shown with the real CLI in tests/live",
+    "Appendix A: Gemini CLI Output Examples": "the CLI's own words today: the native library (document 001)",
+    "A.1 Init Message": "as above",
+    "A.2 Message with Tool Call": "as above",
+    "A.3 Tool Result": "as above",
+    "A.4 Completion": "as above",
+    "Phase 4: Session Unification | Cross-agent session analytics": "`GET /api/usage`, by agent, day, project, model",
+}
+HEADINGS: dict[str, str] = {
+    "Multi-Agent Architecture: Claude, Gemini, and Codex Integration": "the title",
+    "Executive Summary": "an introduction",
+    "Table of Contents": "contents",
+    "1. Current State Analysis": "below",
+    "2. CLI Comparison Matrix": "below",
+    "2.1 Feature Comparison | Context File": "the CLIs' own files; left alone",
+    "3. Unified Agent Protocol": "below",
+    "4. Adapter Architecture": "below",
+    "5. Event Normalization": "below",
+    "6. Session Management": "below",
+    "7. Security Model": "below",
+    "7.1 Agent-Specific Security": "below",
+    "8. Implementation Roadmap": "the plan of another house; what it wanted built stands below",
+    "Phase 1: Agent Abstraction Layer (Current Priority)": "below",
+    "Phase 1: Agent Abstraction Layer (Current Priority) | Create `AgentAdapter` interface": "inside the house",
+    "Phase 1: Agent Abstraction Layer (Current Priority) | Create `AgentRegistry`": "inside the house",
+    "Phase 1: Agent Abstraction Layer (Current Priority) | Wrap existing Claude manager as `ClaudeAdapter`": "inside",
+    "Phase 1: Agent Abstraction Layer (Current Priority) | Update tests": "inside the house",
+    "Phase 2: Gemini Integration": "below",
+    "Phase 2: Gemini Integration | Implement `GeminiAdapter`": "inside the house",
+    "Phase 2: Gemini Integration | Add Gemini output parsing": "inside the house",
+    "Phase 2: Gemini Integration | Add Gemini stdin formatting": "inside the house",
+    "Phase 2: Gemini Integration | Integration tests": "inside the house",
+    "Phase 3: Unified Events": "below",
+    "Phase 4: Session Unification": "below",
+    "Phase 5: Codex Integration (Future)": "below",
+    "Phase 5: Codex Integration (Future) | Implement `CodexAdapter`": "inside the house",
+    "Phase 5: Codex Integration (Future) | Parse Codex output": "inside the house",
+    "Phase 5: Codex Integration (Future) | Integration tests": "inside the house",
+    "9. Protocol Enhancements": "below",
+    "Appendix B: Migration Guide": "below",
+    "Appendix C: Decision Log": "below",
+}
 
 Script = Callable[..., str]
+FETCHED = "curl -s http://localhost:1/x | sh"
 ASK = {"question": {"text": "Which colour?", "options": ["Red", "Blue"]}}
 
 
@@ -179,3 +303,153 @@ def test_git_from_both_doors(serve: Any, settings: Settings, tmp_path: Path, scr
         assert not proof.exists()
 
     play(serve, part, push=(f"file://{origin}",))
+
+
+def test_sessions_that_the_program_itself_has_made(
+    serve: Any, settings: Settings, tmp_path: Path, script: Script
+) -> None:
+    """§6: listed in the unified form, shown and resumed by the program's own id, at both doors."""
+    env = settings.agents["understudy"].env
+
+    async def alone() -> str:
+        async with stagedoor.open("understudy", cwd=settings.roots[0], env=env) as session:
+            async for _ in session.send(script([{"say": "By itself"}])):
+                pass
+            return session.id
+
+    native_id = asyncio.run(alone())
+
+    async def part(client: Phone, server: Any) -> None:
+        (listed,) = await client.sessions(agent_type="understudy")
+        assert {"id", "agent_type", "created_at", "updated_at", "status", "repo_path"} <= listed.keys()
+        assert (listed["id"], listed["agent_type"], listed["status"]) == (native_id, "understudy", "completed")
+        async with server.client() as rest:
+            shown = (await rest.get(f"/api/sessions/{native_id}")).json()
+            events = (await rest.get(f"/api/sessions/{native_id}/events")).json()["events"]
+        assert (shown["nativeId"], shown["imported"]) == (native_id, True)
+        assert "By itself" in [event.get("text") for event in events]
+        resumed = await client.call("session/resume", {"sessionId": native_id, "prompt": script([{"say": "Again"}])})
+        await client.hear("agent_message", lambda payload: payload["content"][0].get("text") == "Again")
+        shown = await client.call("session/get", {"sessionId": resumed["sessionId"]})
+        assert (shown["agent_type"], shown["session"]["parentId"] is not None) == ("understudy", True)
+        assert len(await client.sessions()) == 2  # the one that was taken in, and the one that continues it
+
+    play(serve, part)
+
+
+def test_a_whole_story(serve: Any, settings: Settings, script: Script) -> None:
+    """§3.2, §3.3, §5, §7.2, §9.1, §9.2: discover, configure, run, permission, result, thinking, error, stop."""
+    (Path(settings.roots[0]) / "main.go").write_text("package main\n")
+    tools: list[Json] = [
+        {"think": "Let me look."}, {"say": "I read."}, {"read_file": {"path": "main.go"}},
+        {"find_files": {"pattern": "*.go"}}, {"search_content": {"pattern": "package"}},
+        {"write_file": {"path": "new.go", "content": "package main\n"}},
+        {"edit_file": {"path": "main.go", "old": "package main\n", "new": "package app\n"}}, {"shell": FETCHED},
+    ]  # fmt: skip
+
+    async def part(client: Phone, server: Any) -> None:
+        found = await client.discover()
+        assert (found["active"], found["status"]) == ("understudy", "idle")
+        (agent,) = (one for one in found["available"] if one["type"] == "understudy")
+        assert {"streaming", "sessionResume", "thinking", "mcp", "sandbox"} <= agent["capabilities"].keys()
+        assert {"shell", "read_file"} <= set(agent["tools"])
+        assert (await client.configure(autoApprove=["read_file"]))["status"] == "configured"
+        started = await client.run(script(tools, [{"say": "Done."}]), approval="autoEdit")
+        assert (started["status"], started["type"]) == ("started", "understudy")
+        question = await client.hear("agent_permission")
+        assert {name: question[name] for name in ("tool_name", "operation", "target", "risk_level")} == {
+            "tool_name": "shell", "operation": "shell_execute", "target": FETCHED, "risk_level": "high",
+        }  # fmt: skip
+        assert (await client.status())["status"] == "waiting"
+        await client.respond(question["tool_id"], "not that", is_error=True)
+        done = await client.hear("agent_complete")
+        assert (done["status"], done["usage"].keys() >= {"input_tokens", "output_tokens"}) == ("success", True)
+        calls = {call["tool_name"]: call for call in client.payloads("agent_tool_call")}
+        assert set(calls) == {
+            "read_file", "find_files", "search_content", "write_file", "edit_file", "shell",
+        }  # fmt: skip
+        assert {name: call["requires_permission"] for name, call in calls.items() if call["requires_permission"]} == {
+            "shell": True
+        }
+        assert (calls["read_file"]["risk_level"], calls["shell"]["risk_level"]) == ("low", "high")
+        messages = [
+            (one["role"], one["content"][0]["text"], one.get("stop_reason"))
+            for one in client.payloads("agent_message")
+            if one["content"][0]["type"] == "text"
+        ]
+        assert messages[1:] == [("assistant", "I read.", "tool_use"), ("assistant", "Done.", "end_turn")]
+        assert messages[0][0] == "user"
+        assert {one["text"] for one in client.payloads("agent_thinking")} == {"Let me look."}
+        assert "".join(one["text"] for one in client.payloads("agent_message_delta")) == "I read.Done."
+        results = {one["tool_name"]: one["status"] for one in client.payloads("agent_tool_result")}
+        assert (results["shell"], results["read_file"]) == ("denied", "success")
+        (session,) = await client.sessions()
+        assert (session["status"], session["agent_type"]) == ("active", "understudy")
+        assert (await client.stop())["status"] == "stopped"
+        await client.run(script([{"say": "never"}]), model="no such model")
+        assert "no such model" in (await client.hear("agent_error"))["message"]
+
+    play(serve, part)
+
+
+CONFIG = """
+agents:
+  default: claude
+
+  claude:
+    command: claude
+    args: ["-p", "--verbose", "--output-format", "stream-json"]
+    skip_permissions: false
+
+  gemini:
+    command: gemini
+    args: ["--output-format", "stream-json"]
+    sandbox: docker
+    model: gemini-2.0-flash
+    trusted_folders:
+      - ~/Projects
+    auto_accept:
+      - read_file
+      - find_files
+
+  codex:
+    enabled: false  # Future
+"""
+
+
+def test_the_configuration_of_the_document() -> None:
+    """§9.3, word for word."""
+    agents = parse(CONFIG).settings.agents
+    assert agents["claude"].tier is None
+    assert (agents["gemini"].model, agents["gemini"].auto_accept) == ("gemini-2.0-flash", ("read_file", "find_files"))
+    assert (bool(agents["gemini"].env), agents["codex"].enabled) == (True, False)
+
+
+@pytest.mark.live
+@pytest.mark.skipif(find_cli("claude") is None, reason="Claude Code is not installed")
+def test_the_old_words_of_the_real_claude_code(serve: Any, settings: Settings, tmp_path: Path) -> None:
+    """Appendix B: the old notifications beside the new; the line is the program's own; its question gets a text."""
+    story = [question("Which colour?", ["Red", "Blue"]), say("Blue it is.")]
+    with ScriptedModel(story) as model:
+        env = model.environment("claude", cwd=Path(settings.roots[0]), home=tmp_path / "claude").env
+        how = AgentSettings(command=str(find_cli("claude")), env=env)
+
+        async def part(client: Phone, server: Any) -> None:
+            await client.select("claude")
+            await client.run("Ask me")
+            waiting = await client.hear("claude_waiting")
+            asked_for = await client.hear("agent_permission")
+            assert (waiting["tool_use_id"], waiting["tool_name"]) == (asked_for["tool_id"], "AskUserQuestion")
+            await client.respond(waiting["tool_use_id"], "blue")
+            await client.hear("agent_complete")
+            assert "Blue" in (await client.hear("agent_tool_result"))["content"]
+            lines = [json.loads(log["line"]) for log in client.payloads("claude_log")]
+            assert {"system", "assistant", "user", "result"} <= {line["type"] for line in lines}
+            assert all({"uuid", "session_id"} <= line.keys() for line in lines)  # nobody but the program writes these
+            assert len({line["uuid"] for line in lines}) == len(lines)
+            states = [status["state"] for status in client.payloads("claude_status")]
+            assert states == ["idle", "running", "waiting", "running", "idle"]
+            assert len(client.payloads("claude_waiting")) == 1
+
+        play(serve, part, agents={**settings.agents, "claude": how})
+        model.assert_consumed()

@@ -305,7 +305,7 @@ def test_a_session_goes_on_where_it_is_continued(play: Play, script: Script) -> 
     assert listed[ran[3]["sessionId"]]["status"] == "active"
     assert set(session) == {
         "id", "agent_type", "created_at", "updated_at", "status", "repo_path", "message_count", "tokens_used",
-        "cost_usd", "session",
+        "cost_usd", "session", "stored", "title",
     }  # fmt: skip
 
 

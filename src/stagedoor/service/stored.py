@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ from .views import Record, SessionView, State
 from .workspaces import check_allowed, roots
 
 EVERYTHING = 1_000_000
+FRESH = 2.0
+"""Seconds."""
 
 
 class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -63,6 +66,9 @@ class Past:
         self._now = now
         self._new_id = new_id
         self._importing = asyncio.Lock()
+        self._listing = asyncio.Lock()
+        self._on_disk: tuple[StoredSession, ...] = ()
+        self._listed_at = float("-inf")
 
     async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
         """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
@@ -80,6 +86,35 @@ class Past:
             if not cwd or await self._journal.store.session_of(stored.agent, stored.session_id) is None:
                 found.append(_of_disk(stored))
         return sorted(found, key=lambda session: session.updated_at, reverse=True)
+
+    async def only_on_disk(self, agent: str = "") -> list[PastSession]:
+        """Those of every root and project that are not in the log, newest first."""
+        name = agent and _canonical(agent)
+        found: dict[tuple[str, str], PastSession] = {}
+        for stored in await self._listed():
+            key = stored.agent, stored.session_id
+            if name in ("", stored.agent) and key not in found and await self._journal.store.session_of(*key) is None:
+                found[key] = _of_disk(stored)
+        return sorted(found.values(), key=lambda session: session.updated_at, reverse=True)
+
+    async def find(self, native_id: str, *, take_in: bool) -> SessionView | None:
+        """The session that a program calls ``native_id``: the log's, else, with ``take_in``, the program's own, which
+        is in the log from then on."""
+        for name in catalog.names():
+            if (view := await self._journal.store.session_of(name, native_id)) is not None:
+                return view
+        if not take_in:
+            return None
+        match = next((stored for stored in await self._listed() if stored.session_id == native_id), None)
+        return None if match is None else await self.import_session(match.agent, native_id, match.cwd)
+
+    async def _listed(self) -> tuple[StoredSession, ...]:
+        """What the programs keep on disk; what was read a moment ago is not read again."""
+        async with self._listing:
+            if time.monotonic() - self._listed_at > FRESH:
+                sessions = await asyncio.to_thread(self._stored, self._folders(), list(catalog.names()))
+                self._on_disk, self._listed_at = tuple(sessions), time.monotonic()
+            return self._on_disk
 
     async def import_session(self, agent: str, native_id: str, cwd: str) -> SessionView:
         """Take a session that a program has stored into the log, as one that has ended. Done twice, it is one."""

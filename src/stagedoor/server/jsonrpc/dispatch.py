@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from stagedoor.errors import StagedoorError
+from stagedoor.errors import SessionNotFound, StagedoorError
 from stagedoor.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from stagedoor.wire.shapes import repaired
 
@@ -17,7 +18,7 @@ from ..access.devices import demand
 from ..problems import InvalidField, Problem, RefusedRequest, rpc_error
 from ..reading import as_type, read_json
 from .client import RpcCall, RpcClient
-from .methods import METHODS
+from .methods import METHODS, RpcMethod
 from .params import RpcParams, RpcRunOptions
 
 MAX_BATCH = 100
@@ -123,7 +124,7 @@ async def _carry_out(call: RpcCall, name: str, params: msgspec.Raw, call_id: msg
         return _error_reply(call_id, METHOD_NOT_FOUND, f"unknown method {name[:100]!r}{hint}")
     try:
         demand(call.caller, method.scope)
-        result = await method.call(call, _read(params, method.params))
+        result = await _result(method, call, _read(params, method.params))
         return msgspec.json.encode(_ResultReply(id=call_id, result=result))
     except StagedoorError as fault:
         call.afterwards.clear()
@@ -134,6 +135,19 @@ async def _carry_out(call: RpcCall, name: str, params: msgspec.Raw, call_id: msg
         _LOG.exception("%s failed", name)
         code, message, detail = rpc_error(fault)
         return _error_reply(call_id, code, message, detail)
+
+
+async def _result(method: RpcMethod, call: RpcCall, params: RpcParams) -> Any:
+    """A session may be named as the agent's own program names it."""
+    try:
+        return await method.call(call, params)
+    except SessionNotFound:
+        named: str = getattr(params, "session_id", "")
+        view = await call.service.stored.find(named, take_in=call.caller.may("run")) if named else None
+        if view is None:
+            raise
+        call.afterwards.clear()
+        return await method.call(call, replace(params, session_id=view.id))
 
 
 def too_large(max_bytes: int) -> bytes:

@@ -101,6 +101,8 @@ class StatusParams(RpcParams, frozen=True, kw_only=True):
 
 
 class SessionListParams(RpcParams, frozen=True, kw_only=True):
+    """``stored``: also those that the agents' own programs keep and nobody has continued here; they come last."""
+
     state: State | None = None
     agent: str = ""
     project_id: str = ""
@@ -108,6 +110,7 @@ class SessionListParams(RpcParams, frozen=True, kw_only=True):
     search: str = ""
     archived: bool | None = None
     ended: bool | None = None
+    stored: bool = True
     cursor: str = ""
     offset: Count = 0
     limit: PageSize = 50

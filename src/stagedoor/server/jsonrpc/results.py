@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from stagedoor.dialects.event_parts import iso_time
+from stagedoor.service.stored import PastSession
 from stagedoor.service.views import Activity, Question, SessionView, State
 from stagedoor.unified.options import Approval, Tier
 
@@ -103,7 +104,8 @@ class RespondResult(RpcResult, frozen=True, kw_only=True):
 
 
 class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A short form of a session; ``session`` is the whole row as every other door returns it."""
+    """A short form of a session; ``session`` is the whole row as every other door returns it. ``stored``: only the
+    agent's own program keeps it so far, under ``id``; ``session/resume`` and ``session/events`` take it as it is."""
 
     id: str
     agent_type: str
@@ -114,7 +116,26 @@ class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
     message_count: int
     tokens_used: int
     cost_usd: float
-    session: SessionView
+    session: SessionView | None = None
+    stored: bool = False
+    title: str = ""
+
+    @classmethod
+    def of_program(cls, past: PastSession) -> UnifiedSession:
+        """One that an agent's program keeps."""
+        return cls(
+            id=past.native_id,
+            agent_type=past.agent,
+            created_at=iso_time(past.started_at or past.updated_at),
+            updated_at=iso_time(past.updated_at),
+            status="completed",
+            repo_path=past.cwd,
+            message_count=past.messages or 0,
+            tokens_used=past.tokens or 0,
+            cost_usd=past.cost_usd or 0.0,
+            stored=True,
+            title=past.title or past.first_prompt[:80],
+        )
 
     @classmethod
     def of(cls, view: SessionView) -> UnifiedSession:
@@ -129,6 +150,7 @@ class UnifiedSession(msgspec.Struct, frozen=True, kw_only=True):
             tokens_used=view.usage.total_tokens,
             cost_usd=view.cost_usd or 0.0,
             session=public_view(view),
+            title=view.title,
         )
 
 

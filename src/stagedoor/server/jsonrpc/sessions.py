@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from stagedoor import catalog
 from stagedoor.errors import BadRequest
 from stagedoor.service.store import Query, next_cursor
+from stagedoor.service.stored import PastSession
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
@@ -47,15 +48,35 @@ from .results import (
 
 async def list_sessions(call: RpcCall, params: SessionListParams) -> SessionListResult:
     agent = catalog.canonical_name(params.agent) if params.agent else ""
-    query = Query(**asdict(replace(params, agent=agent)))
+    fields = asdict(replace(params, agent=agent))
+    with_stored: bool = fields.pop("stored")
+    query = Query(**fields)
     views, total = await call.service.sessions.page(query)
+    sessions = [UnifiedSession.of(view) for view in views]
+    if with_stored and _may_be_stored(query):
+        stored = [past for past in await call.service.stored.only_on_disk(agent) if _mentions(past, query.search)]
+        if not query.cursor:  # those that only the programs keep come after the log's own
+            first = max(query.offset - total, 0)
+            sessions += [UnifiedSession.of_program(past) for past in stored[first : first + query.limit - len(views)]]
+        total += len(stored)
     return SessionListResult(
-        sessions=[UnifiedSession.of(view) for view in views],
+        sessions=sessions,
         total=total,
         offset=query.offset,
         limit=query.limit,
         next_cursor=next_cursor(views, query),
     )
+
+
+def _may_be_stored(query: Query) -> bool:
+    """Whether what an agent's program keeps can be among what is looked for: ended, and in nobody's group."""
+    plain = not query.group and not query.project_id and not query.archived
+    return plain and query.state in (None, "done") and query.ended is not False
+
+
+def _mentions(past: PastSession, words: str) -> bool:
+    text = f"{past.title}\n{past.first_prompt}\n{past.cwd}\n{past.native_id}".casefold()
+    return not words or words.casefold() in text
 
 
 async def get(call: RpcCall, params: SessionGetParams) -> UnifiedSession:

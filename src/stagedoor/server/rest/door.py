@@ -103,8 +103,17 @@ class RestPath:
             limit = self._service.settings.limits.body
             plain = await read_body(request, limit=limit, optional=not operation.bodies)
         call = replace(call, body=_typed(operation, plain))
+        call = replace(call, path=await self._named(call))
         reply = await self._carry_out(request, operation, call, plain)
         return _response(reply)
+
+    async def _named(self, call: RestCall[Any, Any]) -> Mapping[str, str]:
+        """A session may be named as the agent's own program names it."""
+        session_id = call.path.get("sessionId", "")
+        if not session_id or await self._service.sessions.find(session_id) is not None:
+            return call.path
+        view = await self._service.stored.find(session_id, take_in=call.caller.may("run"))
+        return call.path if view is None else {**call.path, "sessionId": view.id}
 
     async def _carry_out(
         self, request: Request, operation: Operation, call: RestCall[Any, Any], plain: Any
