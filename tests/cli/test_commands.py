@@ -70,8 +70,8 @@ def test_agents_in_a_table_and_as_json(stagedoor: Any) -> None:
     assert done.returncode == 0
     assert re.search(r"^understudy +\d+\.\d+\.\d+ +yes +acp ", done.stdout, re.MULTILINE)
     lines = [json.loads(line) for line in stagedoor.run("agents", "--json").stdout.splitlines()]
-    assert [line["agent"] for line in lines][-1] == "understudy"
-    assert lines[-1]["installed"] is True
+    [understudy] = [line for line in lines if line["agent"] == "understudy"]
+    assert understudy["installed"] is True
 
 
 def test_one_agent_with_everything_it_can_do(stagedoor: Any) -> None:
