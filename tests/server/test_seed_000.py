@@ -198,3 +198,34 @@ def test_a_session_of_the_board_with_the_real_claude_code(serve: Any, settings: 
 
         asyncio.run(main())
         model.assert_consumed()
+
+
+def test_a_server_and_a_device_that_speak_the_board_by_themselves(serve: Any, script: Script) -> None:
+    """§3.5 word for word: a client that knows of no dialects. A query still wins, then the device."""
+
+    async def main() -> None:
+        async with serve(dialect="board") as server, server.client() as client:
+            body = {"agentId": "understudy", "projectId": "my-project", "prompt": script([{"say": "Hello"}])}
+            session_id = (await client.post("/api/sessions", json=body)).json()["id"]
+            live = await _watched(server, session_id)
+            where = f"/api/sessions/{session_id}/events"
+
+            async def types(headers: dict[str, str], **query: str) -> set[str]:
+                page = (await client.get(where, params=query, headers=headers)).json()
+                return {event["type"] for event in page["events"]}
+
+            async with connect(
+                f"{server.ws_url}/ws/sessions/{session_id}", additional_headers=server.headers, proxy=None
+            ) as socket:
+                assert [json.loads(message) async for message in socket] == live
+            assert await types({}) == {event["type"] for event in live}
+            assert "init" in await types({}, dialect="stagedoor")
+            code = (await client.post("/api/pairing", json={"scope": "watch", "dialect": "lifecycle"})).json()["code"]
+            paired = (await client.post("/api/pair", json={"code": code})).json()
+            device = {"Authorization": f"Bearer {paired['token']}"}
+            assert "sessionStarted" in await types(device)
+            changed = await client.patch(f"/api/devices/{paired['deviceId']}", json={"dialect": ""}, headers=device)
+            assert changed.json()["dialect"] == ""
+            assert await types(device) == {event["type"] for event in live}
+
+    asyncio.run(main())
