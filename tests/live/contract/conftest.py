@@ -289,6 +289,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     patience: float | None = None
     """The time limit its turns are given where it would never end one by itself."""
 
+    endless: tuple[str, ...] = ("context overflow",)
+    """The faults after which it would not, or not for minutes."""
+
     bookkeeping: str = ""
     """A file in the workspace that the program itself writes whenever it runs there."""
 
@@ -365,11 +368,12 @@ EXPECTED: dict[str, Expected] = {
     ),
     "kimi": Expected(
         signed_out=("KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY", "KIMI_MODEL_BASE_URL", "KIMI_MODEL_PROVIDER_TYPE"),
-        faults={"empty answer": ("connection_failed", "error")},
+        faults={"empty answer": ("unknown", "error")},
     ),
     "qwen": Expected(
         signed_out=("OPENAI_API_KEY",),
         patience=20.0,
+        endless=("HTTP 429", "HTTP 500", "HTTP 529"),
         faults={
             "HTTP 429": ("timeout", "interrupted"),
             "HTTP 500": ("timeout", "interrupted"),
