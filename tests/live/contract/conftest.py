@@ -375,6 +375,7 @@ EXPECTED: dict[str, Expected] = {
         patience=20.0,
         endless=("HTTP 429", "HTTP 500", "HTTP 529"),
         faults={
+            "empty answer": ("connection_failed", "error"),
             "HTTP 429": ("timeout", "interrupted"),
             "HTTP 500": ("timeout", "interrupted"),
             "HTTP 529": ("timeout", "interrupted"),

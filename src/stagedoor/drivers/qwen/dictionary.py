@@ -5,12 +5,14 @@ It announces a call before its arguments are known, tells usage in empty pieces 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp.events import Event as AcpEvent
+from ...agents.acp.events import RequestFailed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import AcpUsage, PromptResponse
 from ...agents.acp.updates import (
@@ -55,6 +57,7 @@ def _name(meta: object) -> str:
             return ""
 
 
+_STATUS = re.compile(r"[45]\d\d\b")
 ENDED_BY_SIGNAL = (130, 143)
 MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
 
@@ -85,6 +88,10 @@ class QwenDictionary:
                 return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
             case Exited() if native.code < 0 or native.code in ENDED_BY_SIGNAL:
                 return []  # the signal was ours, and the last lines of its standard error are chatter
+            case RequestFailed(message="Internal error", details={"details": str(reason)}):
+                status = _STATUS.match(reason)  # every failure is an internal error to it; what it was stands beside
+                code = int(status[0]) if status else native.code
+                return self.protocol.translate(replace(native, message=reason, code=code, details=None))
             case UnknownMessage() if _is_own_extension(native):
                 return []
             case _:
