@@ -66,6 +66,10 @@ def test_schemathesis_finds_nothing(server: Any, script: Any) -> None:
                 @given(case=operation.as_strategy(generation_mode=mode, path_parameters=path))
                 def check(case: Any) -> None:
                     tried[case.operation.label] += 1
+                    query = case.query or {}
+                    positive = mode is GenerationMode.POSITIVE  # noqa: B023 (it is called at once)
+                    if positive and query.get("cursor") and query.get("offset"):
+                        del query["offset"]  # that it is one or the other cannot be said in a schema
                     case.call_and_validate(base_url=server.url, headers=server.headers)
 
                 check()

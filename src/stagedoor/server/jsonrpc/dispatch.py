@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -164,9 +166,17 @@ def _strict(message: bytes) -> bytes:
         msgspec.json.decode(message)
         return message
     except (msgspec.DecodeError, UnicodeDecodeError):
+        text = message.decode("utf-8-sig", "replace")
+        json.loads(text, strict=False, parse_constant=_finite, parse_float=_finite)  # ``repaired`` forgives these
         repaired_message = repaired(message)
         msgspec.json.decode(repaired_message)
         return repaired_message
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(float(number)):
+        raise ValueError(f"{number} is no number of JSON")
+    return float(number)
 
 
 def _why(fault: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -23,6 +23,10 @@ _TAG = "sessions"
 _HIDDEN = "…"
 
 
+Place: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^$|^[0-9]{1,18}\..+$")]
+"""The ``nextCursor`` of a page."""
+
+
 class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     state: State | None = None
     agent: Words = ""
@@ -31,7 +35,7 @@ class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     search: Words = ""
     archived: bool | None = None
     ended: bool | None = None
-    cursor: Words = ""
+    cursor: Place = ""
     offset: Count = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
 
