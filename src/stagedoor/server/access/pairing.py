@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from stagedoor.dialects import DIALECTS
 from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
@@ -114,19 +115,22 @@ class PairingCodes:
             self._wrong.popleft()
 
 
+DeviceDialect: TypeAlias = Annotated[str, Meta(max_length=80, extra_json_schema={"enum": ["", *DIALECTS]})]
+
+
 class InviteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the new device may do, and its name unless it sends one itself."""
 
     scope: Scope = "run"
     name: Annotated[str, Meta(max_length=80)] = ""
-    dialect: Annotated[str, Meta(max_length=80)] = ""
+    dialect: DeviceDialect = ""
     """What its streams speak where a request does not say; empty: what the server speaks."""
 
 
 class DeviceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What its streams speak where a request does not say; empty: what the server speaks."""
 
-    dialect: Annotated[str, Meta(max_length=80)]
+    dialect: DeviceDialect
 
 
 class Pairing(msgspec.Struct, frozen=True, rename="camel"):
