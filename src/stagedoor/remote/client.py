@@ -33,6 +33,9 @@ _LOCAL_OPTIONS = frozenset({"can_use_tool", "resume", "fork"})
 ACCEPTED = (frozenset(SessionSpec.__struct_fields__) - {"prompt", "agent", "keep_open"}) | _LOCAL_OPTIONS
 REFUSED: dict[str, str] = {
     "policy": "the server's own policy decides; set it in the server's configuration",
+    "before_tool_call": "the server runs the hooks of its own configuration",
+    "after_tool_call": "the server runs the hooks of its own configuration",
+    "hook_timeout": "the server runs the hooks of its own configuration",
     "remember_in": "the server saves remembered answers in its own policy file",
     "audit": "the server records every decision; read it with GET /api/audit",
     "images": "the server does not accept images with a prompt",
