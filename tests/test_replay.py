@@ -57,7 +57,7 @@ def _bare(event: Event, numbers: dict[str, str]) -> Event:
         case ToolResult() | TurnCompleted() | Done():
             return replace(event, duration_ms=None)
         case PermissionRequest():
-            return replace(event, expires_at=None)
+            return replace(event, expires_at=None, remembered_as=[])  # a recording remembers nothing
         case PermissionResolved(by="callback"):
             # The session remembers; the agent only hears that this one call is allowed.
             return replace(event, by="client", remember="once")

@@ -156,12 +156,38 @@ def _opencode(driver: str, options: Options) -> str:
     return "; ".join(settings)
 
 
+def _copilot(driver: str, options: Options) -> str:
+    from stagedoor.drivers.copilot.opening import rights_of
+
+    return ", ".join(f"`{argument}`" for argument in rights_of(options)) or "nothing: it asks by itself"
+
+
+def _qwen(driver: str, options: Options) -> str:
+    from stagedoor.drivers.acp.questions import stance_of
+    from stagedoor.drivers.qwen.rights import MODES, permission_rules
+
+    rules = [f"{name} {', '.join(f'`{tool}`' for tool in tools)}" for name, tools in permission_rules(options).items()]
+    return "; ".join([f"`--approval-mode {MODES[stance_of(options)]}`", *(rule for rule in rules if rule.strip())])
+
+
+def _kimi(driver: str, options: Options) -> str:
+    from stagedoor.drivers.acp.questions import stance_of
+    from stagedoor.drivers.kimi.rights import MODES, refusals_of
+
+    names = [refused.names.removeprefix("^(?:").removesuffix(")$").split("|") for refused in refusals_of(options)]
+    hooks = ["a hook that refuses " + ", ".join(f"`{tool}`" for tool in tools) for tools in names]
+    return "; ".join([f"mode `{MODES[stance_of(options)]}`", *hooks])
+
+
 _SETTINGS: Mapping[str, Callable[[str, Options], str]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
     "opencode": _opencode,
     "understudy": _understudy,
+    "copilot": _copilot,
+    "qwen": _qwen,
+    "kimi": _kimi,
 }
 
 

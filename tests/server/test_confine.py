@@ -14,7 +14,7 @@ from stagedoor.service.config.settings import AgentSettings
 from stagedoor.service.opening import Opening
 from stagedoor.service.views import SessionView
 from stagedoor.transports.confinement.mechanism import choose
-from stagedoor.unified.options import Confine, Sandbox
+from stagedoor.unified.options import Confine, Options, Sandbox, Tier
 
 Json = dict[str, Any]
 
@@ -72,5 +72,8 @@ def test_a_client_gets_no_more_room_than_is_configured(
 @pytest.mark.parametrize("sandbox", ["none", "readOnly", "workspaceWrite", "fullAccess"])
 def test_every_sandbox_mode_opens_on_every_agent(settings: Any, tmp_path: Path, agent: str, sandbox: Sandbox) -> None:
     """As the documents ask for it: ``sandboxMode``."""
-    view = SessionView(id="a" * 32, agent=agent, cwd=str(tmp_path), sandbox=sandbox)
+    entry = catalog.agent(agent)
+    limited = "confine" in entry.drivers[entry.choose_driver(Options())].capabilities.notes  # it says so, and refuses
+    tier: Tier = "autonomous" if limited and sandbox == "workspaceWrite" else "supervised"
+    view = SessionView(id="a" * 32, agent=agent, cwd=str(tmp_path), sandbox=sandbox, tier=tier)
     assert sandbox in Opening(settings, tmp_path / "home").session(view).capabilities.sandbox

@@ -81,23 +81,30 @@ def check(options: Options) -> None:
         raise NotSupported(f"copilot withholds whole MCP servers: write 'mcp__{one.server}' in the list")
 
 
+def rights_of(options: Options) -> list[str]:
+    """The arguments that say what it may do by itself, and with which tools."""
+    lists, stance = lists_of(options), stance_of(options)
+    if stance == "read":
+        offered = [name for name in READING if lists.permits(name, _kind(name))]
+        tools = f"--available-tools={','.join(offered) or 'none'}"
+        return [tools, "--deny-tool=shell", "--deny-tool=write", "--disable-builtin-mcps"]
+    arguments = ["--allow-all"] if stance == "act" else []
+    withheld = dict.fromkeys((*(tool.name for tool in lists.withheld), *withheld_tools(options)))
+    if withheld:
+        arguments.append(f"--excluded-tools={','.join(withheld)}")
+    if lists.allowed is not None and not lists.permits_server("github-mcp-server"):
+        arguments.append("--disable-builtin-mcps")
+    return arguments
+
+
 def launch_of(options: Options) -> Launch:
     refuse_project(options)
-    environ, lists, stance = environ_of(options), lists_of(options), stance_of(options)
+    environ, lists = environ_of(options), lists_of(options)
     argv = [program_of(find(options.executable, environ)), "--acp", "--no-auto-update", "--no-ask-user"]
+    argv += rights_of(options)
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
-    if stance == "read":
+    if stance_of(options) == "read":
         servers = {}
-        offered = [name for name in READING if lists.permits(name, _kind(name))]
-        argv += [f"--available-tools={','.join(offered) or 'none'}", "--deny-tool=shell", "--deny-tool=write"]
-        argv += ["--disable-builtin-mcps"]
-    else:
-        argv += ["--allow-all"] if stance == "act" else []
-        withheld = dict.fromkeys((*(tool.name for tool in lists.withheld), *withheld_tools(options)))
-        if withheld:
-            argv.append(f"--excluded-tools={','.join(withheld)}")
-        if lists.allowed is not None and not lists.permits_server("github-mcp-server"):
-            argv.append("--disable-builtin-mcps")
     argv += ["--model", options.model] if options.model else []
     files: dict[str, bytes] = {}
     if servers:
