@@ -98,7 +98,7 @@ def with_entry(text: str, section: str, name: str, entry: Mapping[str, Any], fau
         head = "".join(lines[:at])
         gap = "" if head.endswith("\n") else "\n"
         changed = f"{head}{gap}{_written(name, entry, column)}{''.join(lines[at:])}"
-    expected = {**before, section: {**(before.get(section) or {}), name: dict(entry)}}
+    expected: dict[str, Any] = {**before, section: {**(before.get(section) or {}), name: dict(entry)}}
     if _tree_or_none(changed) != expected:
         by_hand = f"{section}:\n{_written(name, entry, 2)}"
         raise fault(f"cannot add {section}.{name} to a file that is written like this; add these lines:\n{by_hand}")
@@ -123,7 +123,7 @@ def without_entry(text: str, section: str, name: str, fault: type[StagedoorError
         lines = text.splitlines(keepends=True)
         changed = "".join(lines[: key.start_mark.line]) + "".join(lines[_last_line(node) + 1 :])
     entries = {other: entry for other, entry in before[section].items() if other != name}
-    expected = {**before, section: entries or None}
+    expected: dict[str, Any] = {**before, section: entries or None}
     if _tree_or_none(changed) not in (expected, {**expected, section: entries}):
         raise fault(f"cannot take {section}.{name} out of a file that is written like this; remove it by hand")
     return changed
@@ -146,8 +146,10 @@ def _last_line(node: yaml.Node) -> int:
     """The last line that is the node's own: a block ends where the next one begins, with what stands between."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         children = cast("list[Any]", node.value)
-        leaves = [leaf for child in children for leaf in (child if isinstance(child, tuple) else (child,))]
-        return max((_last_line(cast("yaml.Node", leaf)) for leaf in leaves), default=node.start_mark.line)
+        leaves: list[yaml.Node] = []
+        for child in children:
+            leaves += cast("Iterable[yaml.Node]", child) if isinstance(child, tuple) else [child]
+        return max((_last_line(leaf) for leaf in leaves), default=node.start_mark.line)
     end = node.end_mark
     return cast("int", end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line)
 

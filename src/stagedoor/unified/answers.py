@@ -133,7 +133,7 @@ def _choice(question: FormField, text: str) -> str:
 
 
 def _property(name: str, fields: object, required: bool) -> FormField:  # noqa: FBT001
-    shape = cast("Mapping[str, object]", fields) if isinstance(fields, Mapping) else {}
+    shape: Mapping[str, object] = cast("Mapping[str, object]", fields) if isinstance(fields, Mapping) else {}
     choices = shape.get("enum")
     words = tuple(str(choice) for choice in cast("list[object]", choices)) if isinstance(choices, list) else ()
     kind = str(shape.get("type") or "string")

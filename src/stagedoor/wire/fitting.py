@@ -60,7 +60,7 @@ def finite(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: finite(one) for key, one in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
-        return [finite(one) for one in value]
+        return [finite(one) for one in cast("list[object]", value)]
     return value
 
 
@@ -178,7 +178,7 @@ def _elements(value: Json, kind: inspect.ListType, *, exact: bool) -> list[Json]
     if not isinstance(value, list):
         raise _UNFIT
     out: list[Json] = []
-    for one in value:
+    for one in cast("list[object]", value):
         try:
             out.append(_fit(one, kind.item_type, exact=exact))
         except _UnfitError:
@@ -227,7 +227,14 @@ def _fields(value: Json, kind: inspect.StructType, *, exact: bool) -> dict[str, 
 
 def _empty(kind: inspect.Type, *, exact: bool) -> Json:
     """What stands in a field that must be there, and holds nothing that can be read."""
-    empty = {"StrType": "", "IntType": 0, "FloatType": 0, "BoolType": False, "ListType": [], "DictType": {}}
+    empty: dict[str, Json] = {
+        "StrType": "",
+        "IntType": 0,
+        "FloatType": 0,
+        "BoolType": False,
+        "ListType": [],
+        "DictType": {},
+    }
     if exact or type(kind).__name__ not in empty:
         raise _UNFIT
     return empty[type(kind).__name__]

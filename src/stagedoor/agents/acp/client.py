@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -122,7 +122,7 @@ class AcpClient:
         return await self._open(fork, prompt, config)
 
     @contextlib.asynccontextmanager
-    async def connected(self) -> AsyncIterator[Connection]:
+    async def connected(self) -> AsyncGenerator[Connection]:
         """The agent after the handshake, before any session: who it is and what it can do."""
         connection = await self._connect()
         try:

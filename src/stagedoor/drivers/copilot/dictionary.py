@@ -37,7 +37,7 @@ NAME, PARENT = "toolName", "parentToolCallId"
 
 def _exit_code(raw_output: object) -> int | None:
     match raw_output:
-        case {"contents": [{"type": "shell_exit", "exitCode": int(code)}, *_]}:
+        case {"contents": [{"type": "shell_exit", "exitCode": int(code)}, *_]}:  # pyright: ignore[reportUnknownVariableType]
             return code
         case _:
             return None
@@ -46,8 +46,8 @@ def _exit_code(raw_output: object) -> int | None:
 MANNER = Manner(
     tools=TOOLS,
     exit_code=_exit_code,
-    name=lambda meta: str((meta or {}).get(NAME) or ""),
-    parent=lambda meta: (meta or {}).get(PARENT),
+    name=lambda meta: "" if meta is None else str(meta.get(NAME) or ""),
+    parent=lambda meta: None if meta is None else meta.get(PARENT),
 )
 
 
@@ -134,9 +134,9 @@ class CopilotDictionary:
 
     def _plain(self, call: Call) -> Call:
         """``call`` with its name, the arguments it was announced with, and the sub-agent it belongs to."""
-        call_id = call.tool_call_id
-        if call_id not in self._inputs and isinstance(call.raw_input, dict):
-            arguments = cast("dict[str, Any]", call.raw_input)
+        call_id, raw_input = call.tool_call_id, cast("object", call.raw_input)
+        if call_id not in self._inputs and isinstance(raw_input, dict):
+            arguments = cast("dict[str, Any]", raw_input)
             self._inputs[call_id] = _our_input(arguments)
             self._names[call_id] = name_of(call.title or "", call.kind or "", arguments)
             if self._names[call_id] == "task" and isinstance(call, AcpToolCall):
@@ -161,7 +161,7 @@ class CopilotDictionary:
                 raw_output = output
             case _:
                 pass
-        raw_input = self._inputs.get(call_id) if call.raw_input is not None else None
+        raw_input = self._inputs.get(call_id) if raw_input is not None else None
         return replace(
             call, raw_input=raw_input, raw_output=raw_output, content=content, meta={**(call.meta or {}), **own}
         )

@@ -8,7 +8,7 @@ comes in as events of our own.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -44,8 +44,8 @@ def _exit_code(raw_output: object) -> int | None:
 MANNER = Manner(
     tools=TOOLS,
     exit_code=_exit_code,
-    name=lambda meta: str((meta or {}).get(NAME) or ""),
-    parent=lambda meta: (meta or {}).get(PARENT),
+    name=lambda meta: "" if meta is None else str(meta.get(NAME) or ""),
+    parent=lambda meta: None if meta is None else meta.get(PARENT),
 )
 
 
@@ -144,8 +144,9 @@ class KimiDictionary:
 
     def _called(self, native: SessionUpdate, call: ToolCallUpdate) -> list[Event]:
         call_id = call.tool_call_id
-        if isinstance(call.raw_input, dict):
-            self._arguments[call_id] = call.raw_input
+        raw_input: object = call.raw_input
+        if isinstance(raw_input, dict):
+            self._arguments[call_id] = cast("dict[str, Any]", raw_input)
         finished = call.status in ("completed", "failed")
         plain = self._plain(self._early.release(call), finished=finished)
         events = self.protocol.translate(replace(native, update=plain))

@@ -151,5 +151,6 @@ def _plain(call: Call) -> Call:
                 contents.append(msgspec.Raw(msgspec.json.encode(replace(content, old_text=None))))
             case _:
                 contents.append(raw)
-    edited = isinstance(call.raw_output, dict) and "fileDiff" in call.raw_output  # the diff again, as one more text
-    return replace(call, content=contents, raw_output=None if edited else call.raw_output)
+    raw_output: object = call.raw_output
+    edited = isinstance(raw_output, dict) and "fileDiff" in raw_output  # the diff again, as one more text
+    return replace(call, content=contents, raw_output=None if edited else raw_output)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ...unified.events import Event, Text, Thinking, TurnStarted
 from ..agent import StoredSession
@@ -29,7 +30,7 @@ def _summary(file: Path) -> StoredSession | None:
         updated = int(file.stat().st_mtime * 1000)
     except OSError:
         return None
-    first = next((record for record in records if record.get("cwd")), {})
+    first: dict[str, Any] = next((record for record in records if record.get("cwd")), dict[str, Any]())
     prompts = [prompt for record in records if (prompt := _prompt(record))]
     if not prompts:
         return None

@@ -136,7 +136,7 @@ def _naming_agents(tree: Any) -> Any:
         case dict():
             return {name: _naming_agents(value) for name, value in cast("dict[str, Any]", tree).items()}
         case list():
-            return [_naming_agents(value) for value in tree]
+            return [_naming_agents(value) for value in cast("list[object]", tree)]
         case _:
             return tree
 
