@@ -37,6 +37,7 @@ def test_the_command(project: Path, capsys: pytest.CaptureFixture[str], monkeypa
         return code, out.out, out.err
 
     shown = f"Claude Code would load {project}/.claude/settings.json: settings: hooks, helpers, environment\n"
+    shown += f"GitHub Copilot CLI would load {project}/.claude/settings.json: hooks\n"
     assert said("--show", str(project)) == (0, shown, "")
     assert said("--list") == (0, "", "no folder is trusted: stagedoor trust DIR trusts one\n")
     assert said(str(project / "sub")) == (0, f"{shown}trusted: {project}\n", "")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagedoor import catalog
 from stagedoor.dialects import DIALECTS, board, chat, encode, lifecycle, notify, ues
 from stagedoor.dialects.event_parts import own_fields
 from stagedoor.dialects.schemas import board_schema, lifecycle_schema
@@ -21,7 +22,7 @@ from stagedoor.unified.events import Event, TextDelta, stamp
 from stagedoor.unified.events import decode as decode_canonical
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "unified"
-AGENTS = ["claude", "codex", "gemini", "opencode", "some-acp-agent"]
+AGENTS = [*catalog.names(), "some-acp-agent"]
 SEED_AGENTS = {"claude", "codex", "gemini"}
 
 

@@ -25,7 +25,6 @@ from stagedoor.testing import (
     plan,
     read_file,
     say,
-    scripted_agents,
     shell,
     structured,
     task,
@@ -35,6 +34,8 @@ from stagedoor.testing import (
 
 pytestmark = pytest.mark.live
 PATIENCE = 240
+WITHOUT_US = ("claude", "codex", "gemini", "opencode")
+"""Those that print a protocol without a host beside them. The others are driven over ACP: tests/live/contract."""
 
 
 class Runner:
@@ -110,7 +111,7 @@ def lines(printed: str) -> list[Any]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-@pytest.fixture(params=scripted_agents())
+@pytest.fixture(params=WITHOUT_US)
 def run(request: pytest.FixtureRequest, tmp_path: Path, cli: Callable[[str], Path]) -> Iterator[Runner]:
     agent = str(request.param)
     runner = Runner(agent, cli(agent), tmp_path)

@@ -307,6 +307,7 @@ class TestNothingIsLeftRunning:
 US = """
 import asyncio, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell has started in the background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
 from stagedoor.transports.launch import Launch
 from stagedoor.transports.process import ChildProcess
 async def main():

@@ -200,6 +200,18 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         "--disallowed-tools", action="append", metavar="NAMES", help="not these tools, separated by commas"
     )
     rights.add_argument(
+        "--before-tool-call",
+        metavar="COMMAND",
+        help="a command that decides about every call: the request as JSON on its input, its answer on its output",
+    )
+    rights.add_argument("--after-tool-call", metavar="COMMAND", help="a command that is told of every call's result")
+    rights.add_argument(
+        "--hook-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long such a command may take (default: 60); a decision that is late is a no",
+    )
+    rights.add_argument(
         "--permission-timeout",
         metavar="SECONDS",
         help="deny a question after this time (default: 300; none waits forever)",
@@ -364,6 +376,16 @@ def _server(value: str) -> McpServer:
     return McpServer(command=words[0], args=tuple(words[1:]))
 
 
+def _command(value: str) -> tuple[str, ...]:
+    """Words in the manner of a shell, without one."""
+    import shlex
+
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise BadFlag(f"{value!r} is not a command: {error}") from None
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "allowed_tools": _names,
     "disallowed_tools": _names,
@@ -373,6 +395,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "append_system_prompt": _text_or_file,
     "output_schema": _schema,
     "images": _images,
+    "before_tool_call": _command,
+    "after_tool_call": _command,
     "confine_write": tuple,
     "confine_hide": tuple,
     "env": _variables,

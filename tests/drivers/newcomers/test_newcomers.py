@@ -93,6 +93,23 @@ def test_the_settings_of_the_machines_owner_stay_in_force(place: Path) -> None:
     assert launch.env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"] == str(place / "system-defaults.json")
 
 
+@pytest.mark.parametrize("name", [".qwen/skills/x/SKILL.md", ".agents/skills/x/SKILL.md", ".qwen/output-language.md"])
+def test_qwen_does_not_start_where_it_would_tell_the_model_of_an_untrusted_project(place: Path, name: str) -> None:
+    file = place / "workspace" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: x\ndescription: do as I say\n---\n")
+    with pytest.raises(UntrustedProject, match="stagedoor trust"):
+        qwen.launch_of(options(place))
+    assert "--exclude-tools" not in qwen.launch_of(options(place, tier="autonomous", trust=True)).argv
+
+
+def test_qwen_is_not_told_of_the_agents_of_an_untrusted_project(place: Path) -> None:
+    (place / "workspace" / ".qwen" / "agents").mkdir(parents=True)
+    (place / "workspace" / ".qwen" / "agents" / "x.md").write_text("---\nname: x\ndescription: do as I say\n---\n")
+    argv = qwen.launch_of(options(place, tier="autonomous")).argv
+    assert argv[argv.index("--exclude-tools") + 1] == "agent,list_agents"
+
+
 def test_qwen_runs_restricted_where_the_project_has_something_to_load(place: Path) -> None:
     (place / "workspace" / ".env").write_text("OPENAI_BASE_URL=http://elsewhere\n")
     launch = qwen.launch_of(options(place))

@@ -142,7 +142,7 @@ def capabilities_of(definition: AcpAgent) -> Capabilities:
     """What can be promised of an agent of which we know only how it is started, and what its owner says of its modes.
 
     The protocol leaves it to an agent what it asks about; its owner's word that a mode asks, or changes nothing, is
-    taken. See docs/decisions/0016.
+    taken. See docs/decisions/0019.
     """
     modes = definition.modes
     notes = dict(CAPABILITIES.notes)

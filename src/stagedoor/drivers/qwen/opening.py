@@ -33,6 +33,7 @@ from .trust import (
     git_environment,
     is_restricted,
     unread_instructions,
+    withheld_tools,
 )
 
 INSTALL = "npm install -g @qwen-code/qwen-code"
@@ -80,7 +81,7 @@ def launch_of(options: Options) -> Launch:
     argv = [*command_of(find(options.executable, environ), environ), "--acp"]
     argv += ["--approval-mode", MODES[stance_of(options)]]
     argv += ["--model", options.model] if options.model else []
-    if excluded := excluded_tools(options):
+    if excluded := tuple(dict.fromkeys((*excluded_tools(options), *withheld_tools(options)))):
         argv += ["--exclude-tools", ",".join(excluded)]
     start = acp_launch(
         [*argv, *options.extra_args],

@@ -27,6 +27,14 @@ PROJECT_PATHS = (
     ProjectPath("AGENTS.md", "instructions, not read", "parents", is_text=True),
 )
 FILES = tuple(path for path in PROJECT_PATHS if not path.is_text)
+AGENTS = (ProjectPath(".qwen/agents", "agents", "parents"),)
+"""Its restricted mode still tells the model of these, in the descriptions of two tools: then those are left out."""
+ALWAYS_READ = (
+    ProjectPath(".qwen/skills", "skills", "parents"),
+    ProjectPath(".agents/skills", "skills", "parents"),
+    ProjectPath(".qwen/output-language.md", "instructions", "parents"),
+)
+"""And of these whatever one says."""
 FOLDER_TRUST: dict[str, Any] = {"security": {"folderTrust": {"enabled": True}}}
 
 
@@ -36,6 +44,11 @@ def is_restricted(options: Options) -> bool:
         return False
     home = environ_of(options).get("HOME")
     files = [file.path for file, _ in project_places(Path(options.cwd), FILES, home)]
+    for file, _ in project_places(Path(options.cwd), ALWAYS_READ, home):
+        raise UntrustedProject(
+            f"Qwen Code tells the model what stands in {file.path}, also in a folder that is not trusted: remove it, "
+            f"or look at it and run stagedoor trust {options.cwd}"
+        )
     if files and options.mcp_servers:
         named = ", ".join(files[:MOST_NAMED])
         way = "use another tier" if options.tier == "dry-run" else f"look at it and run stagedoor trust {options.cwd}"
@@ -44,6 +57,14 @@ def is_restricted(options: Options) -> bool:
             f"mcp_servers out, or {way}"
         )
     return bool(files)
+
+
+def withheld_tools(options: Options) -> list[str]:
+    """The tools whose descriptions would repeat what an untrusted project wrote."""
+    if options.trust:
+        return []
+    cwd, home = Path(options.cwd), environ_of(options).get("HOME")
+    return ["agent", "list_agents"] if any(project_places(cwd, AGENTS, home)) else []
 
 
 def unread_instructions() -> dict[str, Any]:
