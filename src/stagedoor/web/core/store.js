@@ -339,8 +339,8 @@ export class OpenSession {
     this.loading = true;
     try {
       const from = Math.max(this.start, this.from - PAGE * 2, 0);
-      /** @type {{ events: Unified.Event[] }} */
       const where = query({ after: from, limit: this.from - from, dialect: "stagedoor" });
+      /** @type {{ events: Unified.Event[] }} */
       const page = await get(`${sessionPath(this.id)}/events${where}`);
       this.events = [...page.events.filter(({ seq }) => seq <= this.from), ...this.events];
       // Items are known by their first event's number, so what is on screen stays where it is.
