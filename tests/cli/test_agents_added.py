@@ -19,6 +19,16 @@ from stagedoor.yaml_with_lines import with_entry, without_entry
 ENTRY = {"acp": ["my-agent", "--acp"], "modes": {"supervised": "ask"}}
 BLOCK = '  mine:\n    acp: ["my-agent", "--acp"]\n    modes: {"supervised": "ask"}\n'
 
+NO_SESSION = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    known = {"initialize": {"result": {"protocolVersion": 1, "agentCapabilities": {}}}}
+    answer = known.get(request.get("method"), {"error": {"code": -32603, "message": "out of order"}})
+    print(json.dumps({"jsonrpc": "2.0", "id": request.get("id"), **answer}), flush=True)
+"""
+"""An agent that introduces itself and can do nothing."""
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -108,6 +118,7 @@ def test_add_and_remove(config: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["codex", "--", "a"], 2, "'codex' is taken"),
         (["acp", "--", "a"], 2, "'acp' is taken"),
         (["mine", "--", "no-such-agent"], 3, "no-such-agent was not found"),
+        (["mine", "--", sys.executable, "-c", NO_SESSION], 1, "the agent opened no session (see problem)"),
         (["mine", "--", sys.executable, "-c", "print('hello')"], 1, "the agent ended before it answered initialize"),
     ],
 )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..drivers.acp.definition import ANY, AcpAgent
 from ..drivers.acp.trial import PATIENCE, AgentSetting, Trial, try_agent
-from ..errors import BadRequest, ConfigError, StagedoorError
+from ..errors import AgentRefused, BadRequest, ConfigError, StagedoorError
 from ..unified.options import Tier
 from . import EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
 from .command import BadFlag, Parser, report
@@ -71,6 +71,8 @@ def add(argv: list[str]) -> int:
         if trial is not None:
             _check_choices(definition, trial)
             print(_description(definition, trial, style))
+            if trial.problem and not trial.not_signed_in:
+                raise AgentRefused("the agent opened no session (see problem): mend that, or add it with --no-try")
             if trial.name and not definition.title:
                 definition = replace(definition, title=trial.name)
                 changed = _with_agent(target, definition)
