@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -79,3 +81,18 @@ def test_what_is_no_such_message_has_a_reason(message: bytes) -> None:
 def test_an_answer_stands_there_as_agreed() -> None:
     assert isinstance(decode_strictly(DECODER, b'{"flag":"true"}'), str)
     assert decode_strictly(DECODER, b'{"flag":true}') == Shape(flag=True)
+
+
+def test_what_cannot_be_read_leaves_nothing_behind() -> None:
+    """An exception that is raised again and again keeps every frame it went through."""
+    decoder = msgspec.json.Decoder(Shape)
+
+    def tracebacks() -> int:
+        gc.collect()
+        return sum(type(one) is TracebackType for one in gc.get_objects())
+
+    before = tracebacks()
+    for _ in range(100):
+        assert isinstance(decode_or_reason(decoder, b"null"), str)
+        assert decode_or_reason(decoder, b'{"number": {}, "inner": 5, "inners": [5]}') == Shape()
+    assert tracebacks() <= before + 10

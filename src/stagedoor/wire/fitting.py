@@ -23,9 +23,6 @@ class _UnfitError(Exception):
     """A value that its field cannot take."""
 
 
-_UNFIT = _UnfitError()
-
-
 def fitted(message: bytes | msgspec.Raw, shape: Any, *, exact: bool = False) -> bytes:
     """The same message as strict JSON that ``shape`` can take. Raises ``ValueError`` when there is no such thing.
 
@@ -92,7 +89,7 @@ def _fit(value: Json, kind: inspect.Type, *, exact: bool) -> Json:
             return _fields(value, cast("inspect.StructType", kind), exact=exact)
         case _:
             return finite(value)
-    raise _UNFIT
+    raise _UnfitError
 
 
 def _number(value: Json) -> float | int:
@@ -100,9 +97,9 @@ def _number(value: Json) -> float | int:
         try:
             value = float(value)
         except ValueError:
-            raise _UNFIT from None
+            raise _UnfitError from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _UNFIT
+        raise _UnfitError
     return value
 
 
@@ -114,7 +111,7 @@ def _integer(value: Json, *, exact: bool) -> int:
             pass
     number = _number(value)
     if exact and number != int(number):
-        raise _UNFIT
+        raise _UnfitError
     return int(number)
 
 
@@ -126,7 +123,7 @@ def _words(value: Json) -> str:
     if isinstance(value, int | float):
         number = _number(value)
         return str(int(number) if number == int(number) else number)
-    raise _UNFIT
+    raise _UnfitError
 
 
 def _truth(value: Json) -> bool:
@@ -136,7 +133,7 @@ def _truth(value: Json) -> bool:
         return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise _UNFIT
+    raise _UnfitError
 
 
 _NATIVE: dict[str, type | tuple[type, ...]] = {
@@ -171,12 +168,12 @@ def _one_of(value: Json, union: inspect.UnionType, *, exact: bool) -> Json:
             continue
     if nullable and not exact:
         return None
-    raise _UNFIT
+    raise _UnfitError
 
 
 def _elements(value: Json, kind: inspect.ListType, *, exact: bool) -> list[Json]:
     if not isinstance(value, list):
-        raise _UNFIT
+        raise _UnfitError
     out: list[Json] = []
     for one in cast("list[object]", value):
         try:
@@ -189,7 +186,7 @@ def _elements(value: Json, kind: inspect.ListType, *, exact: bool) -> list[Json]
 
 def _members(value: Json, kind: inspect.DictType, *, exact: bool) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise _UNFIT
+        raise _UnfitError
     out: dict[str, Json] = {}
     for key, one in cast("dict[str, Json]", value).items():
         try:
@@ -202,18 +199,18 @@ def _members(value: Json, kind: inspect.DictType, *, exact: bool) -> dict[str, J
 
 def _fields(value: Json, kind: inspect.StructType, *, exact: bool) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise _UNFIT
+        raise _UnfitError
     members = cast("dict[str, Json]", value)
     out: dict[str, Json] = {}
     if kind.tag_field is not None:
         if members.get(kind.tag_field) != kind.tag:
-            raise _UNFIT
+            raise _UnfitError
         out[kind.tag_field] = kind.tag
     for field in kind.fields:
         name = field.encode_name
         if name not in members:
             if field.required:
-                raise _UNFIT
+                raise _UnfitError
             continue
         try:
             out[name] = _fit(members[name], field.type, exact=exact)
@@ -236,5 +233,5 @@ def _empty(kind: inspect.Type, *, exact: bool) -> Json:
         "DictType": {},
     }
     if exact or type(kind).__name__ not in empty:
-        raise _UNFIT
+        raise _UnfitError
     return empty[type(kind).__name__]

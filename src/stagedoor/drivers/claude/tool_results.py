@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -59,6 +59,17 @@ _DURATION = msgspec.json.Decoder(_DurationReport)
 _WHOLE: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
+Shape = TypeVar("Shape")
+
+
+def _read(decoder: msgspec.json.Decoder[Shape], report: msgspec.Raw) -> Shape | None:
+    """``None`` for a report that is not there, and for one that is a text: it says why there is none."""
+    if bytes(memoryview(report)[:1]) != b"{":
+        return None
+    decoded = decode_or_reason(decoder, report)
+    return None if isinstance(decoded, str) else decoded
+
+
 class CallOutcome(msgspec.Struct, frozen=True):
     status: ToolStatus
     output: str
@@ -105,7 +116,7 @@ def _command(output: str, report: msgspec.Raw, *, failed: bool) -> CallOutcome:
         return CallOutcome("error", output[code.end() :], int(code[1]))
     if failed:
         return CallOutcome("error", output)
-    match decode_or_reason(_COMMAND, report):
+    match _read(_COMMAND, report):
         case _CommandReport(background_task_id=str()):
             return CallOutcome("success", output)  # it still runs
         case _CommandReport(interrupted=True):
@@ -118,7 +129,7 @@ def _command(output: str, report: msgspec.Raw, *, failed: bool) -> CallOutcome:
 
 def _answer(report: msgspec.Raw) -> str:
     """What a sub-agent answered, without what Claude Code adds for the model."""
-    match decode_or_reason(_SUBAGENT, report):
+    match _read(_SUBAGENT, report):
         case _SubagentReport(content=content):
             return "\n".join(block.text for block in content if block.text)
         case _:
@@ -126,7 +137,7 @@ def _answer(report: msgspec.Raw) -> str:
 
 
 def _duration(report: msgspec.Raw) -> float | None:
-    match decode_or_reason(_DURATION, report):
+    match _read(_DURATION, report):
         case _DurationReport(total_duration_ms=int() | float() as duration):
             return float(duration)
         case _:
@@ -154,8 +165,7 @@ def change_in(
     ``report`` is the tool's own account, which a sub-agent's call lacks: then the call's arguments have to do, with
     its ``output``.
     """
-    decoded = decode_or_reason(_WHOLE, report)
-    account: Mapping[str, Any] = {} if isinstance(decoded, str) else decoded
+    account = _read(_WHOLE, report) or {}
     path = _text(account, "filePath", "notebook_path") or _text(arguments, "file_path", "notebook_path")
     if not path:
         return None
