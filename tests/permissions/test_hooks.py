@@ -97,3 +97,9 @@ def test_a_hook_that_the_agent_could_change_or_that_is_none(tmp_path: Path, work
         hook(workspace, "hook", "print('allow')")
     with pytest.raises(BadRequest, match=r"in the workspace|not a program"):
         play(workspace, before_tool_call=[str(tmp_path / place)])
+
+
+def test_a_script_in_the_workspace_is_no_hook_under_an_interpreter_either(workspace: Path) -> None:
+    script = hook(workspace, "hook", "print('allow')")
+    with pytest.raises(BadRequest, match="in the workspace"):
+        play(workspace, before_tool_call=[sys.executable, str(script)])

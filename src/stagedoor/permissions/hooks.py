@@ -165,11 +165,13 @@ def command(words: Sequence[str], workspace: str) -> list[str]:
     program = shutil.which(os.path.expanduser(words[0]))  # noqa: PTH111
     if program is None:
         raise BadRequest(f"the hook {words[0]!r} is not a program that can be run; give its path, and chmod +x it")
-    place = Path(os.path.realpath(program))
-    if place.is_relative_to(os.path.realpath(workspace)):
-        raise BadRequest(
-            f"the hook {program} lies in the workspace, where the agent could change it; put it somewhere else"
-        )
+    ground = os.path.realpath(workspace)
+    for word in (str(Path(program).absolute()), *words[1:]):  # a script that an interpreter is given runs as well
+        place = os.path.expanduser(word)  # noqa: PTH111
+        if os.path.isabs(place) and Path(os.path.realpath(place)).is_relative_to(ground):  # noqa: PTH117
+            raise BadRequest(
+                f"the hook {place} lies in the workspace, where the agent could change it; put it somewhere else"
+            )
     return [str(Path(program).absolute()), *words[1:]]
 
 
