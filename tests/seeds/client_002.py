@@ -85,11 +85,18 @@ class Phone:
 
     # -- §3.3, §9.2, appendix B
 
-    async def hear(self, name: str, fits: Callable[[Json], bool] = lambda payload: True) -> Json:
-        """The payload of the first notification of that name that fits, be it old or still to come."""
+    async def hear(
+        self,
+        name: str,
+        fits: Callable[[Json], bool] = lambda payload: True,
+        *,
+        session_id: str = "",
+        or_else: str = "",
+    ) -> Json:
+        """The payload of the first notification of that name (or the other) that fits, be it old or still to come."""
         async with self._news:
             while True:
-                for payload in self.payloads(name):
+                for payload in self.payloads(name, session_id) + self.payloads(or_else, session_id):
                     if fits(payload):
                         return payload
                 await self._news.wait()

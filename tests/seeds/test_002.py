@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stagedoor
 from stagedoor.service.config.load import parse
@@ -22,7 +23,8 @@ COVERS: dict[str, str] = {
     "1.1 Existing Architecture": "test_every_phone_hears_what_runs test_git_from_both_doors",
     "1.2 Current AgentManager Interface": "test_a_whole_story test_a_text_answers_the_agents_question",
     "2.1 Feature Comparison": "test_a_whole_story",
-    "2.1 Feature Comparison | Session Resume": "test_sessions_that_the_program_itself_has_made",
+    "2.1 Feature Comparison | Session Resume": "test_sessions_that_the_program_itself_has_made "
+    "test_the_last_session_at_every_door",
     "2.1 Feature Comparison | Non-Interactive": "test_a_whole_story",
     "2.1 Feature Comparison | Permission Skip": "test_the_configuration_of_the_document",
     "2.1 Feature Comparison | Working Dir": "test_a_whole_story",
@@ -52,7 +54,7 @@ COVERS: dict[str, str] = {
     "5.2 Tool Name Normalization | `search_content`": "test_a_whole_story",
     "5.2 Tool Name Normalization | `find_files`": "test_a_whole_story",
     "5.3 Permission Risk Levels": "test_a_whole_story",
-    "6.1 Unified Session Storage": "test_sessions_that_the_program_itself_has_made",
+    "6.1 Unified Session Storage": "test_sessions_that_the_program_itself_has_made test_the_last_session_at_every_door",
     "6.2 Session Location Mapping": "test_sessions_that_the_program_itself_has_made",
     "7.1 › Claude Security": "test_the_configuration_of_the_document",
     "7.1 › Gemini Security": "test_the_configuration_of_the_document",
@@ -196,16 +198,117 @@ def test_a_phone_that_wants_less(serve: Any, script: Script) -> None:
     play(serve, part)
 
 
-def test_the_selected_agent_survives_a_reconnect(serve: Any) -> None:
-    """§3.2 agent selection, appendix C "single active agent": a phone loses its connection all the time."""
+def test_the_selected_agent_survives_a_reconnect(serve: Any, settings: Settings, script: Script) -> None:
+    """§3.2 agent selection, appendix C "single active agent": a phone loses its connection all the time, and a server
+    is started again; an agent that is switched off meanwhile is no longer selected."""
 
-    async def part(first: Phone, server: Any) -> None:
-        assert (await first.select("codex"))["type"] == "codex"
-        await first.configure(model="gpt-5")
-        async with phone(server.ws_url, server.headers) as again:
-            assert (await again.discover())["active"] == "codex"
+    async def main() -> None:
+        async with serve() as server, phone(server.ws_url, server.headers) as first:
+            await first.configure(autoApprove=["shell"])
+            assert (await first.select("codex"))["type"] == "codex"
+            async with phone(server.ws_url, server.headers) as again:
+                assert (await again.discover())["active"] == "codex"
+                await again.select("understudy")
+        async with serve() as server, phone(server.ws_url, server.headers) as after_a_restart:
+            assert (await after_a_restart.discover())["active"] == "understudy"
+            await after_a_restart.run(script([{"shell": "touch made"}], [{"say": "ok"}]), approval="ask")
+            await after_a_restart.hear("agent_complete")
+            assert (server.workspace / "made").exists()  # nobody was asked: that was configured before
+            await after_a_restart.select("codex")
+        off = {**settings.agents, "codex": AgentSettings(enabled=False)}
+        async with serve(agents=off) as server, phone(server.ws_url, server.headers) as last:
+            assert (await last.discover())["active"] == "understudy"
 
-    play(serve, part)
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("mode", "status"), [("default", "denied"), ("plan", "error"), ("accept_edits", "denied"), ("bypass", "success")]
+)
+def test_a_mode_means_the_same_at_every_door(
+    serve: Any, settings: Settings, script: Script, mode: str, status: str
+) -> None:
+    """``PermissionMode`` of document 003, at the doors of this one: REST, JSON-RPC (``run`` and ``configure``), the
+    library's client, and the configuration. What is asked about is refused."""
+    prompt = script([{"shell": "touch made"}], [{"say": "ok"}])
+    configured = parse(f"agents: {{understudy: {{approval: {mode}}}}}").settings.agents["understudy"]
+    agents = {"understudy": replace(settings.agents["understudy"], tier=configured.tier, approval=configured.approval)}
+
+    async def main() -> None:
+        async with serve(agents=agents) as server, phone(server.ws_url, server.headers) as client:
+
+            async def outcome() -> str:
+                event = await client.hear("agent_permission", or_else="agent_tool_result")
+                if "status" not in event:
+                    await client.respond(event["tool_id"], "no", is_error=True)
+                result = await client.hear("agent_tool_result")
+                await client.hear("agent_complete")
+                client.events.clear()
+                return str(result["status"])
+
+            await client.run(prompt)
+            by_configuration = await outcome()
+            await client.run(prompt, approval=mode)
+            by_run = await outcome()
+            await client.configure(approval=mode)
+            await client.run(prompt)
+            by_configure = await outcome()
+            async with server.client() as rest:
+                assert (await rest.post("/api/sessions", json={"prompt": prompt, "approval": mode})).status_code == 201
+                by_rest = await outcome()
+            remote = stagedoor.connect(server.url, server.token)
+            results = [
+                event.status
+                async for event in remote.run(
+                    "understudy", prompt, approval=mode, can_use_tool=lambda _: stagedoor.Deny("no")
+                )  # type: ignore[call-overload]
+                if event.type == "tool_result"
+            ]
+        assert [by_configuration, by_run, by_configure, by_rest, *results] == [status] * 5
+
+    asyncio.run(main())
+
+
+def test_the_last_session_at_every_door(serve: Any, settings: Settings, script: Script) -> None:
+    """``SessionModeContinue``: the agent's newest session in the folder, be it the server's or the program's own."""
+    env = settings.agents["understudy"].env
+
+    async def main() -> None:
+        async with serve() as server, phone(server.ws_url, server.headers) as client, server.client() as rest:
+            with pytest.raises(RpcError, match="has no session in"):
+                await client.run(script([{"say": "None"}]), mode="continue", session_id="last")
+            async with stagedoor.open("understudy", cwd=settings.roots[0], env=env) as alone:
+                async for _ in alone.send(script([{"say": "By itself"}])):
+                    pass
+                native_id = alone.id
+            again = script([{"say": "Again"}])
+            ran = [(await client.run(again, mode="continue", session_id="last"))["sessionId"]]
+            await client.hear("agent_complete")
+            await client.stop()
+            ran.append((await client.call("session/resume", {"sessionId": "last", "prompt": again}))["sessionId"])
+            await client.hear("agent_complete", session_id=ran[-1])
+            await client.stop()
+            body = {"agentType": "understudy", "prompt": again, "sessionId": "last"}
+            for path, content in (("/last/resume", {"prompt": again, "keepOpen": False}), ("", body)):
+                answer = await rest.post(f"/api/sessions{path}", json=content)
+                assert answer.status_code == 201, answer.text
+                ran.append(answer.json()["id"])
+                await client.hear("agent_complete", session_id=ran[-1])
+                await rest.post(f"/api/sessions/{ran[-1]}/cancel")
+            events = [
+                event
+                async for event in stagedoor.connect(server.url, server.token).run(
+                    "understudy", again, resume="last", cwd=settings.roots[0]
+                )
+            ]
+            ran.append(events[0].session_id)
+            natives = [(await rest.get(f"/api/sessions/{one}")).json()["nativeId"] for one in ran]
+            assert natives == [native_id] * len(ran)
+            assert len(set(ran)) == len(ran)
+            refused = await rest.post(f"/api/sessions/{ran[0]}/resume", json={"prompt": again, "cwd": "/"})
+            assert (refused.status_code, "last" in refused.text) == (400, True)
+
+    asyncio.run(main())
 
 
 def test_a_text_answers_the_agents_question(serve: Any, script: Script) -> None:

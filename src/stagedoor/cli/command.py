@@ -144,7 +144,7 @@ class BadFlag(ValueError):
 
 def add_option_flags(parser: argparse.ArgumentParser) -> None:
     """One flag for each field of ``Options``, except the callback, which a command line cannot carry."""
-    from ..unified.options import Approval, Confine, Sandbox, Tier
+    from ..unified.options import Approval, Confine, PermissionMode, Sandbox, Tier
 
     where = parser.add_argument_group("workspace and agent")
     where.add_argument("-C", "--cwd", metavar="DIR", help="the workspace (default: here)")
@@ -160,7 +160,7 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
 
     rights = parser.add_argument_group("permissions")
     rights.add_argument("--tier", choices=get_args(Tier), help="default: supervised")
-    modes = (*get_args(Approval), "default", "plan")
+    modes = (*get_args(Approval), *get_args(PermissionMode))
     rights.add_argument("--approval", choices=modes, help="finer than the tier; plan: change nothing")
     rights.add_argument("--sandbox", choices=get_args(Sandbox), help="what commands may touch")
     rights.add_argument(

@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..api import Result, collect, without_loop
+from ..api import LAST, Result, collect, without_loop
 from ..cancel import CancelToken, ends_with
 from ..errors import NotSupported
 from ..service.views import By, Question, SessionSpec, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
-from ..unified.options import Approval, Confine, McpServer, Options, Sandbox, Tier, without_modes
+from ..unified.options import Approval, Confine, McpServer, Options, PermissionMode, Sandbox, Tier
 from .address import Address, find
 from .connection import ServerConnection
 from .session import OpenRequest, RemoteSession, SessionLink, answer_body
@@ -77,7 +77,7 @@ class RemoteOptions(TypedDict, total=False):
     model: str | None
     driver: str | None
     tier: Tier | None
-    approval: Approval | None
+    approval: Approval | PermissionMode | None
     sandbox: Sandbox | None
     confine: Confine
     container: str
@@ -230,10 +230,11 @@ def open_request(agent: str, options: Mapping[str, Any]) -> OpenRequest:
         raise TypeError(f"unknown option {name!r}; the options with a server are {', '.join(sorted(ACCEPTED))}")
     if options.get("permission_timeout", 0) is None:
         raise NotSupported("permission_timeout=None does not work with a server: leave it out, and the server decides")
-    sent = {name: _plain(value) for name, value in without_modes(options).items() if name not in _LOCAL_OPTIONS}
     resume = options.get("resume")
-    if resume is not None and sent:
-        names = ", ".join(f"{name}=" for name in sent)
+    places = ("cwd", "project_id") if resume == LAST else ()
+    sent = {name: _plain(value) for name, value in options.items() if name not in _LOCAL_OPTIONS}
+    if resume is not None and (kept := [name for name in sent if name not in places]):
+        names = ", ".join(f"{name}=" for name in kept)
         raise NotSupported(f"a resumed session keeps its options; leave out {names}")
     if options.get("fork") and resume is None:
         raise NotSupported("fork= needs resume=, the id of the session to fork")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ..api import LAST
 from ..errors import ConnectionLost, LocalProtocolError, StagedoorError
 from ..service.views import Question, QueuedPrompt, SessionSpec, SessionView
 from ..transports.relay import Reader, Relay
@@ -149,7 +150,7 @@ class RemoteEvents:
 
 
 class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of ``open``. ``resume`` is the id of a session of the server to continue."""
+    """The arguments of ``open``. ``resume`` is the id of a session of the server to continue, or ``last``."""
 
     agent: str
     options: Mapping[str, Any]
@@ -157,12 +158,23 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     resume: str | None = None
     fork: bool = False
 
+    def place(self) -> dict[str, object]:
+        """Where to look for the agent's last session."""
+        if self.resume != LAST:
+            return {}
+        return {"agent": self.agent} | {
+            sent: self.options[name] for name, sent in _PLACES.items() if name in self.options
+        }
+
     def create_body(self, prompt: str, *, keep_open: bool) -> dict[str, object]:
         """Only what was passed: an older server refuses fields it does not know."""
         body = SessionSpec(prompt=prompt, agent=self.agent, keep_open=keep_open, **self.options)
         fields: dict[str, object] = msgspec.to_builtins(body)
         defaults: dict[str, object] = msgspec.to_builtins(SessionSpec(prompt=""))
         return {name: value for name, value in fields.items() if name == "prompt" or value != defaults[name]}
+
+
+_PLACES = {"cwd": "cwd", "project_id": "projectId"}
 
 
 class SessionLink:
@@ -229,7 +241,7 @@ class SessionLink:
             view = await self._connection.post("/api/sessions", SessionView, body)
         else:
             verb = "fork" if request.fork else "resume"
-            body = {"prompt": prompt, "keepOpen": self.keep_open}
+            body = {"prompt": prompt, "keepOpen": self.keep_open, **request.place()}
             path = f"/api/sessions/{quote(request.resume, safe='')}/{verb}"
             view = await self._connection.post(path, SessionView, body)
         self.id = view.id

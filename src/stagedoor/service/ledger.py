@@ -108,7 +108,19 @@ class DeviceRows:
         return await self._store.devices()
 
     async def save(self, device: Device) -> None:
-        await self._store.write(device)
+        """With what it has chosen, unless it is revoked: nobody needs that any more."""
+        await self._store.write(device, *([] if device.revoked_at is None else [Remember(_chosen(device.id), None)]))
+
+    async def choices(self, device_id: str) -> bytes | None:
+        """What a device has chosen at a door, as that door stored it."""
+        return await self._store.setting(_chosen(device_id))
+
+    async def save_choices(self, device_id: str, choices: bytes) -> None:
+        await self._store.write(Remember(_chosen(device_id), choices))
+
+
+def _chosen(device_id: str) -> str:
+    return f"chosen by {device_id}"
 
 
 class ReplyRows:

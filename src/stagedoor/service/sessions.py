@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, StoreError, TooMany
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.unified.options import Approval, Tier, without_modes
 
 from .agents import Agents
-from .config.settings import Settings
+from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
 from .opening import Opening, agent_named, narrower
 from .running import RunningSessions, to_the_end
@@ -209,6 +210,7 @@ class Sessions:
         if not configured.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = session_folder(spec, self._settings)
+        tier, approval = _rights(spec, configured, self._settings)
         session_id = self._new_id()
         view = SessionView(
             id=session_id,
@@ -219,8 +221,8 @@ class Sessions:
             project_id=spec.project_id,
             model=spec.model or configured.model or "",
             driver=spec.driver or configured.driver or "",
-            tier=spec.tier or configured.tier or self._settings.tier,
-            approval=spec.approval or configured.approval,
+            tier=tier,
+            approval=approval,
             sandbox=spec.sandbox or configured.sandbox,
             confine=narrower(spec.confine or "off", configured.confine),
             parent_id=None if parent is None else parent.id,
@@ -275,6 +277,13 @@ class Sessions:
             raise BadRequest(
                 f"the prompt has {len(prompt)} characters; this server allows {self._settings.limits.prompt}"
             )
+
+
+def _rights(spec: SessionSpec, configured: AgentSettings, settings: Settings) -> tuple[Tier, Approval | None]:
+    """Modes in our own words: planning is a dry run, whatever tier is named beside it or configured."""
+    tier, approval = spec.tier or configured.tier or settings.tier, spec.approval or configured.approval
+    chosen = without_modes({"tier": tier, "approval": approval})
+    return chosen["tier"], chosen["approval"]
 
 
 def _title(prompt: str) -> str:

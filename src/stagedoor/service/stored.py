@@ -24,10 +24,12 @@ from .config.settings import AgentSettings, Settings
 from .journal import Journal
 from .projection import project
 from .store import Append, Query
-from .views import Record, SessionView, State
-from .workspaces import check_allowed, roots
+from .views import Record, SessionSpec, SessionView, State
+from .workspaces import check_allowed, roots, session_folder
 
 EVERYTHING = 1_000_000
+LAST = "last"
+"""In place of an id: an agent's newest session in a folder."""
 FRESH = 2.0
 """Seconds."""
 
@@ -96,6 +98,39 @@ class Past:
             if name in ("", stored.agent) and key not in found and await self._journal.store.session_of(*key) is None:
                 found[key] = _of_disk(stored)
         return sorted(found.values(), key=lambda session: session.updated_at, reverse=True)
+
+    async def named(self, session_id: str, *, take_in: bool) -> SessionView:
+        """The session of this id, be it the log's or its program's own. Raises ``SessionNotFound``."""
+        view = await self._journal.store.session(session_id) or await self.find(session_id, take_in=take_in)
+        if view is None:
+            raise SessionNotFound(f"session {session_id!r} not found")
+        return view
+
+    async def to_continue(
+        self, session_id: str, *, agent: str = "", cwd: str = "", project_id: str = ""
+    ) -> SessionView:
+        """The session to continue: by its id, or with ``last`` the newest one of ``agent`` in a folder."""
+        if session_id == LAST:
+            return await self._newest(_canonical(agent), session_folder(_place(cwd, project_id), self._settings))
+        for name, value in (("cwd", cwd), ("projectId", project_id)):
+            if value:
+                raise BadRequest(
+                    f"{name} is for the session {LAST!r} only: one that is named by its id keeps its folder"
+                )
+        view = await self.named(session_id, take_in=True)
+        if agent and _canonical(agent) != view.agent:
+            raise BadRequest(f"session {view.id} runs {view.agent}, not {agent}")
+        return view
+
+    async def _newest(self, agent: str, folder: Path) -> SessionView:
+        for past in await self.sessions(cwd=str(folder), agent=agent):
+            if past.session_id and (past.native_id or past.state == "running"):
+                return await self.named(past.session_id, take_in=False)
+            if not past.session_id:
+                return await self.import_session(agent, past.native_id, past.cwd or str(folder))
+        raise SessionNotFound(
+            f"{agent} has no session in {folder} to continue; start a new one, or name another folder"
+        )
 
     async def find(self, native_id: str, *, take_in: bool) -> SessionView | None:
         """The session that a program calls ``native_id``: the log's, else, with ``take_in``, the program's own, which
@@ -181,6 +216,10 @@ class Past:
     def _folders(self) -> list[Path]:
         own = [Path(folder).expanduser().resolve() for folder in self._settings.projects.values()]
         return list(dict.fromkeys([*roots(self._settings), *own]))
+
+
+def _place(cwd: str, project_id: str) -> SessionSpec:
+    return SessionSpec(prompt="", cwd=cwd, project_id=project_id)
 
 
 def _canonical(agent: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.unified.decisions import Decision
 from stagedoor.unified.events import Event, PermissionRequest, Status, Usage, encode
-from stagedoor.unified.options import Approval, Confine, McpServer, Sandbox, Tier
+from stagedoor.unified.options import Approval, Confine, McpServer, PermissionMode, Sandbox, Tier
 
 State: TypeAlias = Literal["running", "done", "failed", "cancelled"]
 Activity: TypeAlias = Literal["starting", "working", "waiting", "idle", "asleep", "ended"]
@@ -44,7 +44,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     model: str | None = None
     driver: str | None = None
     tier: Tier | None = None
-    approval: Approval | None = None
+    approval: Approval | PermissionMode | None = None
     sandbox: Sandbox | None = None
     confine: Confine | None = None
     """A sandbox of ours around the agent; never less than what the server's configuration says."""

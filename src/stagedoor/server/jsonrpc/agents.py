@@ -11,6 +11,7 @@ from stagedoor import catalog
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, SessionNotFound
 from stagedoor.service.agents import AgentView
 from stagedoor.service.store import Query
+from stagedoor.service.stored import LAST
 from stagedoor.service.views import Question, SessionSpec, SessionView
 from stagedoor.unified.decisions import Deny
 from stagedoor.unified.options import Options, Sandbox
@@ -87,12 +88,12 @@ async def select(call: RpcCall, params: SelectParams) -> SelectResult:
     agent = catalog.agent(params.type)
     if not call.service.agents.enabled(agent.name):
         raise BadRequest(f"{agent.name} is disabled in this server's configuration")
-    call.defaults.select(agent.name)
+    await call.defaults.select(agent.name)
     return SelectResult(type=agent.name, name=agent.title)
 
 
 async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguration:
-    agent = await _active(call)
+    agent = await call.active()
     if isinstance(params.sandbox, str):
         _sandbox(agent, params.sandbox)
     changes: dict[str, Any] = {
@@ -101,7 +102,7 @@ async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguratio
     if changes.get("auto_approve", ()) is None:
         changes["auto_approve"] = ()
     configured = replace(call.defaults.configured.get(agent, AgentConfiguration(type=agent)), **changes)
-    call.defaults.configure(configured)
+    await call.defaults.configure(configured)
     return configured
 
 
@@ -118,9 +119,9 @@ async def _run(call: RpcCall, params: RunParams) -> RunResult:
             "sessionId works only with mode continue; leave it out for a new session", field="$.sessionId"
         )
     view = await call.service.sessions.create(
-        _create_body(await _active(call, params.type), call, params), who=call.caller.name
+        _create_body(await call.active(params.type), call, params), who=call.caller.name
     )
-    call.defaults.ran(view.id)
+    await call.defaults.ran(view.id)
     _follow(call, params, view)
     return RunResult(status="started", type=view.agent, session_id=view.id, last_seq=view.last_seq)
 
@@ -129,15 +130,17 @@ async def _continue(call: RpcCall, params: RunParams) -> RunResult:
     session_id = call.session(params.session_id)
     if params.options != RpcRunOptions():
         raise InvalidField("options work only for a new session; leave them out to continue one", field="$.options")
-    view = await call.service.sessions.get(session_id)
+    agent = await call.active(params.type) if session_id == LAST else params.type
+    view = await call.service.stored.to_continue(session_id, agent=agent, cwd=params.cwd, project_id=params.project_id)
+    session_id = view.id
     try:
         message = await call.service.sessions.send(session_id, params.prompt, who=call.caller.name)
     except SessionEnded:
         view = await call.service.sessions.resume(session_id, params.prompt, who=call.caller.name)
-        call.defaults.ran(view.id)
+        await call.defaults.ran(view.id)
         _follow(call, params, view)
         return RunResult(status="resumed", type=view.agent, session_id=view.id, last_seq=view.last_seq)
-    call.defaults.ran(session_id)
+    await call.defaults.ran(session_id)
     _follow(call, params, view)
     return RunResult(
         status="queued", type=view.agent, session_id=session_id, last_seq=view.last_seq, message_id=message.id
@@ -268,7 +271,7 @@ async def status(call: RpcCall, params: StatusParams) -> AgentStatusResult:
         except SessionNotFound:
             if params.session_id:
                 raise
-    agent = view.agent if view is not None and params.session_id else await _active(call)
+    agent = view.agent if view is not None and params.session_id else await call.active()
     open_sessions, _ = await call.service.sessions.page(Query(agent=agent, ended=False, limit=10_000))
     waiting = sum(1 for session in open_sessions if session.activity == "waiting")
     running = sum(1 for session in open_sessions if session.activity in _WORKING)
@@ -287,8 +290,3 @@ def _state_of(view: SessionView) -> AgentState:
     if view.activity == "waiting":
         return "waiting"
     return "running" if view.activity in _WORKING else "idle"
-
-
-async def _active(call: RpcCall, name: str = "") -> str:
-    """The agent of a call: the one it names, else the selected one, else the server's default."""
-    return catalog.canonical_name(name or call.defaults.agent or await call.service.agents.default())

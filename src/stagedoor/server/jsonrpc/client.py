@@ -9,9 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import TypeAlias
 
+import msgspec
+
+from stagedoor import catalog
 from stagedoor.errors import BadRequest, StagedoorError, TooMany
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionView
@@ -27,6 +32,8 @@ from .results import AgentConfiguration
 
 CALLS = 32
 """Calls of one client that run at once; further ones wait in its connection."""
+MAX_DEVICES = 1000
+"""Devices whose choices are in memory; those of the one not used for longest are read again."""
 EVERYTHING = ""
 """The name of the subscription to all sessions."""
 Work: TypeAlias = Callable[[Send], Awaitable[None]]
@@ -45,32 +52,95 @@ class SharedReaders:
         self.overview = Overview(service)
 
 
+class DeviceChoices(msgspec.Struct, frozen=True):
+    """What a device has chosen, as it is stored."""
+
+    agent: str = ""
+    configured: dict[str, AgentConfiguration] = {}
+    session_id: str = ""
+
+
 class ClientDefaults:
     """The agent a client has selected, how it has configured each, the session it ran last.
 
     ``device``: what the next connection of the same device begins with. Two that are open at once do not share theirs.
+    ``save``: where a device's own are stored; what changes them is over when they are.
     """
 
-    def __init__(self, device: ClientDefaults | None = None) -> None:
+    def __init__(
+        self,
+        device: ClientDefaults | None = None,
+        *,
+        choices: DeviceChoices | None = None,
+        save: Callable[[bytes], Awaitable[None]] | None = None,
+    ) -> None:
         self._device = device
-        self.agent: str = "" if device is None else device.agent
-        self.configured: dict[str, AgentConfiguration] = {} if device is None else dict(device.configured)
-        self.session_id: str = "" if device is None else device.session_id
+        self._save = save
+        if choices is None:
+            choices = DeviceChoices() if device is None else device.choices
+        self.agent: str = choices.agent
+        self.configured: dict[str, AgentConfiguration] = dict(choices.configured)
+        self.session_id: str = choices.session_id
 
-    def select(self, agent: str) -> None:
+    @property
+    def choices(self) -> DeviceChoices:
+        return DeviceChoices(self.agent, self.configured, self.session_id)
+
+    async def select(self, agent: str) -> None:
         self.agent = agent
+        await self._stored()
         if self._device is not None:
-            self._device.select(agent)
+            await self._device.select(agent)
 
-    def configure(self, configured: AgentConfiguration) -> None:
+    async def configure(self, configured: AgentConfiguration) -> None:
         self.configured[configured.type] = configured
+        await self._stored()
         if self._device is not None:
-            self._device.configure(configured)
+            await self._device.configure(configured)
 
-    def ran(self, session_id: str) -> None:
+    async def ran(self, session_id: str) -> None:
         self.session_id = session_id
+        await self._stored()
         if self._device is not None:
-            self._device.ran(session_id)
+            await self._device.ran(session_id)
+
+    async def _stored(self) -> None:
+        if self._save is not None:
+            await self._save(msgspec.json.encode(self.choices))
+
+
+class DefaultsByDevice:
+    """What each device has chosen: by POST, where no connection holds it, and for its next connection, also when the
+    server has been started again meanwhile."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._by_device: OrderedDict[str, ClientDefaults] = OrderedDict()
+
+    async def of(self, caller: Caller) -> ClientDefaults:
+        device_id = caller.device_id
+        if device_id not in self._by_device:
+            stored = _read_choices(self._service, await self._service.devices.choices(device_id))
+            save = partial(self._service.devices.save_choices, device_id)
+            self._by_device.setdefault(device_id, ClientDefaults(choices=stored, save=save))
+        self._by_device.move_to_end(device_id)
+        while len(self._by_device) > MAX_DEVICES:
+            self._by_device.popitem(last=False)
+        return self._by_device[device_id]
+
+
+def _read_choices(service: Service, stored: bytes | None) -> DeviceChoices:
+    """Without agents that are no longer there: the configuration may have changed since."""
+    try:
+        choices = DeviceChoices() if stored is None else msgspec.json.decode(stored, type=DeviceChoices)
+    except msgspec.MsgspecError:  # another version's
+        return DeviceChoices()
+    present = {name for name in catalog.names() if service.agents.enabled(name)}
+    return DeviceChoices(
+        choices.agent if choices.agent in present else "",
+        {name: configured for name, configured in choices.configured.items() if name in present},
+        choices.session_id,
+    )
 
 
 class Subscription:
@@ -97,6 +167,10 @@ class RpcCall:
         if not session_id and not self.defaults.session_id:
             raise InvalidField("this client has run no session yet: send the sessionId", field="$.sessionId")
         return session_id or self.defaults.session_id
+
+    async def active(self, name: str = "") -> str:
+        """The agent of a call: the one it names, else the selected one, else the server's default."""
+        return catalog.canonical_name(name or self.defaults.agent or await self.service.agents.default())
 
     def subscribe(self, session_id: str, after: int, dialect: Dialect, *more: Work) -> Subscription:
         """Follow a session; its events come after the answer. It replaces an earlier subscription to the session."""

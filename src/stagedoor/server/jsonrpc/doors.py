@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Literal
 
 import msgspec
@@ -15,16 +14,12 @@ from stagedoor.errors import StagedoorError
 from stagedoor.service.service import Service
 
 from ..access.auth import caller_of
-from ..access.devices import Caller
 from ..connections import connection_of
 from ..problems import RefusedRequest, kind_of, problem
 from ..reading import read_bytes, read_query
 from ..streams.following import first_of
-from .client import ClientDefaults, RpcClient, SharedReaders
+from .client import ClientDefaults, DefaultsByDevice, RpcClient, SharedReaders
 from .dispatch import reply_to
-
-MAX_DEVICES = 1000
-"""Devices whose defaults are remembered between two requests; the one not used for longest is dropped."""
 
 
 class SocketListening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,14 +30,14 @@ class SocketListening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     readers = SharedReaders(service)
-    defaults_by_device = _DefaultsByDevice()
+    defaults_by_device = DefaultsByDevice(service)
 
     async def post(request: Request) -> Response:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
             raise RefusedRequest("unsupported-media-type", "send the body as Content-Type: application/json")
         caller = caller_of(request)
-        client = RpcClient(service, readers, caller, defaults=defaults_by_device.of(caller))
+        client = RpcClient(service, readers, caller, defaults=await defaults_by_device.of(caller))
         reply = await reply_to(client, await read_bytes(request, service.settings.limits.body))
         if reply.body is None:
             return Response(status_code=204)
@@ -57,7 +52,7 @@ def routes(service: Service) -> list[BaseRoute]:
             await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
             return
         caller = caller_of(websocket)
-        defaults = ClientDefaults(defaults_by_device.of(caller))
+        defaults = ClientDefaults(await defaults_by_device.of(caller))
         await _serve_socket(websocket, service, readers, defaults, listen=query.listen == "all")
 
     return [Route("/rpc", post, methods=["POST"]), WebSocketRoute("/ws", connect)]
@@ -87,17 +82,3 @@ async def _read(websocket: WebSocket, client: RpcClient) -> None:
             return
         text, raw = received.get("text"), received.get("bytes")
         await client.receive(text.encode() if text is not None else raw or b"")
-
-
-class _DefaultsByDevice:
-    """What each device has selected: by POST, where no connection holds it, and for its next connection."""
-
-    def __init__(self) -> None:
-        self._by_device: OrderedDict[str, ClientDefaults] = OrderedDict()
-
-    def of(self, caller: Caller) -> ClientDefaults:
-        defaults = self._by_device.setdefault(caller.device_id, ClientDefaults())
-        self._by_device.move_to_end(caller.device_id)
-        while len(self._by_device) > MAX_DEVICES:
-            self._by_device.popitem(last=False)
-        return defaults

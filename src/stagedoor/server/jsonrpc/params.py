@@ -8,7 +8,7 @@ import msgspec
 
 from stagedoor.service.views import State
 from stagedoor.unified.events import Remember
-from stagedoor.unified.options import Approval, Confine, McpServer, Tier
+from stagedoor.unified.options import Approval, Confine, McpServer, PermissionMode, Tier
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 PageSize: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -36,7 +36,7 @@ class ConfigureParams(RpcParams, frozen=True, kw_only=True):
     model: str | Unset | None = msgspec.UNSET
     auto_approve: tuple[str, ...] | Unset | None = msgspec.UNSET
     tier: Tier | Unset | None = msgspec.UNSET
-    approval: Approval | Unset | None = msgspec.UNSET
+    approval: Approval | PermissionMode | Unset | None = msgspec.UNSET
 
 
 class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     auto_approve: tuple[str, ...] | None = None
     protected: tuple[str, ...] = ()
     tier: Tier | None = None
-    approval: Approval | None = None
+    approval: Approval | PermissionMode | None = None
     trust: bool | None = None
     driver: str | None = None
     max_turns: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
@@ -63,7 +63,8 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
 
 
 class RunParams(RpcParams, frozen=True, kw_only=True):
-    """``continue`` continues ``sessionId``, else the session this client ran last."""
+    """``continue`` continues ``sessionId``, else the session this client ran last. ``last`` is the agent's newest
+    one in the folder, whoever ran it."""
 
     prompt: str
     mode: Literal["new", "continue"] = "new"
@@ -159,10 +160,14 @@ class ListenParams(RpcParams, frozen=True, kw_only=True):
 
 
 class ResumeParams(RpcParams, frozen=True, kw_only=True):
-    """``fork``: leave the old session as it is, and continue in a new one."""
+    """``fork``: leave the old session as it is, and continue in a new one. ``sessionId`` ``last``: the newest one of
+    an agent (``type``, else the selected one) in a folder."""
 
     session_id: str
     prompt: str
+    type: str = ""
+    cwd: str = ""
+    project_id: str = ""
     fork: bool = False
     subscribe: bool = True
     dialect: Dialect = "notify"

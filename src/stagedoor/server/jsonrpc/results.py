@@ -9,7 +9,7 @@ import msgspec
 from stagedoor.dialects.event_parts import iso_time
 from stagedoor.service.stored import PastSession
 from stagedoor.service.views import Activity, Question, SessionView, State
-from stagedoor.unified.options import Approval, Tier
+from stagedoor.unified.options import Approval, PermissionMode, Tier
 
 from ..rest.sessions import public_view
 
@@ -77,7 +77,7 @@ class AgentConfiguration(RpcResult, frozen=True, kw_only=True):
     model: str | None = None
     auto_approve: tuple[str, ...] = ()
     tier: Tier | None = None
-    approval: Approval | None = None
+    approval: Approval | PermissionMode | None = None
 
 
 class RunResult(RpcResult, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from stagedoor import catalog
 from stagedoor.errors import BadRequest
 from stagedoor.service.store import Query, next_cursor
-from stagedoor.service.stored import PastSession
+from stagedoor.service.stored import LAST, PastSession
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
@@ -111,14 +111,14 @@ async def subscribe(call: RpcCall, params: SubscribeParams) -> SubscribeResult:
             raise InvalidField("watch is for the workspace of one session: send the sessionId too", field="$.watch")
         await call.subscribe_to_everything()
         return SubscribeResult(session_id="")
-    start = await start_at(call.service, params.session_id, params.after)
-    verdict = start.verdict
+    start = await start_at(call.service, params.session_id, params.after, caller=call.caller)
+    session_id, verdict = start.view.id, start.verdict
     if params.watch:
-        await call.subscribe_and_watch(params.session_id, start.after, params.dialect, params.watch)
+        await call.subscribe_and_watch(session_id, start.after, params.dialect, params.watch)
     else:
-        call.subscribe(params.session_id, start.after, params.dialect)
+        call.subscribe(session_id, start.after, params.dialect)
     return SubscribeResult(
-        session_id=params.session_id,
+        session_id=session_id,
         verdict=verdict.verdict,
         after=verdict.after,
         last_seq=verdict.last_seq,
@@ -146,10 +146,12 @@ async def listen(call: RpcCall, params: ListenParams) -> ListenResult:
 
 async def resume(call: RpcCall, params: ResumeParams) -> RunResult:
     with call.client.broadcast.pause():
-        view = await call.service.sessions.resume(
-            params.session_id, params.prompt, fork=params.fork, who=call.caller.name
+        agent = await call.active(params.type) if params.session_id == LAST else params.type
+        old = await call.service.stored.to_continue(
+            params.session_id, agent=agent, cwd=params.cwd, project_id=params.project_id
         )
-        call.defaults.ran(view.id)
+        view = await call.service.sessions.resume(old.id, params.prompt, fork=params.fork, who=call.caller.name)
+        await call.defaults.ran(view.id)
         if not params.subscribe:
             call.client.broadcast.leave_out(view.id)
         elif call.client.listens:

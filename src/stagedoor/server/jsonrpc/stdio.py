@@ -18,7 +18,7 @@ from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import UnknownMessage
 
 from ..access.devices import LOCAL, Caller
-from .client import RpcClient, SharedReaders
+from .client import DefaultsByDevice, RpcClient, SharedReaders
 from .dispatch import too_large
 
 CALLER = Caller(LOCAL, "stdio", ("admin",))
@@ -75,7 +75,8 @@ async def standard_streams(max_bytes: int) -> AsyncGenerator[StdioLines]:
 
 async def serve_stdio(service: Service, lines: StdioLines) -> None:
     """Answer until the input ends; calls that run then are still answered."""
-    client = RpcClient(service, SharedReaders(service), CALLER, send=lines.write)
+    defaults = await DefaultsByDevice(service).of(CALLER)
+    client = RpcClient(service, SharedReaders(service), CALLER, send=lines.write, defaults=defaults)
     client.broadcast.start()
     try:
         async for message in lines.messages():

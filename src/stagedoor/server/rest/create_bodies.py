@@ -12,8 +12,9 @@ import msgspec
 
 from stagedoor import catalog
 from stagedoor.dialects.session_request import RequestedConfig, SessionRequest, parse_session_request
-from stagedoor.errors import BadRequest, LocalProtocolError
+from stagedoor.errors import LocalProtocolError
 from stagedoor.service.service import Service
+from stagedoor.service.stored import LAST
 from stagedoor.service.views import SessionSpec, SessionView
 
 from ..problems import InvalidField
@@ -27,11 +28,13 @@ class BoardBody(SessionSpec, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class ContinueBody(msgspec.Struct, frozen=True):
-    """Continue ``session_id``."""
+    """Continue ``session_id``, or with ``last`` the newest session of ``agent`` in a folder."""
 
     session_id: str
     agent: str
     prompt: str
+    cwd: str = ""
+    project_id: str = ""
 
 
 CreateBody: TypeAlias = SessionSpec | ContinueBody
@@ -59,9 +62,17 @@ def _read_session_request(fields: dict[str, Any]) -> CreateBody:
         raise InvalidField(str(error), field="$") from error
     config_fields = cast("dict[str, Any]", fields.get("config", {}))
     if request.session_id is not None:
-        if config_fields:
+        config = request.config
+        places = {"workingDirectory", "projectId"} if request.session_id == LAST else set[str]()
+        if set(config_fields) - places:
             raise InvalidField("a continued session keeps its config; leave config out", field="$.config")
-        return ContinueBody(request.session_id, request.agent_type, request.prompt)
+        return ContinueBody(
+            request.session_id,
+            request.agent_type,
+            request.prompt,
+            config.working_directory or "",
+            config.project_id or "",
+        )
     return _from_request(request, request.config, config_fields)
 
 
@@ -85,9 +96,7 @@ async def carry_out(service: Service, body: CreateBody, *, who: str) -> SessionV
     """Create the session, or continue the one it names."""
     if isinstance(body, SessionSpec):
         return await service.sessions.create(body, who=who)
-    view = await service.sessions.get(body.session_id)
-    if view.agent != body.agent:
-        raise BadRequest(f"session {view.id} runs {view.agent}, not {body.agent}")
+    view = await service.stored.to_continue(body.session_id, agent=body.agent, cwd=body.cwd, project_id=body.project_id)
     if view.ended:
         return await service.sessions.resume(view.id, body.prompt, who=who)
     await service.sessions.send(view.id, body.prompt, who=who)

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
+from stagedoor.service.stored import LAST
 
 from ..access.auth import caller_of
 from ..access.devices import demand
@@ -110,7 +111,7 @@ class RestPath:
     async def _named(self, call: RestCall[Any, Any]) -> Mapping[str, str]:
         """A session may be named as the agent's own program names it."""
         session_id = call.path.get("sessionId", "")
-        if not session_id or await self._service.sessions.find(session_id) is not None:
+        if session_id in ("", LAST) or await self._service.sessions.find(session_id) is not None:
             return call.path
         view = await self._service.stored.find(session_id, take_in=call.caller.may("run"))
         return call.path if view is None else {**call.path, "sessionId": view.id}

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from stagedoor.dialects.session_request import SessionRequest
 from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query, next_cursor
-from stagedoor.service.stored import PastSession
+from stagedoor.service.stored import LAST, PastSession
 from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
 
 from ..problems import InvalidField
@@ -72,10 +72,14 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """``keepOpen`` left out: as in the session that is continued."""
+    """``keepOpen`` left out: as in the session that is continued. The session ``last`` is the newest one of ``agent``
+    (else the server's default) in a folder, whoever ran it there."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     keep_open: bool | None = None
+    agent: AgentName = ""
+    cwd: PathText = ""
+    project_id: Words = ""
 
 
 class QueuedMessages(msgspec.Struct, frozen=True):
@@ -191,9 +195,9 @@ async def fork(call: RestCall[None, ResumeBody]) -> SessionView:
 
 async def _resume(call: RestCall[None, ResumeBody], *, fork: bool) -> SessionView:
     body = call.body
-    view = await call.service.sessions.resume(
-        call.session_id, body.prompt, fork=fork, keep_open=body.keep_open, who=call.who
-    )
+    agent = body.agent or (await call.service.agents.default() if call.session_id == LAST else "")
+    old = await call.service.stored.to_continue(call.session_id, agent=agent, cwd=body.cwd, project_id=body.project_id)
+    view = await call.service.sessions.resume(old.id, body.prompt, fork=fork, keep_open=body.keep_open, who=call.who)
     return public_view(view)
 
 

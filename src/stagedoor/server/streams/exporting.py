@@ -32,9 +32,10 @@ class ExportQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def routes(service: Service) -> list[BaseRoute]:
     async def export(request: Request) -> Response:
-        demand(caller_of(request), "watch")
+        caller = caller_of(request)
+        demand(caller, "watch")
         query: ExportQuery = read_query(request.scope["query_string"], ExportQuery)
-        view = await service.sessions.get(request.path_params["sessionId"])
+        view = await service.stored.named(request.path_params["sessionId"], take_in=caller.may("run"))
         ending = "jsonl" if query.format == "json" else "md"
         headers = {
             "content-disposition": f'attachment; filename="session-{view.id[:8]}.{ending}"',

@@ -70,9 +70,12 @@ class StreamStart(msgspec.Struct, frozen=True):
     after: int
 
 
-async def start_at(service: Service, session_id: str, after: int) -> StreamStart:
-    """Raises ``SessionNotFound``, and ``BadRequest`` for a place the log has not reached."""
-    view = await service.sessions.get(session_id)
+async def start_at(service: Service, session_id: str, after: int, *, caller: Caller) -> StreamStart:
+    """A session may be named as the agent's own program names it.
+
+    Raises ``SessionNotFound``, and ``BadRequest`` for a place the log has not reached.
+    """
+    view = await service.stored.named(session_id, take_in=caller.may("run"))
     if after > view.last_seq:
         raise BadRequest(f"session {session_id} has only {view.last_seq} events; after={after} is too large")
     return StreamStart(view, VerdictMessage.of(view, after), max(after, view.first_seq - 1))

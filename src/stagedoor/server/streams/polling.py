@@ -45,9 +45,10 @@ def routes(service: Service) -> list[BaseRoute]:
     cursors = DialectCursors(service.events)
 
     async def poll(request: Request) -> Response:
-        demand(caller_of(request), "watch")
+        caller = caller_of(request)
+        demand(caller, "watch")
         query = read_stream_query(request.scope, service, PollQuery)
-        start = await start_at(service, request.path_params["id"], query.after)
+        start = await start_at(service, request.path_params["id"], query.after, caller=caller)
         reader = _PollReader(service, start, await cursors.at(start.view.id, query.dialect, start.after), query.limit)
         if not await reader.read_on() and query.wait:
             with contextlib.suppress(TimeoutError):

@@ -69,12 +69,13 @@ class SessionStream:
         self._stalled = stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        demand(caller_of(scope), "watch")
+        caller = caller_of(scope)
+        demand(caller, "watch")
         request = Request(scope)
         query = read_stream_query(scope, self._service, SseQuery)
         last_event_id = request.headers.get("last-event-id")
         after, received = (query.after, 0) if last_event_id is None else _read_event_id(last_event_id)
-        start = await start_at(self._service, scope["path_params"]["id"], after)
+        start = await start_at(self._service, scope["path_params"]["id"], after, caller=caller)
         if last_event_id is not None and start.view.ended and start.after >= start.view.last_seq:
             await Response(status_code=204)(scope, receive, send)
             return

@@ -76,9 +76,10 @@ class SessionSocket:
         with contextlib.suppress(ClientDisconnected):
             await send({"type": "websocket.accept"})
             try:
-                demand(caller_of(scope), "watch")
+                caller = caller_of(scope)
+                demand(caller, "watch")
                 query = read_stream_query(scope, self._service, SocketQuery)
-                start = await start_at(self._service, scope["path_params"]["id"], query.after)
+                start = await start_at(self._service, scope["path_params"]["id"], query.after, caller=caller)
                 cursor = await cursor_from(self._cursors, start, query.dialect)
             except StagedoorError as fault:
                 await _close(send, 4000 + kind_of(fault).status, problem(fault).detail)

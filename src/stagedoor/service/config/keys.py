@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from stagedoor.dialects import DIALECTS
-from stagedoor.unified.options import Approval, Confine, Sandbox, Tier
+from stagedoor.unified.options import Approval, Confine, PermissionMode, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
 from .settings import AgentSettings, Settings
@@ -39,7 +39,8 @@ def _limit(name: str, about: str) -> Key:
     return Key(path=f"sessions.limits.{name}", kind="number", about=about, setting=f"limits.{name}")
 
 
-_TIERS, _APPROVALS = cast("tuple[str, ...]", get_args(Tier)), cast("tuple[str, ...]", get_args(Approval))
+_TIERS = cast("tuple[str, ...]", get_args(Tier))
+_APPROVALS = cast("tuple[str, ...]", (*get_args(Approval), *get_args(PermissionMode)))
 
 KEYS: tuple[Key, ...] = (
     Key(path="server.host", kind="text", about="the address to listen on", setting="host"),

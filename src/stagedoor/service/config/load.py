@@ -21,7 +21,7 @@ from stagedoor.permissions.policy_file import load_policy
 from stagedoor.register import CONFIG_NAME as NAME
 from stagedoor.register import config_files
 from stagedoor.unified.capabilities import require
-from stagedoor.unified.options import Options, Sandbox
+from stagedoor.unified.options import Options, Sandbox, without_modes
 from stagedoor.unified.tool_lists import unknown_tool
 from stagedoor.yaml_with_lines import Mistakes, Where, hint, yaml_tree
 
@@ -351,7 +351,7 @@ class AgentEntries:
         agent = self._value(name, entries)
         if agent is None:
             return AgentSettings()
-        fields: dict[str, Any] = {key: entries[key] for key in _AS_THEY_ARE if key in entries}
+        fields = dict(without_modes({key: entries[key] for key in _AS_THEY_ARE if key in entries}))
         if KEY in entries:
             fields["acp"] = agent_of(name, {key: entries[key] for key in (*_DESCRIBE, "env") if key in entries})
         env = dict(cast("Mapping[str, str]", entries.get("env", {})))
