@@ -58,7 +58,7 @@ from .workspace import WorkspaceChanges, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import AuditEntry
-    from .permissions.hooks import ToolHooks
+    from .permissions.hooks import SessionHooks
     from .permissions.risk.judge import RiskVerdict
     from .permissions.rules import Rule
 
@@ -518,14 +518,15 @@ class SessionEngine:
                 self._hooks.observe(event)
         return events
 
-    def _hooks_of(self, options: Options) -> ToolHooks | None:
-        if not options.before_tool_call and not options.after_tool_call:
+    def _hooks_of(self, options: Options) -> SessionHooks | None:
+        if not options.before_tool_call and not options.after_tool_call and not options.on_event:
             return None
-        from .permissions.hooks import ToolHooks
+        from .permissions.hooks import SessionHooks
 
-        return ToolHooks(
+        return SessionHooks(
             options.before_tool_call,
             options.after_tool_call,
+            options.on_event,
             cwd=options.cwd,
             agent=self._agent,
             session_id=self.session_id,

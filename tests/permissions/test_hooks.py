@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import sys
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 import stagedoor
 from stagedoor.errors import BadRequest
-from stagedoor.unified.events import Event, PermissionRequest, PermissionResolved, ToolResult
+from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved, ToolResult, encode
+from stagedoor.unified.options import HOOKED_EVENTS
 
 SCRIPT = json.dumps({"script": [[{"shell": "echo made > made"}], [{"say": "ok"}]]})
 
@@ -103,3 +105,47 @@ def test_a_script_in_the_workspace_is_no_hook_under_an_interpreter_either(worksp
     script = hook(workspace, "hook", "print('allow')")
     with pytest.raises(BadRequest, match="in the workspace"):
         play(workspace, before_tool_call=[sys.executable, str(script)])
+
+
+def test_commands_are_told_of_events(tmp_path: Path, workspace: Path) -> None:
+    """Those of their type, whole and in order, the last one too; one that fails is named once, and disturbs nothing."""
+    record = tmp_path / "record"
+    tell = [str(hook(tmp_path, "tell", f"open({str(record)!r}, 'a').write(json.dumps(call) + '\\n')"))]
+    fails = [str(hook(tmp_path, "fails", "sys.exit(7)"))]
+    commands = {"init": tell, "tool_result": tell, "turn_completed": tell, "done": tell, "tool_use": fails}
+    env = {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")}
+
+    async def main() -> list[Event]:
+        options: Any = {"cwd": str(workspace), "env": env, "tier": "autonomous", "on_event": commands}
+        events: list[Event] = []
+        async with asyncio.timeout(120), stagedoor.open("understudy", **options) as session:
+            reader = session.events
+            async for _ in session.send(SCRIPT):
+                pass
+            async for event in reader:
+                events.append(event)
+                if isinstance(event, Notice) and event.code == "hook_failed":
+                    break
+            await session.close()
+            return events + [event async for event in reader]
+
+    events = asyncio.run(main())
+    calls = [json.loads(line) for line in record.read_text().splitlines()]
+    told = [event for event in events if event.type in ("init", "tool_result", "turn_completed", "done")]
+    assert [(call["hook"], call["agent"], call["cwd"]) for call in calls] == [
+        ("onEvent", "understudy", str(workspace))
+    ] * len(calls)
+    assert [call["event"] for call in calls] == [json.loads(encode(event)) for event in told]
+    notices = [event.message for event in events if isinstance(event, Notice) and event.code == "hook_failed"]
+    assert notices == ["the hook onEvent tool_use ended with code 7"]
+
+
+@pytest.mark.parametrize("kind", ["text_delta", "turn_complete"])
+def test_an_event_that_no_command_is_told_of(workspace: Path, kind: str) -> None:
+    with pytest.raises(BadRequest, match="choose from init, turn_started"):
+        play(workspace, on_event={kind: ["true"]})
+
+
+def test_every_whole_event_can_have_a_command() -> None:
+    kinds = {kind.__struct_config__.tag for kind in typing.get_args(Event)}
+    assert kinds - set(HOOKED_EVENTS) == {"text_delta", "thinking_delta", "tool_progress"}

@@ -17,31 +17,6 @@ from stagedoor.service.config.settings import AgentSettings, Limits, Settings
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text()
 
-SEED = """\
-# config.yaml
-agents:
-  default: claude
-
-  claude:
-    command: claude
-    args: ["-p", "--verbose", "--output-format", "stream-json"]
-    skip_permissions: false
-
-  gemini:
-    command: gemini
-    args: ["--output-format", "stream-json"]
-    sandbox: docker
-    model: gemini-2.0-flash
-    trusted_folders:
-      - ~/Projects
-    auto_accept:
-      - read_file
-      - find_files
-
-  codex:
-    enabled: false  # Future
-"""
-
 EVERYTHING = """\
 server: {host: 0.0.0.0, port: 0, hosts: stagedoor.example.org}
 workspaces:
@@ -51,7 +26,10 @@ agents:
   default: claude-code
   claude-code: {command: /opt/claude, args: [-p, --foo, bar], env: {A: 1}, driver: stream, tier: dry-run}
   codex: {skip_permissions: true, sandbox: workspaceWrite}
-  opencode: {approval: askDangerous}
+  opencode: {approval: askDangerous, sandbox: custom, profile: profile.yaml}
+hooks:
+  beforeToolCall: ./approve-tool.sh --quick
+  onEvent: {turn_completed: ./notify.sh, error: [mail, -s, it failed]}
 sessions:
   tier: autonomous
   sleep_after: never
@@ -62,32 +40,12 @@ log: {durable: power}
 """
 
 
-def test_the_file_of_the_seed_is_taken_as_it_is() -> None:
-    loaded = parse(SEED)
-    assert loaded.settings == Settings(
-        default_agent="claude",
-        agents={
-            "claude": AgentSettings(),
-            "gemini": AgentSettings(
-                env={"GEMINI_SANDBOX": "docker"},
-                model="gemini-2.0-flash",
-                trusted_folders=(str(Path("~/Projects").expanduser()),),
-                auto_accept=("read_file", "find_files"),
-            ),
-            "codex": AgentSettings(enabled=False),
-        },
-    )
-    assert loaded.warnings == (
-        "agents.claude.args: -p --verbose --output-format stream-json ignored: Stagedoor sets these arguments itself",
-        "agents.gemini.args: --output-format stream-json ignored: Stagedoor sets these arguments itself",
-    )
-
-
 def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).touch()
     (tmp_path / "rules.yaml").write_text("rules: []\n")
+    (tmp_path / "profile.yaml").write_text("workspace: write\nwrite: [cache]\nhide: [~/.ssh]\n")
     text = EVERYTHING + "policy: {file: rules.yaml}\n"
     text = text.replace("hosts:", "tls_cert: cert.pem, tls_key: key.pem, hosts:")
     file = tmp_path / "config.yaml"
@@ -106,8 +64,15 @@ def test_every_key_becomes_a_setting(tmp_path: Path) -> None:
                 command="/opt/claude", args=("--foo", "bar"), env={"A": "1"}, driver="stream", tier="dry-run"
             ),
             "codex": AgentSettings(tier="autonomous", sandbox="workspaceWrite"),
-            "opencode": AgentSettings(approval="askDangerous"),
+            "opencode": AgentSettings(
+                approval="askDangerous",
+                confine="workspace",
+                confine_write=(str(tmp_path / "cache"),),
+                confine_hide=(str(Path("~/.ssh").expanduser()),),
+            ),
         },
+        before_tool_call=(str(tmp_path / "approve-tool.sh"), "--quick"),
+        on_event={"turn_completed": (str(tmp_path / "notify.sh"),), "error": ("mail", "-s", "it failed")},
         policy=str(tmp_path / "rules.yaml"),
         tier="autonomous",
         sleep_after=None,
@@ -192,7 +157,20 @@ MISTAKES: dict[str, list[str]] = {
     ],
     "agents:\n  gemini: {sandbox: dokcer}\n  claude: {sandbox: docker}": [
         "config.yaml: gemini has no sandbox 'dokcer' on line 2; did you mean 'docker'?",
-        "config.yaml: claude has no sandbox 'docker' on line 3; use one of none, readOnly, workspaceWrite, fullAccess",
+        "config.yaml: claude has no sandbox 'docker' on line 3; use one of none, readOnly, workspaceWrite, fullAccess, "
+        "custom",
+    ],
+    "agents:\n  codex: {sandbox: custom}\n  claude: {profile: /x.yaml}": [
+        "config.yaml: 'sandbox: custom' needs 'profile' on line 2; give the path of its file",
+        "config.yaml: 'profile' works only with 'sandbox: custom' on line 3; set that too",
+    ],
+    "agents: {codex: {sandbox: custom, profile: /nowhere.yaml, confine: 'off'}}": [
+        "config.yaml: 'confine' contradicts 'sandbox: custom' on line 1; write it into the profile",
+        "config.yaml: the profile /nowhere.yaml cannot be read: [Errno 2] No such file or directory: '/nowhere.yaml' "
+        "on line 1",
+    ],
+    "hooks: {onEvent: {turn_complete: x, text_delta: y}}": [
+        "config.yaml: 'onEvent' knows no event 'turn_complete' on line 1; did you mean 'turn_completed'?",
     ],
     "agents: {claude: {skip_permissions: true, tier: dry-run, env: [secret]}}": [
         "config.yaml: 'env' must be a table of texts, not a secret on line 1",

@@ -206,6 +206,12 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     )
     rights.add_argument("--after-tool-call", metavar="COMMAND", help="a command that is told of every call's result")
     rights.add_argument(
+        "--on-event",
+        action="append",
+        metavar="TYPE=COMMAND",
+        help="a command that is told of every event of this type, such as turn_completed (repeatable)",
+    )
+    rights.add_argument(
         "--hook-timeout",
         type=float,
         metavar="SECONDS",
@@ -386,6 +392,10 @@ def _command(value: str) -> tuple[str, ...]:
         raise BadFlag(f"{value!r} is not a command: {error}") from None
 
 
+def _commands(values: list[str]) -> dict[str, tuple[str, ...]]:
+    return {kind: _command(words) for kind, words in (_pair(value, "--on-event") for value in values)}
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "allowed_tools": _names,
     "disallowed_tools": _names,
@@ -397,6 +407,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "images": _images,
     "before_tool_call": _command,
     "after_tool_call": _command,
+    "on_event": _commands,
     "confine_write": tuple,
     "confine_hide": tuple,
     "env": _variables,

@@ -1,6 +1,7 @@
-"""A user's own commands around the calls of an agent: one that decides before, one that is told after.
+"""A user's own commands in a session: one that decides before a call, one that is told after it, and others that are
+told of events, by type.
 
-Each is started for one call, under a guard and a bound, with the call as one JSON object on its standard input.
+Each is started for one call or event, under a guard and a bound, with it as one JSON object on its standard input.
 ``before`` answers on its standard output: ``{"decision": "allow" | "deny" | "ask", "message", "updatedInput"}``, or one
 of the three words. ``ask``: as if there were no hook. Whatever goes wrong is a no: it ends with another code than 0,
 says something else, or is not done in time.
@@ -8,8 +9,10 @@ says something else, or is not done in time.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +23,13 @@ from ..errors import BadRequest, LaunchError
 from ..transports.programs import ProgramOverdue, run_program
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, Decision, Deny
-from ..unified.events import Event, Notice, PermissionRequest, ToolResult, ToolUse
+from ..unified.events import Event, Notice, PermissionRequest, ToolResult, ToolUse, encode
 
 MOST_OUTPUT = 1 << 20
 WAITING = 1000
-"""Results that wait for their hook; more are not told, and a notice says so."""
+"""What waits for its hook; more is not told, and a notice says so."""
 FINISH_WITHIN = 10.0
+_FAILED = "hook_failed"
 
 
 class HookAnswer(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -34,13 +38,14 @@ class HookAnswer(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     updated_input: dict[str, Any] | None = None
 
 
-class ToolHooks:
-    """``before`` and ``after`` are commands, as words; empty: there is none."""
+class SessionHooks:
+    """``before`` and ``after`` are commands, as words; empty: there is none. ``on_event``: type of event → command."""
 
     def __init__(
         self,
         before: Sequence[str],
         after: Sequence[str],
+        on_event: Mapping[str, Sequence[str]],
         *,
         cwd: str,
         agent: str,
@@ -51,14 +56,16 @@ class ToolHooks:
     ) -> None:
         self._before = command(before, cwd) if before else []
         self._after = command(after, cwd) if after else []
+        self._on_event = {kind: command(words, cwd) for kind, words in on_event.items()}
         self._head = {"agent": agent, "sessionId": session_id, "cwd": cwd}
         self._env = env
         self._timeout = timeout
         self._emit = emit
         self._calls: dict[str, ToolUse] = {}
-        self._results: list[ToolResult] = []
+        self._waiting: deque[tuple[str, Sequence[str], bytes]] = deque()
         self._tasks = TaskOwner()
-        self._is_failing = False
+        self._is_telling = False
+        self._failing: set[str] = set()
 
     async def decide(self, request: PermissionRequest) -> Decision | None:
         """What ``before`` decides; ``None``: somebody else must."""
@@ -78,7 +85,7 @@ class ToolHooks:
             "description": request.description,
         }
         try:
-            answer = _answer(await self._run(self._before, call))
+            answer = _answer(await self._run(self._before, msgspec.json.encode(call)))
         except _HookFailed as fault:
             return Deny(f"the hook beforeToolCall {fault}, so the call was refused")
         if answer.decision == "ask":
@@ -88,61 +95,72 @@ class ToolHooks:
         return Allow(updated_input=answer.updated_input)
 
     def observe(self, event: Event) -> None:
-        """Tell ``after`` of a call that is over; nobody waits for it, and they are told one after the other."""
-        if not self._after:
-            return
-        if isinstance(event, ToolUse):
-            self._calls[event.tool_use_id] = event
-        if not isinstance(event, ToolResult):
-            return
-        if len(self._results) >= WAITING:
-            self._complain(f"is {WAITING} calls behind; the next ones are left out")
-            return
-        self._results.append(event)
-        if not len(self._tasks):
-            self._tasks.start(self._tell())
+        """Tell ``after`` of a call that is over, and the others of their events; nobody waits for them, and they are
+        told one after the other."""
+        if self._after:
+            if isinstance(event, ToolUse):
+                self._calls[event.tool_use_id] = event
+            elif isinstance(event, ToolResult):
+                self._queue("afterToolCall", self._after, msgspec.json.encode(self._result(event)))
+        if (words := self._on_event.get(event.type)) is not None and not _is_ours(event):
+            message = {"hook": "onEvent", **self._head, "event": msgspec.Raw(encode(event))}
+            self._queue(f"onEvent {event.type}", words, msgspec.json.encode(message))
 
     async def finish(self) -> None:
         """Wait for what is still being told, for a moment."""
         await self._tasks.finish(FINISH_WITHIN)
         await self._tasks.close()
 
+    def _queue(self, name: str, words: Sequence[str], content: bytes) -> None:
+        if len(self._waiting) >= WAITING:
+            self._complain(name, f"is {WAITING} behind; the next ones are left out")
+            return
+        self._waiting.append((name, words, content))
+        if not self._is_telling:
+            self._is_telling = True
+            self._tasks.start(self._tell())
+
     async def _tell(self) -> None:
-        while self._results:
-            result = self._results.pop(0)
-            use = self._calls.pop(result.tool_use_id, None)
-            call = {
-                "hook": "afterToolCall",
-                **self._head,
-                "toolId": result.tool_use_id,
-                "toolName": result.name,
-                "toolNameNative": "" if use is None else use.native_name,
-                "operation": "other" if use is None else use.operation,
-                "target": "" if use is None else use.target,
-                "arguments": {} if use is None else use.input,
-                "status": result.status,
-                "output": result.output,
-                "exitCode": result.exit_code,
-                "durationMs": result.duration_ms,
-            }
+        while self._waiting:
+            name, words, content = self._waiting.popleft()
             try:
-                await self._run(self._after, call)
+                await self._run(words, content)
             except _HookFailed as fault:
-                self._complain(str(fault))
+                self._complain(name, str(fault))
+        self._is_telling = False  # in the same step that found nothing more
 
-    def _complain(self, why: str) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            self._emit(Notice(level="warning", code="hook_failed", message=f"the hook afterToolCall {why}"))
+    def _result(self, result: ToolResult) -> dict[str, Any]:
+        use = self._calls.pop(result.tool_use_id, None)
+        return {
+            "hook": "afterToolCall",
+            **self._head,
+            "toolId": result.tool_use_id,
+            "toolName": result.name,
+            "toolNameNative": "" if use is None else use.native_name,
+            "operation": "other" if use is None else use.operation,
+            "target": "" if use is None else use.target,
+            "arguments": {} if use is None else use.input,
+            "status": result.status,
+            "output": result.output,
+            "exitCode": result.exit_code,
+            "durationMs": result.duration_ms,
+        }
 
-    async def _run(self, argv: Sequence[str], call: Mapping[str, Any]) -> bytes:
+    def _complain(self, name: str, why: str) -> None:
+        """Once for each."""
+        if name not in self._failing:
+            self._failing.add(name)
+            notice = Notice(level="warning", code=_FAILED, message=f"the hook {name} {why}")
+            asyncio.get_running_loop().call_soon(self._emit, notice)  # not among the events that are being told now
+
+    async def _run(self, argv: Sequence[str], content: bytes) -> bytes:
         try:
             done = await run_program(
                 argv,
                 cwd=str(Path(argv[0]).parent),
                 env=self._env,
                 timeout=self._timeout,
-                content=msgspec.json.encode(call) + b"\n",
+                content=content + b"\n",
                 most=MOST_OUTPUT,
             )
         except ProgramOverdue:
@@ -157,6 +175,11 @@ class ToolHooks:
 
 class _HookFailed(Exception):
     pass
+
+
+def _is_ours(event: Event) -> bool:
+    """That a hook failed is told to no hook."""
+    return isinstance(event, Notice) and event.code == _FAILED
 
 
 def command(words: Sequence[str], workspace: str) -> list[str]:

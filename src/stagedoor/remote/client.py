@@ -35,6 +35,7 @@ REFUSED: dict[str, str] = {
     "policy": "the server's own policy decides; set it in the server's configuration",
     "before_tool_call": "the server runs the hooks of its own configuration",
     "after_tool_call": "the server runs the hooks of its own configuration",
+    "on_event": "the server runs the hooks of its own configuration",
     "hook_timeout": "the server runs the hooks of its own configuration",
     "remember_in": "the server saves remembered answers in its own policy file",
     "audit": "the server records every decision; read it with GET /api/audit",

@@ -73,6 +73,7 @@ class Opening:
             "protected": (*self._settings.protected, *spec.protected),
             "before_tool_call": self._settings.before_tool_call,
             "after_tool_call": self._settings.after_tool_call,
+            "on_event": self._settings.on_event,
             "hook_timeout": float(self._settings.hook_timeout),
             "remember_in": str(self.policy_file),
             "audit": str(self.audit.path),

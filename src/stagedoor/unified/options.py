@@ -29,6 +29,11 @@ APPROVALS: dict[Tier, Approval] = {"dry-run": "ask", "supervised": "autoEdit", "
 SANDBOXES: dict[Tier, Sandbox] = {"dry-run": "readOnly", "supervised": "none", "autonomous": "none"}
 CONFINED: dict[Confine, Sandbox | None] = {"off": None, "workspace": "workspaceWrite", "read-only": "readOnly"}
 """What a confinement of ours amounts to."""
+HOOKED_EVENTS = (
+    "init", "turn_started", "text", "thinking", "plan", "tool_use", "tool_result", "file_change", "permission_request",
+    "permission_resolved", "usage", "retry", "notice", "error", "turn_completed", "done", "unrecognized",
+)  # fmt: skip
+"""Those that ``on_event`` knows: all but the pieces, of which there are too many to start a program for each."""
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +96,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     output. See [permissions](permissions.md#hooks)."""
     after_tool_call: tuple[str, ...] = ()
     """A command that is told of every call when it is over."""
+    on_event: Mapping[str, tuple[str, ...]] = {}
+    """Commands that are told of events, by the type of event (`turn_completed`, `permission_request`, …): the event as
+    JSON on their standard input. Not of pieces (`text_delta`, `thinking_delta`, `tool_progress`)."""
     hook_timeout: float = 60.0
     """Seconds that one of these commands may take; a decision that is late is a no."""
     protected: Mapping[str, str] = {}
@@ -155,6 +163,7 @@ class OpenOptions(TypedDict, total=False):
     policy: Policy | str | PathLike[str] | None
     before_tool_call: list[str] | tuple[str, ...]
     after_tool_call: list[str] | tuple[str, ...]
+    on_event: Mapping[str, list[str] | tuple[str, ...]]
     hook_timeout: float
     protected: list[str] | tuple[str, ...] | Mapping[str, str]
     remember_in: str | PathLike[str] | None
@@ -209,6 +218,13 @@ def check_options(values: Mapping[str, Any]) -> Options:
             f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(Options.__struct_fields__)}"
         )
     options = Options(**{name: _checked(name, value) for name, value in values.items()})
+    for kind, words in options.on_event.items():
+        if kind not in HOOKED_EVENTS:
+            raise BadRequest(
+                f"on_event: there is no event {kind!r} for a command; choose from {', '.join(HOOKED_EVENTS)}"
+            )
+        if not words:
+            raise BadRequest(f"on_event: the command of {kind!r} is empty; give its words")
     if options.fork and options.resume is None:
         raise BadRequest("fork=True copies a session: name it with resume=")
     for name in ("confine_write", "confine_hide"):

@@ -10,13 +10,25 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from stagedoor.dialects import DIALECTS
-from stagedoor.unified.options import Approval, Confine, PermissionMode, Sandbox, Tier
+from stagedoor.unified.options import HOOKED_EVENTS, Approval, Confine, PermissionMode, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
 from .settings import AgentSettings, Settings
 
 Kind: TypeAlias = Literal[
-    "text", "path", "number", "time", "days", "flag", "texts", "paths", "table", "places", "command", "values"
+    "text",
+    "path",
+    "number",
+    "time",
+    "days",
+    "flag",
+    "texts",
+    "paths",
+    "table",
+    "places",
+    "command",
+    "values",
+    "commands",
 ]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -115,7 +127,13 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="agents.*.sandbox",
         kind="text",
-        about=f"{', '.join(get_args(Sandbox))}, or a container where the program has one (docker, podman)",
+        about=f"{', '.join(get_args(Sandbox))}, a container where the program has one (docker, podman), or custom: "
+        "what `profile` says",
+    ),
+    Key(
+        path="agents.*.profile",
+        kind="path",
+        about="with sandbox custom: a file that says what the agent may touch (see [confine](confine.md#profiles))",
     ),
     Key(
         path="agents.*.confine",
@@ -187,6 +205,13 @@ KEYS: tuple[Key, ...] = (
         setting="after_tool_call",
     ),
     Key(
+        path="hooks.onEvent",
+        kind="commands",
+        about="commands that are told of events, by the type of event: "
+        + " ".join(f"`{kind}`" for kind in HOOKED_EVENTS),
+        setting="on_event",
+    ),
+    Key(
         path="hooks.timeout",
         kind="number",
         about="seconds that one of these commands may take; a decision that is late is a no",
@@ -206,7 +231,7 @@ TAKES: dict[Kind, str] = {
     "text": "text", "path": "a path", "number": "a whole number", "time": "seconds, a time like 15m or 24h, or never",
     "days": "days, or never", "flag": "true or false", "texts": "a list of texts", "paths": "a list of paths",
     "table": "a table of texts", "places": "a table of paths", "command": "a command line, or a list of its words",
-    "values": "a table of texts, true and false",
+    "values": "a table of texts, true and false", "commands": "a table of command lines",
 }  # fmt: skip
 
 
@@ -244,6 +269,13 @@ def convert(key: Key, value: object) -> Any:
                 return tuple(cast("list[str]", entries))
         case "command":
             return _command(name, value)
+        case "commands" if isinstance(value, dict):
+            lines = cast("dict[object, object]", value)
+            for kind in lines:
+                if kind not in HOOKED_EVENTS:
+                    remedy = hint(str(kind), HOOKED_EVENTS) or f"; use one of {', '.join(HOOKED_EVENTS)}"
+                    raise Wrong(f"'{name}' knows no event '{kind}'", remedy)
+            return {str(kind): _command(name, line) for kind, line in lines.items()}
         case "values" if isinstance(value, dict):
             settings = cast("dict[object, object]", value)
             if all(isinstance(setting, str | bool) for setting in settings.values()):
@@ -294,12 +326,13 @@ _EXAMPLES: dict[str, str] = {
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "policy.protected": "[deploy/**]",
     "hooks.beforeToolCall": "./approve-tool.sh", "hooks.afterToolCall": "./log-tool.sh",
+    "hooks.onEvent": "{turn_completed: ./notify.sh}",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
     "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",
     "agents.*.install": "npm install -g my-agent", "agents.*.title": "My agent",
     "agents.*.command": "~/bin/understudy", "agents.*.model": "large",
     "agents.*.driver": "acp", "agents.*.args": "[--flag, value]", "agents.*.env": "{NAME: value}",
-    "agents.*.sandbox": "readOnly", "agents.*.confine": "workspace",
+    "agents.*.sandbox": "readOnly", "agents.*.profile": "sandbox.yaml", "agents.*.confine": "workspace",
     "agents.*.confine_write": "[~/.npm]", "agents.*.confine_hide": "[~/.ssh]",
     "agents.*.trusted_folders": "[~/projects/mine]", "agents.*.auto_accept": "[read_file, find_files]",
 }  # fmt: skip

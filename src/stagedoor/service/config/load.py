@@ -26,6 +26,7 @@ from stagedoor.unified.tool_lists import unknown_tool
 from stagedoor.yaml_with_lines import Mistakes, Where, hint, yaml_tree
 
 from .keys import BY_PATH, KEYS, Key, Wrong, convert
+from .profile import CUSTOM, read_profile
 from .settings import AgentSettings, Limits, Settings
 
 PREFIX = "STAGEDOOR_"
@@ -164,7 +165,9 @@ class _Reading:
             case "path":
                 fields = _placed(fields, folder)
             case "command" if key.setting:  # a hook is our program; an agent's is looked for as the agent does
-                fields = (_placed(fields[0], folder) if "/" in fields[0] else fields[0], *fields[1:])
+                fields = _placed_command(fields, folder)
+            case "commands":
+                fields = {name: _placed_command(words, folder) for name, words in fields.items()}
             case "paths":
                 fields = tuple(_placed(one, folder) for one in fields)
             case "places":
@@ -282,6 +285,10 @@ def _placed(written: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(written).expanduser())
 
 
+def _placed_command(words: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    return (_placed(words[0], folder) if "/" in words[0] else words[0], *words[1:])
+
+
 def _in_force(chosen: Mapping[str, Value]) -> tuple[Value, ...]:
     """Every value in force: defaults where nothing is set; an agent's keys only where they are set."""
     default = Settings()
@@ -362,14 +369,18 @@ class AgentEntries:
         if "sandbox" in entries:
             sandbox = entries["sandbox"]
             own = agent.own_sandboxes.get(sandbox)
-            if own is not None:
+            if sandbox == CUSTOM:
+                fields |= self._profile(name, entries)
+            elif own is not None:
                 env = {**own, **env}
             elif sandbox in get_args(Sandbox):
                 fields["sandbox"] = sandbox
             else:
-                known = (*get_args(Sandbox), *agent.own_sandboxes)
+                known = (*get_args(Sandbox), *agent.own_sandboxes, CUSTOM)
                 remedy = hint(sandbox, known) or f"; use one of {', '.join(known)}"
                 self._wrong(name, "sandbox", f"{name} has no sandbox '{sandbox}'", remedy)
+        if "profile" in entries and entries.get("sandbox") != CUSTOM:
+            self._wrong(name, "profile", "'profile' works only with 'sandbox: custom'", "; set that too")
         if entries.get("skip_permissions"):
             if entries.get("tier", "autonomous") != "autonomous" or "approval" in entries:
                 self._wrong(name, "skip_permissions", "'skip_permissions' contradicts tier or approval", "; keep one")
@@ -385,6 +396,20 @@ class AgentEntries:
         if not self.mistakes:
             self._check_promises(agent, fields)
         return AgentSettings(**fields, env=env)
+
+    def _profile(self, name: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """What a profile amounts to: ``confine`` and its folders."""
+        if "profile" not in entries:
+            self._wrong(name, "sandbox", "'sandbox: custom' needs 'profile'", "; give the path of its file")
+            return {}
+        for key in ("confine", "confine_write", "confine_hide"):
+            if key in entries:
+                self._wrong(name, key, f"'{key}' contradicts 'sandbox: custom'", "; write it into the profile")
+        try:
+            return read_profile(Path(entries["profile"]))
+        except ConfigError as fault:
+            self._wrong(name, "profile", str(fault), "")
+            return {}
 
     def _check_promises(self, agent: Agent, fields: Mapping[str, Any]) -> None:
         """What a session with these settings would be refused with is a mistake here."""

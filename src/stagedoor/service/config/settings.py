@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A command that decides about every call of every agent before it runs."""
     after_tool_call: tuple[str, ...] = ()
     """A command that is told of every call when it is over."""
+    on_event: Mapping[str, tuple[str, ...]] = {}
+    """Commands that are told of the events of every session, by the type of event."""
     hook_timeout: int = 60
     protected: tuple[str, ...] = ()
     """Patterns of files that are asked about before they are written, beside the built-in ones."""
