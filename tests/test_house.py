@@ -186,7 +186,8 @@ STARTS = re.compile(
 MAY_START = {
     "transports/process.py": "agents, each under its guard",
     "transports/programs.py": "our own short programs, under a guard",
-    "transports/guard.py": "the guard itself",
+    "transports/guard/roles.py": "the guard itself",
+    "transports/guard/ps_table.py": "ps, by the guard, which waits for it",
     "transports/confinement/inside.py": "becomes the agent, under the guard that started it",
     "cli/questions.py": "the user's editor in the user's terminal, which a guard would take from it",
     "cli/config.py": "the user's editor in the user's terminal, which a guard would take from it",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import stagedoor
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.events import Done, Error, Init, Text, TextDelta
 
 BOUND = 240.0

@@ -16,7 +16,7 @@ import pytest
 import stagedoor
 from stagedoor.errors import AlreadyAnswered, LocalProtocolError, SessionEnded
 from stagedoor.permissions.audit import read_log, verify
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.events import Event
 from stagedoor.unified.options import McpServer, Options, check_options
 

@@ -21,7 +21,7 @@ from stagedoor import catalog
 from stagedoor.drivers.agent import Driver
 from stagedoor.testing.clis import find_cli, path_with_node
 from stagedoor.transports.executables import read_version
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.capabilities import Capabilities
 from tools.clis import FOLDER, SECOND, second_executable
 from tools.compatibility import Outcome, Record, write

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 
 BOUND = 240.0
 Json = dict[str, Any]

@@ -20,7 +20,7 @@ from stagedoor.service.projection import projected
 from stagedoor.service.service import Service
 from stagedoor.service.store import Query
 from stagedoor.service.views import SessionView
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.events import (
     Done,
     Event,

@@ -16,7 +16,7 @@ from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionR
 from stagedoor.service.config.settings import AgentSettings, Limits
 from stagedoor.service.store import Query
 from stagedoor.service.views import SessionSpec
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
 

@@ -16,7 +16,7 @@ from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Change, Query
 from stagedoor.service.views import SessionSpec, SessionView
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import TurnStarted
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import py_compile
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from stagedoor.errors import LaunchError
-from stagedoor.transports import programs
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.transports.programs import Finished, ProgramOverdue, Programs, ProgramStopped, run_blocking, run_program
 
 BOUND = 240.0
@@ -118,21 +115,3 @@ def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
         owner.wait()
     wait_until(lambda: not any(map(is_alive, pids)))
     wait_until(lambda: not folder.exists())
-
-
-def test_a_compiled_guard_of_another_source_is_not_used(tmp_path: Path) -> None:
-    """Where Python writes no bytecode, what lies there may be of a version before."""
-    package = tmp_path / "stagedoor"
-    shutil.copytree(Path(programs.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
-    source = package / "transports" / "guard.py"
-    code = "from stagedoor.transports.programs import _guard_file; print(_guard_file())"
-
-    def chosen() -> str:
-        env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-
-    assert chosen() == f"{source}\n"
-    compiled = py_compile.compile(str(source))
-    assert chosen() == f"{compiled}\n"
-    source.write_text(source.read_text() + "# changed\n")
-    assert chosen() == f"{source}\n"

@@ -15,7 +15,7 @@ from stagedoor.agents.acp import (
     SessionUpdate,
     Unanswered,
 )
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 from stagedoor.transports.launch import Exited
 from stagedoor.understudy.workspace import WorkspaceCommand
 

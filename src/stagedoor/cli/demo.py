@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import api, catalog
 from ..shadow_git.changing import commit, create_repository
-from ..transports.guard import descendants
+from ..transports.guard.processes import descendants
 from ..unified import events
 from ..unified.decisions import Allow, Decision
 from ..unified.events import PermissionRequest

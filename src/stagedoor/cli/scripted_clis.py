@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shlex
 import sys
@@ -19,7 +18,7 @@ from ..testing.clis import InstallFailed, install_clis, installed_cli
 from ..testing.contract.stances import SCENES
 from ..testing.contract.trial import Player, Row
 from ..testing.script import Script
-from ..transports.guard import descendants
+from ..transports.guard.processes import descendants, has_in_environment
 from ..transports.versions import add_proven
 from ..understudy.demo import DEMO_FILES, MISTAKE, REPAIR
 from ..unified import events
@@ -103,11 +102,8 @@ async def try_cli(
 
 def _leftovers(home: Path) -> int:
     """How many processes of this trial still run: other trials may run beside it."""
-    mark, count = f"HOME={home.resolve()}".encode(), 0
-    for pid in descendants(os.getpid()):
-        with contextlib.suppress(OSError):
-            count += mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return count
+    home_entry = f"HOME={home.resolve()}".encode()
+    return sum(has_in_environment(pid, home_entry) for pid in descendants(os.getpid()))
 
 
 def drift(trial: CliTrial) -> Iterator[str]:

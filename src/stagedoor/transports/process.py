@@ -22,16 +22,17 @@ from typing import Literal
 from ..errors import LaunchError, ProcessExited
 from ..wire.jsonl import MAX_LINE, LineBuffer
 from ..wire.shapes import UnknownMessage
-from . import guard, tap
+from . import tap
 from .confinement.mechanism import Wrapped, choose, wrap
 from .confinement.mounts import mounts_of
+from .guard.processes import SCRIPT, end_session, new_mark, processor_ticks, started_at, strategy
+from .guard.roles import KILL_BOUND
 from .launch import SCRATCH, EndInput, Exited, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
 from .tasks import TaskOwner
 
 STDERR_READS = 64
 STDERR_KEPT = 64 * 2**10
-SWEEPS = 50
 LOST_GUARD = "the process that guards this program was killed, so everything it ran was ended; start it again"
 LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
@@ -88,6 +89,7 @@ class ChildProcess:
         self._silence = Silence()
         self.pid = 0
         self._pid_started = 0
+        self._mark = new_mark()
         self.left_running = 0
         self.guard_was_killed = False
         self.scratch = scratch
@@ -100,6 +102,7 @@ class ChildProcess:
         """Start ``launch`` and return once the program runs. ``base_env`` replaces ``os.environ`` when given."""
         if not os.path.isdir(launch.cwd):  # noqa: PTH112, ASYNC240 (one stat before a fork)
             raise LaunchError(f"the working directory {launch.cwd!r} does not exist; create it or pass another cwd")
+        way = strategy()
         means = None if launch.confinement is None else await choose()
         scratch = tempfile.mkdtemp(prefix="stagedoor-") if launch.files else ""
         temp = tempfile.mkdtemp(prefix="stagedoor-") if means else ""
@@ -114,7 +117,7 @@ class ChildProcess:
                 mounts = mounts_of(launch, env, temp=temp, scratch=scratch, argv=wrapped.argv)
                 wrapped = wrap(means, wrapped.argv, mounts, cwd=launch.cwd, temp=temp)
                 env |= temporary(launch, env, wrapped.temp)
-            process._spawn(wrapped, env)
+            process._spawn(wrapped, env, way)
             try:
                 await process._started()
             except BaseException:  # whoever wanted it has gone meanwhile: nobody else knows of it
@@ -126,7 +129,7 @@ class ChildProcess:
             raise
         return process
 
-    def _spawn(self, wrapped: Wrapped, env: dict[str, str]) -> None:
+    def _spawn(self, wrapped: Wrapped, env: dict[str, str], way: str) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         stdin_theirs, stdin_ours = (-1, -1) if self._launch.stdin == "null" else input_pair()
@@ -135,12 +138,13 @@ class ChildProcess:
         null = os.open(os.devnull, os.O_RDWR)
         control = theirs.fileno()
         folders = (*self._launch.folders, *filter(None, (self.scratch, self._temp)))
-        guarded = [f"{control}:{wrapped.layers}", self._launch.cwd, str(len(folders)), *folders, *wrapped.argv]
+        first = f"{control}:{wrapped.layers}:{way}:{self._mark}"
+        guarded = [first, self._launch.cwd, str(len(folders)), *folders, *wrapped.argv]
         os.set_inheritable(control, True)
         try:
             self._guard_pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", guard.__file__, *guarded],
+                [sys.executable, "-I", "-S", SCRIPT, *guarded],
                 env,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, null if stdin_theirs < 0 else stdin_theirs, 0),
@@ -271,7 +275,7 @@ class ChildProcess:
             await asyncio.wait([self._exit], timeout=step.wait)
         if not self._exit.done():
             self._tell("end")
-        await asyncio.wait([self._ended], timeout=guard.KILL_BOUND + LAST_WORDS)
+        await asyncio.wait([self._ended], timeout=KILL_BOUND + LAST_WORDS)
         if self._ended.done():
             # It ends right after its socket closes: no zombie remains.
             await asyncio.to_thread(_collect, self._guard_pid)
@@ -329,7 +333,7 @@ class ChildProcess:
             if not self._exit.done():
                 if self.pid and not self.guard_was_killed and self._stopping is None:
                     self._note_lost_guard()
-                    end_session(self.pid, self._pid_started)
+                    end_session(self.pid, self._pid_started, self._mark)
                 self._exit.set_result(-signal.SIGKILL)
             if not self._ended.done():
                 self._ended.set_result(None)
@@ -404,44 +408,6 @@ def environment(launch: Launch, base: Mapping[str, str], scratch: str) -> dict[s
 
     env = {name: value for name, value in base.items() if inherited(name)}
     return env | {name: value.replace(SCRATCH, scratch) for name, value in launch.env.items()} | {"PWD": launch.cwd}
-
-
-def started_at(pid: int) -> int:
-    """When the process started, in ticks since the machine did; 0 when there is none. With its pid it is unique."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields else 0
-
-
-def end_session(leader: int, leader_started: int) -> None:
-    """Kill what is left of the process session of ``leader``: nobody else watches it any more."""
-    for _ in range(SWEEPS):
-        current = started_at(leader)
-        if current not in (0, leader_started):
-            return  # the number belongs to another program now
-        members = [int(name) for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else []  # noqa: PTH112, PTH208
-        members = [pid for pid in members if (fields := _stat(pid)) and int(fields[3]) == leader and fields[0] != b"Z"]
-        if not members:
-            return
-        for pid in members:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _stat(pid: int) -> list[bytes]:
-    """The fields of ``/proc/PID/stat`` from the third on: the command's name before them may contain anything."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return []
-
-
-def processor_ticks(pid: int) -> int:
-    """Processor time used so far by the tree under ``pid``, in clock ticks."""
-    total = 0
-    for child in guard.descendants(pid):
-        if fields := _stat(child):
-            total += int(fields[11]) + int(fields[12])
-    return total
 
 
 def _collect(guard_pid: int) -> None:

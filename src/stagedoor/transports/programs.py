@@ -11,12 +11,10 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import importlib.util
 import os
 import selectors
 import signal
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -28,7 +26,8 @@ from typing import IO, Any, ParamSpec, TypeVar
 import msgspec
 
 from ..errors import LaunchError
-from . import guard
+from .guard.processes import SCRIPT, new_mark, strategy
+from .guard.roles import FAREWELL
 
 CHUNK = 1 << 18
 PATIENCE = 3.0
@@ -60,12 +59,13 @@ class Programs:
     """Use as ``with Programs() as programs``. ``folders`` are ours to remove; the guard does it when we are killed."""
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
+        way = strategy()
         self._control, theirs = socket.socketpair()
         self._closed = False
         try:
             self._guard_pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", _guard_file(), "series", *folders],
+                [sys.executable, "-I", "-S", SCRIPT, f"series:0:{way}:{new_mark()}", *folders],
                 os.environ,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
@@ -209,7 +209,7 @@ class Programs:
         if self._stop is not None:
             self._stop.remove(self)
         with contextlib.suppress(OSError):
-            self._control.sendall(guard.FAREWELL)
+            self._control.sendall(FAREWELL)
         self._control.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._guard_pid, 0)
@@ -302,22 +302,6 @@ def run_blocking(
             most=most,
             together=together,
         )
-
-
-def _guard_file() -> str:
-    """The guard as Python has compiled it for us: compiling it again would be a fifth of its start.
-
-    What Python would not take, because the source is another by now, is not taken here either.
-    """
-    compiled = Path(importlib.util.cache_from_source(guard.__file__))
-    try:
-        source = Path(guard.__file__).stat()
-        with compiled.open("rb") as file:
-            head = file.read(16)
-    except OSError:
-        return guard.__file__
-    fresh = struct.pack("<III", 0, int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
-    return str(compiled) if head == importlib.util.MAGIC_NUMBER + fresh else guard.__file__
 
 
 def _input(content: bytes) -> IO[Any]:

@@ -15,7 +15,7 @@ import pytest
 
 import stagedoor
 from stagedoor.testing import say, shell
-from stagedoor.transports.guard import descendants
+from stagedoor.transports.guard.processes import descendants
 
 pytestmark = pytest.mark.live
 BOUND = 300.0

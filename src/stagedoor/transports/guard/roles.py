@@ -1,24 +1,5 @@
-"""The guard: a small process between us and an agent that holds the promise *nothing is left running*.
-
-It is the agent's parent and the reaper of its orphans (``PR_SET_CHILD_SUBREAPER``), so every descendant stays in its
-tree, shells in their own process session included. It is told what to do over a socket. When that socket closes,
-because we closed it, were collected, crashed or were killed with ``kill -9``, it kills the whole tree and ends. If we
-are gone by then, the folders that were made for the agent are removed, too.
-
-The guard may be killed itself. So its own parent is a second process, its *keeper*, which does nothing but wait for it:
-what a dead guard leaves falls to the keeper, which kills it and says ``lost``; a guard whose keeper is killed does the
-same. Where both are killed at once, the agent dies of it (``PR_SET_PDEATHSIG``), and we end the rest of its session.
-
-This file is run on its own (``python -I -S guard.py``): standard library only, and only what starts fast.
-
-    ours → guard     ``signal N`` · ``signal-group N`` · ``end``           (one a line)
-    guard → ours     ``started PID`` · ``failed ERRNO`` · ``exited CODE`` · ``left N`` · ``lost``, then it closes
-
-With the word ``series`` it runs short programs for us, one after the other (see ``programs``): each request is its
-length (four bytes), then working directory, argument count, arguments and environment, NUL between them; it carries the
-three descriptors the program gets. A length of zero kills the program that runs, if one does; the largest length ends
-all. If the socket closes without that word, we are gone, and the folders that were made for the programs go too.
-"""
+"""What the two processes of a guard do (see ``guard``): ``Guard`` above an agent or ``SeriesGuard`` above our programs,
+and above it the ``Keeper``. How they know what is theirs is a matter of their tree (see ``strategies``)."""
 
 from __future__ import annotations
 
@@ -31,11 +12,15 @@ import sys
 import time
 from types import FrameType
 
+from .strategies import tree_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .strategies import Tree
+
 TERM_GRACE = 0.3
 KILL_BOUND = 5.0
 DYING = 10.0
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
 SCOPED = b"\0" * 16 + b"\3" + b"\0" * 7
@@ -43,26 +28,9 @@ SCOPED = b"\0" * 16 + b"\3" + b"\0" * 7
 FAREWELL = b"\xff\xff\xff\xff"
 
 
-def children(pid: int) -> list[int]:
-    """The direct children of ``pid``, from all its threads."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (pathlib is not worth its start-up time here)
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    """Every process under ``pid``, parents before their children."""
-    found = children(pid)
-    for child in found:
-        found += children(child)  # the list grows while it is walked: breadth first
-    return found
-
-
 class Guard:
-    def __init__(self, control: int, layers: int, cwd: str, folders: list[str], argv: list[str]) -> None:
+    def __init__(self, tree: Tree, control: int, layers: int, cwd: str, folders: list[str], argv: list[str]) -> None:
+        self._tree = tree
         self._control = control
         self._layers = layers
         self._cwd = cwd
@@ -82,8 +50,12 @@ class Guard:
             signal.signal(number, _wake)
         if not self._start():
             return
+        watch = Watch(self._tree, [self._control, wake_read])
+        is_alone = False
         while True:
-            ready, _, _ = select.select([self._control, wake_read], [], [])
+            ready = watch.wait()
+            if is_alone := watch.is_alone(ready):
+                break
             if wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     if signal.SIGTERM in os.read(wake_read, 4096):
@@ -93,7 +65,7 @@ class Guard:
                     break
             if self._control in ready and not self._obey():
                 break
-        is_alone = os.getppid() != self._keeper
+        is_alone = is_alone or os.getppid() != self._keeper
         if is_alone:
             self._tell("lost")
         self._kill_all()
@@ -121,11 +93,12 @@ class Guard:
 
     def _become_agent(self, guard: int, error_write: int) -> None:
         try:
-            _become_ordinary(guard)
+            _become_ordinary(self._tree, guard)
             os.close(self._control)
             os.chdir(self._cwd)
             if self._layers and not os.stat(self._argv[0]).st_mode & stat.S_ISUID:  # noqa: PTH116
                 keep_signals_inside()
+            os.environb.update(self._tree.environment)
             os.execvpe(self._argv[0], self._argv, os.environ)
         except OSError as error:
             os.write(error_write, str(error.errno).encode())
@@ -155,7 +128,7 @@ class Guard:
         """The agent itself: below our child, where that is a sandbox that would die of a signal meant for it."""
         pid = self._child
         for _ in range(self._layers):
-            below = children(pid)
+            below = self._tree.children(pid)
             pid = below[0] if below else pid
         return pid
 
@@ -166,7 +139,9 @@ class Guard:
                 os.killpg(self._child, number)
             return
         agent = self._agent()
-        self._signal([pid for pid in (agent, *descendants(agent)) if _group(pid) in (0, _group(agent))], number)
+        self._signal(
+            [pid for pid in (agent, *self._tree.descendants(agent)) if _group(pid) in (0, _group(agent))], number
+        )
 
     def _signal(self, pids: list[int], number: int) -> None:
         for pid in pids if self._child else ():
@@ -190,7 +165,7 @@ class Guard:
 
     def _end_rest(self) -> None:
         """The agent is over: ask what it left behind to end, for a moment."""
-        rest = descendants(os.getpid())
+        rest = self._tree.rest()
         for pid in rest:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
@@ -198,11 +173,12 @@ class Guard:
         while rest and time.monotonic() < deadline:
             time.sleep(0.01)
             self._reap()
-            rest = descendants(os.getpid())
+            rest = self._tree.rest()
 
     def _kill_all(self) -> None:
         deadline = time.monotonic() + KILL_BOUND
-        while rest := descendants(os.getpid()):
+        rest = self._tree.hold_still()
+        while rest:
             for pid in rest:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
@@ -211,6 +187,7 @@ class Guard:
                 self._tell(f"left {len(rest)}")
                 return
             time.sleep(0.005)
+            rest = self._tree.rest()
         self._reap()
 
     def _tell(self, line: str) -> None:
@@ -221,7 +198,8 @@ class Guard:
 class SeriesGuard:
     """Runs short programs one after the other; nothing of one is left when the next begins."""
 
-    def __init__(self, control: int, folders: list[str]) -> None:
+    def __init__(self, tree: Tree, control: int, folders: list[str]) -> None:
+        self._tree = tree
         self._control = control
         self._folders = folders
 
@@ -234,7 +212,7 @@ class SeriesGuard:
             signal.signal(number, _wake)
         while (request := self._receive()) is not None and (not request[1] or self._carry_out(*request, wake_read)):
             pass
-        _end_tree()
+        _end_tree(self._tree)
         _remove(self._folders)
 
     def _receive(self) -> tuple[list[bytes], list[int]] | None:
@@ -268,12 +246,13 @@ class SeriesGuard:
         cwd, count, *rest = words
         argv = rest[: int(count)]
         env = dict(word.split(b"=", 1) for word in rest[int(count) :] if b"=" in word)
+        env.update(self._tree.environment)
         error_read, error_write = os.pipe()
         own = os.getpid()
         child = os.fork()
         if child == 0:
             try:
-                _become_ordinary(own)
+                _become_ordinary(self._tree, own)
                 for number, descriptor in enumerate(descriptors):
                     os.dup2(descriptor, number)
                 os.chdir(cwd)
@@ -286,11 +265,14 @@ class SeriesGuard:
             os.close(descriptor)
         failure = os.read(error_read, 64)
         os.close(error_read)
+        watch = Watch(self._tree, [self._control, wake_read])
         while True:
             status = self._reap(child)
             if status is not None:
                 break
-            ready, _, _ = select.select([self._control, wake_read], [], [])
+            ready = watch.wait()
+            if watch.is_alone(ready):
+                return False
             with contextlib.suppress(BlockingIOError):
                 if wake_read in ready and signal.SIGTERM in os.read(wake_read, 4096):
                     return False
@@ -298,10 +280,10 @@ class SeriesGuard:
                 head = os.read(self._control, 4)
                 if not head or self._is_farewell(head):
                     return False
-                for pid in descendants(os.getpid()):
+                for pid in self._tree.hold_still():
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-        left = _end_tree()
+        left = _end_tree(self._tree)
         answer = f"failed {failure.decode()}" if failure else f"exited {os.waitstatus_to_exitcode(status)}"
         with contextlib.suppress(OSError):
             os.write(self._control, f"{answer}\n".encode())
@@ -327,10 +309,11 @@ class SeriesGuard:
                 found = status
 
 
-def _end_tree() -> int:
+def _end_tree(tree: Tree) -> int:
     """Kill every process below. Returns how many could not be."""
     deadline = time.monotonic() + KILL_BOUND
-    while rest := descendants(os.getpid()):
+    rest = tree.hold_still()
+    while rest:
         for pid in rest:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -340,13 +323,40 @@ def _end_tree() -> int:
         if time.monotonic() > deadline:
             return len(rest)
         time.sleep(0.002)
+        rest = tree.rest()
     return 0
+
+
+class Watch:
+    """Waits for one of ``sources``, and looks at the tree as often as that wants to be looked at."""
+
+    def __init__(self, tree: Tree, sources: list[int]) -> None:
+        self._tree = tree
+        self._sources = sources
+        self._looked = time.monotonic()
+
+    def wait(self) -> list[int]:
+        left = self._remaining()
+        if left == 0:
+            self._tree.look()
+            self._looked = time.monotonic()
+            left = self._remaining()
+        ready, _, _ = select.select([*self._sources, *self._tree.bells], [], [], left)
+        return ready
+
+    def _remaining(self) -> float | None:
+        pause = self._tree.pause
+        return None if pause is None else max(0.0, self._looked + pause - time.monotonic())
+
+    def is_alone(self, ready: list[int]) -> bool:
+        return any(bell in ready for bell in self._tree.bells)
 
 
 class Keeper:
     """The parent of the guard. ``parent`` is ours. ``cleared``: a guard that ends in order has seen to the folders."""
 
-    def __init__(self, guard: int, control: int, parent: int, folders: list[str], *, cleared: bool) -> None:
+    def __init__(self, tree: Tree, guard: int, control: int, parent: int, folders: list[str], *, cleared: bool) -> None:
+        self._tree = tree
         self._guard = guard
         self._control = os.dup(control)
         self._parent = parent
@@ -365,7 +375,9 @@ class Keeper:
             pid = 0
             while pid != self._guard:
                 pid, status = os.waitpid(-1, 0)
-        left = _end_tree()
+        if status:
+            self._tree.inherit(self._guard)
+        left = _end_tree(self._tree) if status or self._tree.adopts else 0
         if left:
             self._tell(f"left {left}")
         if status:
@@ -406,9 +418,9 @@ def _remove(folders: list[str]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _become_ordinary(guard: int) -> None:
+def _become_ordinary(tree: Tree, guard: int) -> None:
     """After a fork: a process session of its own, signals as a program expects them, and no life without its guard."""
-    tie_to_parent(signal.SIGKILL, guard)
+    tree.belong(guard)
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
@@ -427,44 +439,27 @@ def _wake(number: int, frame: FrameType | None) -> None:
     """The wake-up descriptor has already told the loop."""
 
 
-def adopt_orphans() -> None:
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def tie_to_parent(number: int, parent: int) -> None:
-    """This process gets the signal when its parent dies, and ends now if it has died already."""
-    _prctl(PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
 def main(argv: list[str]) -> None:
     """Never returns."""
-    series = argv[1] == "series"
+    word, layers, strategy, mark = argv[1].split(":")
+    series = word == "series"
     count = 4 + (0 if series else int(argv[3]))
-    control, _, layers = ("0", "", "0") if series else argv[1].partition(":")
+    control = 0 if series else int(word)
     folders = argv[2:] if series else argv[4:count]
     parent, keeper = os.getppid(), os.getpid()
-    adopt_orphans()
+    tree = tree_of(strategy, mark)
+    tree.keep()
     guard = os.fork()
     status = 1
     try:
         if guard:
-            Keeper(guard, int(control), parent, folders, cleared=series).run()
+            Keeper(tree, guard, control, parent, folders, cleared=series).run()
         else:
-            adopt_orphans()  # a fork does not inherit it
-            tie_to_parent(signal.SIGTERM, keeper)
+            tree.guard(keeper)
             if series:
-                SeriesGuard(int(control), folders).run()
+                SeriesGuard(tree, control, folders).run()
             else:
-                Guard(int(control), int(layers), argv[2], folders, argv[count:]).run()
+                Guard(tree, control, int(layers), argv[2], folders, argv[count:]).run()
         status = 0
     finally:
         os._exit(status)
@@ -480,7 +475,3 @@ def keep_signals_inside() -> None:
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)
-
-
-if __name__ == "__main__":
-    main(sys.argv)
